@@ -7,6 +7,10 @@
 #include "server/check.h"
 #include "server/http/http.h"
 #include "server/http/waker.h"
+#include "server/jobs/job_routes.h"
+#include "server/jobs/job_service.h"
+#include "server/live/upgrade.h"
+#include "server/live/ws.h"
 #include "server/live/ws_admission.h"
 #include "server/options.h"
 #include "server/port/acceptor.h"
@@ -123,6 +127,8 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     steno_status st;
     steno_gauges_register(&d->srv);
     sv->srv = &d->srv;
+    sv->live = &steno_upgrade_calls;
+    sv->job_calls = &steno_job_calls;
     st = steno_jobs_open(&sv->jobs, &d->srv, 2, err);
     if (!st)
         st = steno_fetcher_open(&sv->fetcher, &d->conf, d->srv.limits, err);

@@ -99,16 +99,12 @@ declare -A room_may=(
     [jobs]="base port core watch http"
     [live]="base port core watch http jobs" # jobs/redis*: sessions that another machine goes on with
 )
-# What is still the wrong way round: FILE->HEADER.
-room_wrong=" http/http.c->live/upgrade.h http/request.h->live/ws.h http/request.h->jobs/job_service.h
-    http/routes.c->jobs/job_routes.h "
 bad=""
 while IFS=: read -r f inc; do
     f=${f#server/} inc=${inc#server/}
     case $f in main.c | check.[ch] | options.[ch]) continue ;; esac
     room=${f%%/*} from=${inc%%/*}
     case " $room ${room_may[$room]-} " in *" $from "*) continue ;; esac
-    case " ${room_wrong//$'\n'/ } " in *" $f->$inc "*) continue ;; esac
     bad+="server/$f includes server/$inc"$'\n'
 done < <(git ls-files 'server/*.[ch]' | xargs grep -oE '^ *# *include "server/[^"]*"' | sed -E 's/:.*"(.*)"/:\1/')
 check "rooms of the daemon include only the rooms below them" "${bad%$'\n'}"
@@ -140,19 +136,22 @@ objects() {
     git ls-files 'engine/*.c' | grep -v '^engine/cli/' | sed "s|\(.*\)\.c$|$B/\1.o|" | xargs ls 2>/dev/null
     ls "$B"/gen/*.o
 }
-link_pairs() { # FROM<tab>TO<tab>OBJECT SYMBOL for every symbol that an object of one folder uses from another
-    local o d
-    while read -r o; do
-        d=${o#"$B"/}
-        case $d in gen/onnx*) d=nn/onnx ;; gen/sentence*) d=text ;; engine/*/*) d=$(folder_of "${d#engine/}") ;; *) continue ;; esac
-        nm -g "$o" 2>/dev/null | awk -v d="$d" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
-    done < <(objects) | awk '
+pairs() { # of lines "FOLDER OBJECT TYPE SYMBOL": FROM<tab>TO<tab>OBJECT SYMBOL for every symbol that an object of one folder uses from another
+    awk '
         $3 == "U" { n++; from[n] = $1; object[n] = $2; symbol[n] = $4; next }
         { in_folder[$4] = $1 }
         END {
             for (i = 1; i <= n; i++) if (symbol[i] in in_folder && in_folder[symbol[i]] != from[i])
                 print from[i] "\t" in_folder[symbol[i]] "\t" object[i] " " symbol[i]
         }'
+}
+link_pairs() {
+    local o d
+    while read -r o; do
+        d=${o#"$B"/}
+        case $d in gen/onnx*) d=nn/onnx ;; gen/sentence*) d=text ;; engine/*/*) d=$(folder_of "${d#engine/}") ;; *) continue ;; esac
+        nm -g "$o" 2>/dev/null | awk -v d="$d" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
+    done < <(objects) | pairs
 }
 if [ -f "$B/libsteno.a" ]; then
     bad=""
@@ -165,6 +164,17 @@ if [ -f "$B/libsteno.a" ]; then
             <(nm -g --defined-only "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF == 3 && $3 ~ /^steno_/ {print $3}' | sort -u))
         check "the daemon has nothing of engine/optimize" "$bad"
     fi
+    bad=""
+    while IFS=$'\t' read -r from to what; do
+        [ "$from" != server ] || continue # main, check and options
+        case " ${room_may[$from]-} " in *" $to "*) ;; *) bad+="$from -> $to: $what"$'\n' ;; esac
+    done < <(for o in "$B"/server/*.o "$B"/server/*/*.o; do
+        d=${o%/*}
+        c=${o#"$B"/} c=${c%.o}.c
+        [ -f "$c" ] || continue # of a file that has moved
+        nm -g "$o" 2>/dev/null | awk -v d="${d##*/}" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
+    done | pairs)
+    check "rooms of the daemon link only to the rooms below them" "${bad%$'\n'}"
     bad=$(nm -g --defined-only "$B/libsteno.a" "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
     check "every global symbol of the library has the prefix" "$bad"
     # one variable is a thread's own: see engine/base/threads.c

@@ -8,7 +8,6 @@
 #include "server/base/log.h"
 #include "server/http/cors.h"
 #include "server/http/upload.h"
-#include "server/live/upgrade.h"
 #include "server/port/address.h"
 #include "server/port/head.h"
 #include "server/port/refusal.h"
@@ -456,14 +455,43 @@ static enum MHD_Result begin_with_body(steno_http *http, struct steno_request *r
     return ok;
 }
 
+struct head_writer {
+    struct steno_buf *out;
+    steno_status st;
+};
+
+static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name, size_t n_name,
+                                const char *value, size_t n)
+{
+    struct head_writer *w = cls;
+    (void)kind;
+    w->st = steno_buf_add(w->out, name, n_name);
+    if (!w->st)
+        w->st = steno_buf_puts(w->out, ": ");
+    if (!w->st && n)
+        w->st = steno_buf_add(w->out, value, n);
+    if (!w->st)
+        w->st = steno_buf_puts(w->out, "\r\n");
+    return w->st ? MHD_NO : MHD_YES;
+}
+
+steno_status steno_request_write_head(struct steno_request *rq, struct steno_buf *out)
+{
+    struct head_writer w = {out, STENO_OK};
+    w.st = steno_buf_printf(out, "%s %s HTTP/1.%d\r\n", rq->method, rq->target, rq->http11);
+    if (!w.st)
+        MHD_get_connection_values_n(rq->conn, MHD_HEADER_KIND, add_line, &w);
+    return w.st ? w.st : steno_buf_puts(out, "\r\n");
+}
+
 /* What is wrong with the head of a later request of a connection; the acceptor has seen only the
  * first one's. NULL: nothing. */
 static const char *check_framing(struct steno_request *rq)
 {
     struct steno_buf head;
     const char *wrong = "the head is too large";
-    steno_buf_init(&head, STENO_UPGRADE_HEAD);
-    if (!steno_upgrade_write_head(rq, &head))
+    steno_buf_init(&head, STENO_REQUEST_HEAD);
+    if (!steno_request_write_head(rq, &head))
         wrong = steno_request_head_framing(head.data, head.len);
     steno_buf_free(&head);
     return wrong;
@@ -510,7 +538,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
     }
     if (!rq->route) {
         enum MHD_Result ok;
-        if (steno_upgrade_take(rq, &ok))
+        if (rq->sv->live->take(rq, &ok))
             return ok;
         if (begin(cls, rq) != MHD_YES)
             return MHD_NO;
@@ -678,7 +706,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     }
     if (rq->reserved)
         steno_limits_release(rq->sv->srv->limits, rq->reserved);
-    steno_upgrade_end(rq);
+    rq->sv->live->end(rq);
     free(rq->target);
     steno_buf_free(&rq->body);
     free(rq);

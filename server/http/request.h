@@ -8,8 +8,7 @@
 #include "server/http/fetch.h"
 #include "server/http/hangup.h"
 #include "server/http/transcriber.h"
-#include "server/jobs/job_service.h"
-#include "server/live/ws.h"
+#include "server/port/acceptor.h"
 #include "server/watch/health.h"
 #include "server/watch/trace.h"
 
@@ -68,14 +67,29 @@ extern const struct steno_route steno_routes[];
 /* The row of a path; the last row when no other fits. */
 const struct steno_route *steno_route_find(const char *path, size_t len);
 
+/* What requests need of the rooms above this one; main.c registers it. */
+struct steno_live_calls { /* live/upgrade.h */
+    bool (*take)(struct steno_request *rq, enum MHD_Result *result);
+    void (*end)(struct steno_request *rq);
+};
+struct steno_job_calls { /* jobs/job_routes.h */
+    enum MHD_Result (*get_list)(struct steno_request *rq);
+    enum MHD_Result (*get)(struct steno_request *rq);
+    enum MHD_Result (*post)(struct steno_request *rq);
+    enum MHD_Result (*remove)(struct steno_request *rq);
+    const struct steno_upload_storing *storing; /* upload_internal.h */
+};
+
 struct steno_services { /* what routes use; frozen */
     const struct steno_server *srv;
-    steno_ws *ws;
+    const struct steno_live_calls *live;
+    const struct steno_job_calls *job_calls;
+    struct steno_ws *ws;
     steno_jobs *jobs;
     steno_fetcher *fetcher;
     steno_hangup *hangup;
     steno_health *health;
-    steno_job_service *stored; /* NULL: jobs.dir is empty */
+    struct steno_job_service *stored; /* NULL: jobs.dir is empty */
 };
 
 struct steno_request {
@@ -114,6 +128,10 @@ struct steno_request {
     struct steno_pool_stream_stats pool; /* if the trace is recorded */
 };
 
+/* Append the head of a request as libmicrohttpd has read it: the request line and its headers.
+ * STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+#define STENO_REQUEST_HEAD 32768 /* bytes; more than libmicrohttpd's memory for a head */
+STENO_MUST steno_status steno_request_write_head(struct steno_request *rq, struct steno_buf *out);
 /* The value of a request header; NULL when it is absent. */
 const char *steno_request_header(struct steno_request *rq, const char *name);
 /* Whether its Content-Type begins with type ("text/", "application/json"). */

@@ -6,7 +6,6 @@
 #include "server/http/page.h"
 #include "server/http/request.h"
 #include "server/http/secrets.h"
-#include "server/jobs/job_routes.h"
 #include "server/watch/gauges.h"
 
 #include <stdlib.h>
@@ -263,6 +262,26 @@ static enum MHD_Result get_stream(struct steno_request *rq)
                                  headers);
 }
 
+static enum MHD_Result get_jobs(struct steno_request *rq)
+{
+    return rq->sv->job_calls->get_list(rq);
+}
+
+static enum MHD_Result get_job(struct steno_request *rq)
+{
+    return rq->sv->job_calls->get(rq);
+}
+
+static enum MHD_Result post_to_job(struct steno_request *rq)
+{
+    return rq->sv->job_calls->post(rq);
+}
+
+static enum MHD_Result remove_job(struct steno_request *rq)
+{
+    return rq->sv->job_calls->remove(rq);
+}
+
 /* Rows of paths that have one method, and are their own labels. */
 #define GETS(route, answer, form)                                                                  \
     {                                                                                              \
@@ -325,14 +344,14 @@ const struct steno_route steno_routes[] = {
     {.path = "/v1/jobs",
      .label = "/v1/jobs",
      .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,
-     .get = steno_jobs_get_list,
+     .get = get_jobs,
      .api = STENO_SESSION_JOB},
     {.path = "/v1/jobs/",
      .label = "/v1/jobs/{id}",
      .methods = STENO_ROUTE_GET | STENO_ROUTE_DELETE | STENO_ROUTE_POST,
-     .get = steno_jobs_get,
-     .post = steno_jobs_post,
-     .remove = steno_jobs_delete},
+     .get = get_job,
+     .post = post_to_job,
+     .remove = remove_job},
     TAKES_UPLOADS("/inference", WHISPER_CPP, WHISPER_CPP),
     REFUSES("/load", post_load, WHISPER_CPP),
     GETS("/health", get_readyz, WHISPER_CPP),

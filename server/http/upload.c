@@ -26,7 +26,8 @@
 void steno_upload_free(struct steno_upload *up)
 {
     steno_models_release(up->sv->srv->models, up->served);
-    steno_upload_free_stored(up);
+    if (up->stored)
+        steno_upload_storing_of(up)->free(up);
     steno_multipart_close(up->parts);
     steno_hint_store_free(&up->ask.hints);
     steno_buf_free(&up->body);
@@ -460,7 +461,7 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
             (!up->stored && steno_upload_check_form(up, &err)))
             steno_upload_fail_status(up, up->fail_param, &err);
     }
-    if (!up->fail_http && up->stored && steno_upload_store(rq, up))
+    if (!up->fail_http && up->stored && steno_upload_storing_of(up)->store(rq, up))
         return MHD_YES;
     if (!up->fail_http && up->multichannel && up->ask.channel) {
         (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
@@ -507,7 +508,7 @@ enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, si
     }
     st = steno_upload_take(up, data, n, &err);
     if (st && up->stored)
-        steno_upload_fail_stored(up, &err);
+        steno_upload_storing_of(up)->fail(up, &err);
     else if (st)
         steno_upload_fail_status(up, up->fail_param, &err);
     return MHD_YES;
@@ -533,7 +534,7 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     if (!steno_upload_read_length(rq, up))
         return steno_respond_error(rq, 400, "invalid_argument", NULL,
                                    "Content-Length is not a number");
-    st = steno_upload_want_store(rq, up, &err);
+    st = steno_upload_storing_of(up)->want(rq, up, &err);
     if (st)
         return steno_respond_status(rq, &err, up->fail_param);
     if (up->content_length > steno_upload_max(up)) {
@@ -634,7 +635,7 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
     if (!up->started)
         return steno_upload_end_body(rq, up) ? check_and_start(rq, up) : MHD_NO;
     if (up->stored)
-        return steno_upload_answer_stored(rq, up);
+        return steno_upload_storing_of(up)->answer(rq, up);
     pthread_mutex_lock(&up->lock);
     over = up->over;
     failed = over && up->code != 200;

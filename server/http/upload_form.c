@@ -1,5 +1,6 @@
 #include "server/http/upload_internal.h"
 
+#include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/stream_native.h"
 #include "server/core/credentials.h"
@@ -155,7 +156,15 @@ static steno_status set_stored(struct steno_upload *up, steno_err *err)
     if (st || memchr(up->field.data, '\0', up->field.len - 1))
         return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
     up->fail_param = up->field_name;
-    return steno_upload_store_pair(up, up->field_name, up->field.data, err);
+    return steno_upload_storing_of(up)->take_pair(up, up->field_name, up->field.data, err);
+}
+
+size_t steno_upload_max(const struct steno_upload *up)
+{
+    const struct steno_config *conf = up->sv->srv->conf;
+    if (up->json)
+        return STENO_JSON_MAX_BYTES;
+    return up->stored ? conf->jobs_bytes : conf->body_bytes;
 }
 
 steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err)
@@ -189,7 +198,7 @@ steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data,
 
 static steno_status keep(struct steno_upload *up, const char *data, size_t n, steno_err *err)
 {
-    return up->stored ? steno_upload_keep_stored(up, data, n, err)
+    return up->stored ? steno_upload_storing_of(up)->keep(up, data, n, err)
                       : steno_upload_keep_memory(up, data, n, err);
 }
 
@@ -456,7 +465,7 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
     if (steno_request_has_type(rq, "text/"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Type: text is not a recording");
     if (up->stored)
-        return steno_upload_open_stored(rq, up, err);
+        return steno_upload_storing_of(up)->open(rq, up, err);
     st = steno_upload_read_target(up, rq->target, err);
     return st || !readers[up->form].file ? st : steno_upload_open_parts(rq, up, err);
 }

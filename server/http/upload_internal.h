@@ -151,26 +151,29 @@ void steno_upload_on_event(void *user, unsigned channel, const struct steno_even
 /* Answer with the events, as they come. */
 enum MHD_Result steno_upload_respond_events(struct steno_request *rq, struct steno_upload *up);
 
-/* ---- upload_stored.c: requests that become jobs (job_service.h) ---- */
+/* ---- requests that become jobs: jobs/upload_stored.c ---- */
 
-/* Find out whether the request becomes a job, and prepare up->stored for it. */
-STENO_MUST steno_status steno_upload_want_store(struct steno_request *rq, struct steno_upload *up,
-                                                steno_err *err);
-size_t steno_upload_max(const struct steno_upload *up); /* bytes of the body */
-STENO_MUST steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upload *up,
-                                                 steno_err *err);
-/* Take a parameter of the query, a field of the form or a member of the JSON. */
-STENO_MUST steno_status steno_upload_store_pair(void *user, const char *name, const char *value,
-                                                steno_err *err);
-STENO_MUST steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data,
-                                                 size_t n, steno_err *err);
-/* Note why the body cannot be stored. */
-void steno_upload_fail_stored(struct steno_upload *up, const steno_err *err);
-/* The body is complete: check everything and suspend the connection while the disk takes the job.
- * False: it is refused, as steno_upload_fail says. */
-bool steno_upload_store(struct steno_request *rq, struct steno_upload *up);
-enum MHD_Result steno_upload_answer_stored(struct steno_request *rq, struct steno_upload *up);
-void steno_upload_free_stored(struct steno_upload *up);
+struct steno_upload_storing {
+    /* Find out whether the request becomes a job, and prepare up->stored for it. The others are
+     * called only when it is there. */
+    steno_status (*want)(struct steno_request *rq, struct steno_upload *up, steno_err *err);
+    steno_status (*open)(struct steno_request *rq, struct steno_upload *up, steno_err *err);
+    /* Take a parameter of the query, a field of the form or a member of the JSON. */
+    steno_status (*take_pair)(void *upload, const char *name, const char *value, steno_err *err);
+    steno_status (*keep)(struct steno_upload *up, const char *data, size_t n, steno_err *err);
+    /* Note why the body cannot be stored. */
+    void (*fail)(struct steno_upload *up, const steno_err *err);
+    /* The body is complete: check everything and suspend the connection while the disk takes the
+     * job. False: it is refused, as steno_upload_fail says. */
+    bool (*store)(struct steno_request *rq, struct steno_upload *up);
+    enum MHD_Result (*answer)(struct steno_request *rq, struct steno_upload *up);
+    void (*free)(struct steno_upload *up);
+};
+static inline const struct steno_upload_storing *
+steno_upload_storing_of(const struct steno_upload *up)
+{
+    return up->sv->job_calls->storing;
+}
 
 /* ---- upload_form.c: the connection's thread ---- */
 
@@ -183,6 +186,7 @@ STENO_MUST steno_status steno_upload_open_parts(struct steno_request *rq, struct
 
 /* Read Content-Length; 0 when absent. False when it is not a valid length. */
 bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up);
+size_t steno_upload_max(const struct steno_upload *up); /* bytes of the body */
 /* Fail with STENO_ERR_LIMIT in OpenAI's wording. */
 steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err);
 /* Read the query and prepare for the body. */

@@ -3,7 +3,9 @@
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/core/credentials.h"
+#include "server/http/upload_internal.h"
 #include "server/jobs/job_json.h"
+#include "server/jobs/job_service.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -168,7 +170,7 @@ static enum MHD_Result respond_result(struct steno_request *rq, const struct ste
     return respond_failed(rq, &err, NULL);
 }
 
-enum MHD_Result steno_jobs_get(struct steno_request *rq)
+static enum MHD_Result get_job(struct steno_request *rq)
 {
     struct job_query ask = {.format = "json"};
     struct steno_job_record r;
@@ -193,7 +195,7 @@ enum MHD_Result steno_jobs_get(struct steno_request *rq)
     return ok;
 }
 
-enum MHD_Result steno_jobs_delete(struct steno_request *rq)
+static enum MHD_Result delete_job(struct steno_request *rq)
 {
     char id[STENO_JOB_ID];
     enum MHD_Result ok;
@@ -230,7 +232,7 @@ static enum MHD_Result respond_no_post(struct steno_request *rq)
 }
 
 /* POST /v1/jobs/ID/callback: send it once more. */
-enum MHD_Result steno_jobs_post(struct steno_request *rq)
+static enum MHD_Result send_callback_again(struct steno_request *rq)
 {
     struct steno_job_record r;
     char id[STENO_JOB_ID];
@@ -315,7 +317,7 @@ static steno_status add_job(void *user, const struct steno_job_record *r)
     return st ? st : steno_job_json_write(l->b, r, false);
 }
 
-enum MHD_Result steno_jobs_get_list(struct steno_request *rq)
+static enum MHD_Result get_list(struct steno_request *rq)
 {
     struct list_query ask = {
         .page = {.limit = PAGE, .state = -1, .callback_state = -1, .owner = ""}};
@@ -347,3 +349,9 @@ enum MHD_Result steno_jobs_get_list(struct steno_request *rq)
         st = steno_buf_printf(&b, "],\"has_more\":%s}\n", more ? "true" : "false");
     return respond_text(rq, st, 200, "application/json", &b);
 }
+
+const struct steno_job_calls steno_job_calls = {.get_list = get_list,
+                                                .get = get_job,
+                                                .post = send_callback_again,
+                                                .remove = delete_job,
+                                                .storing = &steno_upload_storing};

@@ -5,9 +5,9 @@
 
 #include "server/http/request.h"
 
-enum MHD_Result steno_jobs_get_list(struct steno_request *rq);
-enum MHD_Result steno_jobs_get(struct steno_request *rq);
-enum MHD_Result steno_jobs_post(struct steno_request *rq); /* sends a callback once more */
-enum MHD_Result steno_jobs_delete(struct steno_request *rq);
+extern const struct steno_job_calls steno_job_calls; /* post: sends a callback once more */
+
+/* Requests that become jobs, in upload_stored.c. */
+extern const struct steno_upload_storing steno_upload_storing;
 
 #endif

@@ -9,6 +9,8 @@
 #include "protocol/query.h"
 #include "server/core/credentials.h"
 #include "server/jobs/job_json.h"
+#include "server/jobs/job_routes.h"
+#include "server/jobs/job_service.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +43,8 @@ struct steno_stored {
     const char *error_code; /* of a refusal by the store */
 };
 
+static steno_status take_pair(void *user, const char *name, const char *value, steno_err *err);
+
 /* ---- the head -------------------------------------------------------------------------------- */
 
 static steno_status note_callback(void *user, const char *name, const char *value, steno_err *err)
@@ -68,8 +72,7 @@ static steno_status read_once(struct steno_request *rq, struct steno_stored *s, 
     return STENO_OK;
 }
 
-steno_status steno_upload_want_store(struct steno_request *rq, struct steno_upload *up,
-                                     steno_err *err)
+static steno_status want_store(struct steno_request *rq, struct steno_upload *up, steno_err *err)
 {
     steno_job_service *service = rq->sv->stored;
     bool wanted = up->api == STENO_SESSION_JOB;
@@ -105,7 +108,7 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
     return read_once(rq, s, err);
 }
 
-void steno_upload_free_stored(struct steno_upload *up)
+static void free_stored(struct steno_upload *up)
 {
     struct steno_stored *s = up->stored;
     if (!s)
@@ -117,23 +120,14 @@ void steno_upload_free_stored(struct steno_upload *up)
     up->stored = NULL;
 }
 
-size_t steno_upload_max(const struct steno_upload *up)
-{
-    const struct steno_config *conf = up->sv->srv->conf;
-    if (up->json)
-        return STENO_JSON_MAX_BYTES;
-    return up->stored ? conf->jobs_bytes : conf->body_bytes;
-}
-
-steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upload *up,
-                                      steno_err *err)
+static steno_status open_stored(struct steno_request *rq, struct steno_upload *up, steno_err *err)
 {
     struct steno_stored *s = up->stored;
     steno_status st =
         steno_buf_puts(&s->target, up->form == STENO_UPLOAD_DEEPGRAM ? "/v1/listen" : "/v1/jobs");
     if (st)
         return steno_fail(err, st, "out of memory");
-    st = steno_query_each(rq->target, steno_upload_store_pair, up, err);
+    st = steno_query_each(rq->target, take_pair, up, err);
     if (!st && up->form != STENO_UPLOAD_DEEPGRAM &&
         steno_request_has_type(rq, "multipart/form-data"))
         st = steno_upload_open_parts(rq, up, err);
@@ -160,8 +154,7 @@ static steno_status set_callback(struct steno_stored *s, const char *value, sten
     return *value ? steno_job_service_check_callback(s->service, value, err) : STENO_OK;
 }
 
-steno_status steno_upload_store_pair(void *user, const char *name, const char *value,
-                                     steno_err *err)
+static steno_status take_pair(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
     struct steno_stored *s = up->stored;
@@ -189,8 +182,7 @@ steno_status steno_upload_store_pair(void *user, const char *name, const char *v
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data, size_t n,
-                                      steno_err *err)
+static steno_status keep_stored(struct steno_upload *up, const char *data, size_t n, steno_err *err)
 {
     struct steno_stored *s = up->stored;
     steno_status st = STENO_OK;
@@ -204,7 +196,7 @@ steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data,
     return st ? st : steno_spool_write(s->file, data, n, err);
 }
 
-void steno_upload_fail_stored(struct steno_upload *up, const steno_err *err)
+static void fail_stored(struct steno_upload *up, const steno_err *err)
 {
     struct steno_stored *s = up->stored;
     if (err->code == STENO_ERR_IO) /* RFC 4918, 11.5 */
@@ -249,8 +241,8 @@ static steno_status check_recordings(struct steno_upload *up, steno_err *err)
                                 up->parts ? "file: it is missing or empty"
                                           : "the request body is empty");
     }
-    st = steno_job_request_read(up->body.data ? up->body.data : "", up->body.len,
-                                steno_upload_store_pair, up, &s->urls, &s->n, err);
+    st = steno_job_request_read(up->body.data ? up->body.data : "", up->body.len, take_pair, up,
+                                &s->urls, &s->n, err);
     if (st)
         return st;
     up->fail_param = "url";
@@ -420,13 +412,13 @@ static void store(struct steno_job_task *task)
     steno_upload_leave(up);
 }
 
-bool steno_upload_store(struct steno_request *rq, struct steno_upload *up)
+static bool store_upload(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_stored *s = up->stored;
     steno_err err;
     steno_status st = check_recordings(up, &err);
     if (st)
-        steno_upload_fail_stored(up, &err);
+        fail_stored(up, &err);
     if (st || !check_parameters(up))
         return false;
     steno_buf_free(&up->body); /* its URLs are in s->urls */
@@ -451,7 +443,7 @@ bool steno_upload_store(struct steno_request *rq, struct steno_upload *up)
     return true;
 }
 
-enum MHD_Result steno_upload_answer_stored(struct steno_request *rq, struct steno_upload *up)
+static enum MHD_Result answer_stored(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_stored *s = up->stored;
     const struct steno_header headers[] = {
@@ -472,3 +464,12 @@ enum MHD_Result steno_upload_answer_stored(struct steno_request *rq, struct sten
     snprintf(rq->job, sizeof rq->job, "%s", s->ids[0]);
     return steno_respond(rq, up->code, "application/json", &up->answer, headers);
 }
+
+const struct steno_upload_storing steno_upload_storing = {.want = want_store,
+                                                          .open = open_stored,
+                                                          .take_pair = take_pair,
+                                                          .keep = keep_stored,
+                                                          .fail = fail_stored,
+                                                          .store = store_upload,
+                                                          .answer = answer_stored,
+                                                          .free = free_stored};

@@ -9,6 +9,7 @@
 #include "server/live/upgrade.h"
 
 #include "base/descriptor.h"
+#include "server/live/ws.h"
 #include "server/live/ws_admission.h"
 #include "server/port/refusal.h"
 
@@ -29,35 +30,6 @@ struct steno_resumption {
     struct steno_ws_refusal no;
     atomic_bool answered; /* release/acquire: the two fields before are set */
 };
-
-struct head_writer {
-    struct steno_buf *out;
-    steno_status st;
-};
-
-static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name, size_t n_name,
-                                const char *value, size_t n)
-{
-    struct head_writer *w = cls;
-    (void)kind;
-    w->st = steno_buf_add(w->out, name, n_name);
-    if (!w->st)
-        w->st = steno_buf_puts(w->out, ": ");
-    if (!w->st && n)
-        w->st = steno_buf_add(w->out, value, n);
-    if (!w->st)
-        w->st = steno_buf_puts(w->out, "\r\n");
-    return w->st ? MHD_NO : MHD_YES;
-}
-
-steno_status steno_upgrade_write_head(struct steno_request *rq, struct steno_buf *out)
-{
-    struct head_writer w = {out, STENO_OK};
-    w.st = steno_buf_printf(out, "%s %s HTTP/1.%d\r\n", rq->method, rq->target, rq->http11);
-    if (!w.st)
-        MHD_get_connection_values_n(rq->conn, MHD_HEADER_KIND, add_line, &w);
-    return w.st ? w.st : steno_buf_puts(out, "\r\n");
-}
 
 /* Give the header lines of a complete answer to libmicrohttpd, which writes Connection and
  * Content-Length itself. text is overwritten. */
@@ -175,7 +147,7 @@ static enum MHD_Result decide(struct steno_request *rq, const struct steno_buf *
     return refuse(rq, &no);
 }
 
-bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
+static bool take_upgrade(struct steno_request *rq, enum MHD_Result *result)
 {
     const struct steno_resumption *r = rq->resumption;
     struct steno_buf head;
@@ -189,8 +161,8 @@ bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
     }
     if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
         return false;
-    steno_buf_init(&head, STENO_UPGRADE_HEAD);
-    asked = !steno_upgrade_write_head(rq, &head) &&
+    steno_buf_init(&head, STENO_REQUEST_HEAD);
+    asked = !steno_request_write_head(rq, &head) &&
             steno_ws_asked(rq->sv->srv, rq->peer, head.data, head.len);
     if (asked)
         *result = decide(rq, &head);
@@ -198,7 +170,7 @@ bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
     return asked;
 }
 
-void steno_upgrade_end(struct steno_request *rq)
+static void end_upgrade(struct steno_request *rq)
 {
     free(rq->resumption);
     rq->resumption = NULL;
@@ -208,3 +180,5 @@ void steno_upgrade_end(struct steno_request *rq)
     free(rq->handshake);
     rq->handshake = NULL;
 }
+
+const struct steno_live_calls steno_upgrade_calls = {take_upgrade, end_upgrade};

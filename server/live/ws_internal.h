@@ -6,12 +6,12 @@
 
 #include "protocol/ws_frame.h"
 #include "protocol/wyoming_frame.h"
+#include "server/http/waker.h"
 #include "server/live/channels.h"
 #include "server/live/session_store.h"
 #include "server/live/ws.h"
 #include "server/live/ws_admission.h"
 #include "server/live/ws_session.h"
-#include "server/http/waker.h"
 
 #include <libwebsockets.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * its Content-Type, one line each, and then the body. Covered: the server's parsing of query and
  * form, our readers of recordings, the tone network of tests/data/models, and the answer in the
  * requested form. There are no sockets and no pool; the order of the calls is that of transcriber.c
- * and upload.c. */
+ * and upload.c. No request becomes a job (fuzz_job_request has their parameters). */
 /* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
 /* link: server/http/upload_form.c server/core/limits.c server/base/metrics.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
@@ -43,33 +43,6 @@ const char *steno_request_header(struct steno_request *rq, const char *name)
 {
     (void)rq;
     return strcasecmp(name, "Content-Type") ? NULL : content_type;
-}
-
-/* Of requests that become jobs; none does here (fuzz_job_request has their parameters). */
-size_t steno_upload_max(const struct steno_upload *up)
-{
-    return up->sv->srv->conf->body_bytes;
-}
-
-steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upload *up,
-                                      steno_err *err)
-{
-    (void)rq, (void)up;
-    return steno_fail(err, STENO_ERR_UNSUPPORTED, "no jobs");
-}
-
-steno_status steno_upload_store_pair(void *user, const char *name, const char *value,
-                                     steno_err *err)
-{
-    (void)user, (void)name, (void)value;
-    return steno_fail(err, STENO_ERR_UNSUPPORTED, "no jobs");
-}
-
-steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data, size_t n,
-                                      steno_err *err)
-{
-    (void)up, (void)data, (void)n;
-    return steno_fail(err, STENO_ERR_UNSUPPORTED, "no jobs");
 }
 
 static enum steno_upload_form form_of(const char *target)
