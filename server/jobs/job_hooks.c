@@ -28,9 +28,8 @@
 #define SECRET_MAX 4096
 
 struct steno_job_hooks {
-    steno_job_service *service;
+    const struct steno_job_parts *parts;
     const struct steno_config *conf;
-    const struct steno_job_metrics *metrics;
     struct libcurl curl;
     bool loaded;
     char *secret; /* NULL: callbacks are not signed */
@@ -229,19 +228,19 @@ static void post(steno_job_hooks *h, const struct steno_job_record *r,
 static void conclude(steno_job_hooks *h, const struct steno_job_record *r, long code,
                      const char *why)
 {
-    steno_job_queue *q = steno_job_service_queue(h->service);
+    steno_job_queue *q = h->parts->queue;
     const int64_t now = steno_job_now();
     const int64_t first = (int64_t)(h->conf->callback_retry * 1000);
     const int64_t next = now + steno_job_retry_delay(first, r->callback_tries);
     enum steno_callback_state state = STENO_CALLBACK_PENDING;
-    steno_metric *m = h->metrics->callbacks_failed;
+    steno_metric *m = h->parts->metrics.callbacks_failed;
     steno_err err;
     if (!*why) {
         state = STENO_CALLBACK_DELIVERED;
-        m = h->metrics->callbacks_delivered;
+        m = h->parts->metrics.callbacks_delivered;
     } else if (code == 410 || next > r->ended + (int64_t)(h->conf->callback_give_up * 1000)) {
         state = STENO_CALLBACK_DEAD;
-        m = h->metrics->callbacks_dead;
+        m = h->parts->metrics.callbacks_dead;
         steno_log(LOG_WARNING, "job %s: its callback is given up after %d tries: %s", r->id,
                   r->callback_tries, why);
     }
@@ -266,7 +265,7 @@ static void trace_try(steno_job_hooks *h, const struct steno_job_record *r,
     snprintf(t.job, sizeof t.job, "%s", r->id);
     snprintf(t.key, sizeof t.key, "%s", r->owner);
     snprintf(t.result, sizeof t.result, "%s", *why ? "failed" : "delivered");
-    steno_tracer_report(steno_job_service_parts(h->service)->srv->tracer, &t);
+    steno_tracer_report(h->parts->sv->srv->tracer, &t);
 }
 
 static void deliver(steno_job_hooks *h, const struct steno_job_record *r)
@@ -278,13 +277,12 @@ static void deliver(steno_job_hooks *h, const struct steno_job_record *r)
     long code = 0;
     steno_err err = {STENO_OK, ""};
     steno_buf_init(&body, BODY_MAX);
-    steno_trace_begin(steno_job_service_parts(h->service)->srv->tracer, r->traceparent,
-                      r->tracestate, &trace);
+    steno_trace_begin(h->parts->sv->srv->tracer, r->traceparent, r->tracestate, &trace);
     if (!h->loaded) /* it was submitted when callbacks were allowed */
         snprintf(why, sizeof why, "jobs.callback_hosts is empty");
     else if (steno_job_hooks_check(h, r->callback, &err))
         snprintf(why, sizeof why, "this host is no longer allowed");
-    else if (!write_body(steno_job_service_queue(h->service), r, &body, &err))
+    else if (!write_body(h->parts->queue, r, &body, &err))
         post(h, r, &trace, &body, &code, why);
     steno_buf_free(&body);
     if (steno_trace_recorded(&trace))
@@ -312,7 +310,7 @@ static void pause_sending(steno_job_hooks *h)
 static void *work(void *arg)
 {
     steno_job_hooks *h = arg;
-    steno_job_queue *q = steno_job_service_queue(h->service);
+    steno_job_queue *q = h->parts->queue;
     while (!is_stopping(h)) {
         struct steno_job_record r;
         const int64_t now = steno_job_now();
@@ -342,15 +340,15 @@ steno_status steno_job_hooks_read_secret(const char *path, char **secret, size_t
                       SECRET_MIN);
 }
 
-steno_status steno_job_hooks_open(steno_job_hooks **out, steno_job_service *service, steno_err *err)
+steno_status steno_job_hooks_open(steno_job_hooks **out, const struct steno_job_parts *parts,
+                                  steno_err *err)
 {
     steno_job_hooks *h = calloc(1, sizeof *h);
     steno_status st;
     if (!h)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    h->service = service;
-    h->conf = steno_job_service_parts(service)->srv->conf;
-    h->metrics = steno_job_service_metrics(service);
+    h->parts = parts;
+    h->conf = parts->sv->srv->conf;
     pthread_mutex_init(&h->lock, NULL);
     steno_cond_init(&h->wake);
     st = *h->conf->callback_secret ? steno_job_hooks_read_secret(h->conf->callback_secret,

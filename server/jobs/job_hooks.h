@@ -7,7 +7,7 @@
 #ifndef STENO_SERVER_JOB_HOOKS_H
 #define STENO_SERVER_JOB_HOOKS_H
 
-#include "server/jobs/job_service.h"
+#include "server/jobs/job_parts.h"
 
 typedef struct steno_job_hooks steno_job_hooks;
 
@@ -17,8 +17,8 @@ STENO_MUST steno_status steno_job_hooks_read_secret(const char *path, char **sec
                                                     steno_err *err);
 /* STENO_ERR_IO, STENO_ERR_INVAL: the secret cannot be used; STENO_ERR_UNSUPPORTED: hosts are listed
  * and libcurl is absent. */
-STENO_MUST steno_status steno_job_hooks_open(steno_job_hooks **out, steno_job_service *service,
-                                             steno_err *err);
+STENO_MUST steno_status steno_job_hooks_open(steno_job_hooks **out,
+                                             const struct steno_job_parts *parts, steno_err *err);
 /* Begin to send. */
 STENO_MUST steno_status steno_job_hooks_start(steno_job_hooks *h, steno_err *err);
 /* End the tries that run; the next start sends them again. Accepts NULL, like close. */

@@ -215,4 +215,7 @@ struct steno_job_queue {
     const struct steno_job_queue_ops *ops;
 };
 
+/* ms since 1970. */
+int64_t steno_job_now(void);
+
 #endif

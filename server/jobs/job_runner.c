@@ -80,7 +80,6 @@ struct run {
 };
 
 struct steno_job_runner {
-    steno_job_service *service;
     const struct steno_services *sv;
     steno_job_queue *q;
     steno_spool *spool;
@@ -855,19 +854,18 @@ static void *work(void *arg)
     return NULL;
 }
 
-steno_status steno_job_runner_open(steno_job_runner **out, steno_job_service *service, int workers,
-                                   steno_err *err)
+steno_status steno_job_runner_open(steno_job_runner **out, const struct steno_job_parts *parts,
+                                   int workers, steno_err *err)
 {
     const int n = workers + FETCHES;
     steno_job_runner *r = calloc(1, sizeof *r + (size_t)n * sizeof *r->runs);
     steno_status st;
     if (!r)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    r->service = service;
-    r->sv = steno_job_service_parts(service);
-    r->q = steno_job_service_queue(service);
-    r->spool = steno_job_service_spool(service);
-    r->metrics = steno_job_service_metrics(service);
+    r->sv = parts->sv;
+    r->q = parts->queue;
+    r->spool = parts->spool;
+    r->metrics = &parts->metrics;
     r->workers = workers;
     r->n = n;
     for (int i = 0; i < n; i++) {

@@ -4,12 +4,13 @@
 #ifndef STENO_SERVER_JOB_RUNNER_H
 #define STENO_SERVER_JOB_RUNNER_H
 
-#include "server/jobs/job_service.h"
+#include "server/jobs/job_parts.h"
 
 typedef struct steno_job_runner steno_job_runner;
 
-STENO_MUST steno_status steno_job_runner_open(steno_job_runner **out, steno_job_service *service,
-                                              int workers, steno_err *err);
+STENO_MUST steno_status steno_job_runner_open(steno_job_runner **out,
+                                              const struct steno_job_parts *parts, int workers,
+                                              steno_err *err);
 /* Give every run up, which is no try, and end the thread. */
 void steno_job_runner_stop(steno_job_runner *r);
 void steno_job_runner_close(steno_job_runner *r); /* stops first; accepts NULL */

@@ -18,12 +18,9 @@
 #define COUNTS_NS 1000000000 /* how old the counts of a scrape may be */
 
 struct steno_job_service {
-    const struct steno_services *sv;
-    steno_spool *spool;
-    steno_job_queue *queue;
+    struct steno_job_parts parts;
     steno_job_runner *runner;
     steno_job_hooks *hooks;
-    struct steno_job_metrics metrics;
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work;
@@ -36,13 +33,6 @@ struct steno_job_service {
     struct steno_job_counts counts;
     int64_t counted;
 };
-
-int64_t steno_job_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
@@ -61,7 +51,7 @@ static double sample(void *ctx)
     steno_err err;
     pthread_mutex_lock(&s->count_lock);
     if (!s->counted || steno_now_ns() - s->counted > COUNTS_NS) {
-        (void)!s->queue->ops->count(s->queue, &s->counts, &err);
+        (void)!s->parts.queue->ops->count(s->parts.queue, &s->counts, &err);
         s->counted = steno_now_ns(); /* of a store that is away, too: it is asked once a second */
     }
     if (x->kind < 0)
@@ -78,8 +68,8 @@ static const double wait_bounds[] = {1, 5, 15, 60, 300, 900, 3600, 14400, 43200,
 
 static steno_status register_metrics(steno_job_service *s, struct sampled *samples, steno_err *err)
 {
-    steno_metrics *m = s->sv->srv->stats->registry;
-    struct steno_job_metrics *x = &s->metrics;
+    steno_metrics *m = s->parts.sv->srv->stats->registry;
+    struct steno_job_metrics *x = &s->parts.metrics;
     char labels[64];
     for (int i = 0; i < STENO_JOB_STATES; i++, samples++) {
         *samples = (struct sampled){s, i};
@@ -204,19 +194,19 @@ static bool is_no_copy(void *user, const char *id)
 static steno_status open_store(steno_job_service *s, steno_err *err)
 {
     char path[PATH_MAX];
-    steno_status st = steno_spool_open(&s->spool, s->sv->srv->conf->jobs_dir, err);
+    steno_status st = steno_spool_open(&s->parts.spool, s->parts.sv->srv->conf->jobs_dir, err);
     if (st)
         return st;
-    if (*s->sv->srv->conf->jobs_queue) {
-        st = steno_job_service_open_shared(&s->queue, s->sv->srv->conf, err);
+    if (*s->parts.sv->srv->conf->jobs_queue) {
+        st = steno_job_service_open_shared(&s->parts.queue, s->parts.sv->srv->conf, err);
         if (!st)
-            steno_spool_clean(s->spool, is_no_copy, NULL);
+            steno_spool_clean(s->parts.spool, is_no_copy, NULL);
         return st;
     }
-    steno_spool_path(s->spool, "jobs.db", path, sizeof path);
-    st = steno_job_sqlite_open(&s->queue, path, steno_job_now(), err);
+    steno_spool_path(s->parts.spool, "jobs.db", path, sizeof path);
+    st = steno_job_sqlite_open(&s->parts.queue, path, steno_job_now(), err);
     if (!st)
-        steno_spool_clean(s->spool, is_needed, s->queue);
+        steno_spool_clean(s->parts.spool, is_needed, s->parts.queue);
     return st;
 }
 
@@ -232,7 +222,7 @@ steno_status steno_job_service_open(steno_job_service **out, const struct steno_
     s = calloc(1, sizeof *s + n * sizeof(struct sampled));
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    s->sv = services;
+    s->parts.sv = services;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->count_lock, NULL);
     pthread_cond_init(&s->work, NULL);
@@ -248,7 +238,7 @@ steno_status steno_job_service_open(steno_job_service **out, const struct steno_
                    ? st
                    : steno_fail_in(err, st, "jobs.dir");
     }
-    st = steno_job_hooks_open(&s->hooks, s, err);
+    st = steno_job_hooks_open(&s->hooks, &s->parts, err);
     if (st) {
         steno_job_service_close(s);
         return st;
@@ -259,7 +249,8 @@ steno_status steno_job_service_open(steno_job_service **out, const struct steno_
 
 steno_status steno_job_service_start(steno_job_service *s, steno_err *err)
 {
-    steno_status st = steno_job_runner_open(&s->runner, s, s->sv->srv->conf->jobs_workers, err);
+    steno_status st =
+        steno_job_runner_open(&s->runner, &s->parts, s->parts.sv->srv->conf->jobs_workers, err);
     return st ? st : steno_job_hooks_start(s->hooks, err);
 }
 
@@ -285,9 +276,9 @@ void steno_job_service_close(steno_job_service *s)
     steno_job_service_stop(s);
     steno_job_runner_close(s->runner);
     steno_job_hooks_close(s->hooks);
-    if (s->queue)
-        s->queue->ops->close(s->queue);
-    steno_spool_close(s->spool);
+    if (s->parts.queue)
+        s->parts.queue->ops->close(s->parts.queue);
+    steno_spool_close(s->parts.spool);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->count_lock);
     pthread_mutex_destroy(&s->lock);
@@ -296,14 +287,14 @@ void steno_job_service_close(steno_job_service *s)
 
 void steno_job_service_submitted(steno_job_service *s, size_t n)
 {
-    steno_metric_add(s->metrics.submitted, (double)n);
+    steno_metric_add(s->parts.metrics.submitted, (double)n);
     steno_job_runner_wake(s->runner);
 }
 
 void steno_job_service_removed(steno_job_service *s, const char *id)
 {
     steno_job_runner_end(s->runner, id);
-    steno_spool_remove(s->spool, id); /* a run that reads it goes on until it notices */
+    steno_spool_remove(s->parts.spool, id); /* a run that reads it goes on until it notices */
 }
 
 steno_status steno_job_service_check_callback(steno_job_service *s, const char *url, steno_err *err)
@@ -313,25 +304,15 @@ steno_status steno_job_service_check_callback(steno_job_service *s, const char *
 
 steno_job_queue *steno_job_service_queue(steno_job_service *s)
 {
-    return s->queue;
+    return s->parts.queue;
 }
 
 struct steno_redis *steno_job_service_links(steno_job_service *s)
 {
-    return s ? steno_job_redis_links(s->queue) : NULL;
+    return s ? steno_job_redis_links(s->parts.queue) : NULL;
 }
 
 steno_spool *steno_job_service_spool(steno_job_service *s)
 {
-    return s->spool;
-}
-
-const struct steno_job_metrics *steno_job_service_metrics(const steno_job_service *s)
-{
-    return &s->metrics;
-}
-
-const struct steno_services *steno_job_service_parts(const steno_job_service *s)
-{
-    return s->sv;
+    return s->parts.spool;
 }

@@ -3,7 +3,6 @@
 #ifndef STENO_SERVER_JOB_SERVICE_H
 #define STENO_SERVER_JOB_SERVICE_H
 
-#include "server/base/metrics.h"
 #include "server/jobs/job_queue.h"
 #include "server/jobs/job_spool.h"
 
@@ -14,13 +13,6 @@ typedef struct steno_job_service steno_job_service;
 struct steno_job_task {
     void (*run)(struct steno_job_task *t);
     struct steno_job_task *next; /* the service's */
-};
-
-struct steno_job_metrics {
-    steno_metric *submitted, *retried;
-    steno_metric *ended[STENO_JOB_STATES]; /* of states that are an end */
-    steno_metric *wait;                    /* s from submission to the first run */
-    steno_metric *callbacks_delivered, *callbacks_failed, *callbacks_dead;
 };
 
 /* Open jobs.dir. *out is NULL when it is empty. services outlives it. STENO_ERR_BUSY, STENO_ERR_IO,
@@ -54,10 +46,5 @@ steno_job_queue *steno_job_service_queue(steno_job_service *s);
 /* The connections of a store in Redis; NULL: the store is another one, or s is NULL. */
 struct steno_redis *steno_job_service_links(steno_job_service *s);
 steno_spool *steno_job_service_spool(steno_job_service *s);
-const struct steno_job_metrics *steno_job_service_metrics(const steno_job_service *s);
-const struct steno_services *steno_job_service_parts(const steno_job_service *s);
-
-/* ms since 1970. */
-int64_t steno_job_now(void);
 
 #endif

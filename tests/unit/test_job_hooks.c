@@ -15,30 +15,6 @@
 
 #include "server/jobs/job_hooks.h"
 
-/* Of the service, which is not needed here. */
-steno_job_queue *steno_job_service_queue(steno_job_service *s)
-{
-    (void)s;
-    return NULL;
-}
-
-const struct steno_job_metrics *steno_job_service_metrics(const steno_job_service *s)
-{
-    (void)s;
-    return NULL;
-}
-
-const struct steno_services *steno_job_service_parts(const steno_job_service *s)
-{
-    (void)s;
-    return NULL;
-}
-
-int64_t steno_job_now(void)
-{
-    return 0;
-}
-
 static void a_body_is_signed_with_its_time(void **state)
 {
     char out[STENO_SIGNATURE];
