@@ -231,6 +231,64 @@ STENO_API STENO_MUST steno_status steno_vad_find(char **out, const char *given, 
 /* Close a detector, after all streams that use it. NULL is accepted. */
 STENO_API void steno_vad_close(steno_vad *v);
 
+/* ---- speakers -------------------------------------------------------------------------------- */
+
+typedef struct steno_speakers steno_speakers;
+/* Open the networks that tell speakers apart. dir: a directory that has, in it or in its
+ * directories, two ONNX files: a segmentation network (pyannote's segmentation-3.0) and an
+ * embedding network of 3D-Speaker, WeSpeaker or NeMo with the metadata of sherpa-onnx. threads: of
+ * the engine; 0 = 1. STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED, STENO_ERR_NOMEM.
+ * Frozen. */
+STENO_API STENO_MUST steno_status steno_speakers_open(steno_speakers **out, const char *dir,
+                                                      int threads, steno_err *err);
+/* Whether a directory has such networks. Loads nothing. */
+STENO_API bool steno_speakers_is_dir(const char *dir);
+/* Find that directory. `given`: a path or the name of a directory among the fetched models; NULL:
+ * the environment's STENO_SPEAKERS, else "speakers" there. *out belongs to the caller: steno_free.
+ * STENO_ERR_IO: it is not on this machine. */
+STENO_API STENO_MUST steno_status steno_speakers_find(char **out, const char *given,
+                                                      steno_err *err);
+/* Close them, after all diarizations that use them. NULL is accepted. */
+STENO_API void steno_speakers_close(steno_speakers *s);
+
+struct steno_speaker_options {
+    int speakers;                   /* how many there are, up to 1000; 0 = to be found */
+    int min_speakers, max_speakers; /* bounds of the number to be found; 0 = none */
+    double threshold; /* cosine distance from which two voices are two speakers; 0 = default */
+};
+
+/* Somebody talks, in seconds. Speakers are numbered from 0, in the order in which they begin. */
+struct steno_turn {
+    double start, end;
+    int speaker;
+};
+
+/* Who speaks when in one recording. Its memory grows by some megabytes an hour. Confined. */
+typedef struct steno_diarization steno_diarization;
+/* sample_rate: Hz of the pushed audio; 0 = the networks' own. opt may be NULL. speakers must
+ * outlive it. STENO_ERR_INVAL names the option. */
+STENO_API STENO_MUST steno_status steno_diarization_open(steno_diarization **out,
+                                                         const steno_speakers *speakers,
+                                                         int sample_rate,
+                                                         const struct steno_speaker_options *opt,
+                                                         steno_err *err);
+STENO_API void steno_diarization_close(steno_diarization *d);
+/* Append mono samples [n], f32 in [-1,1]. STENO_ERR_LIMIT: longer than some days. */
+STENO_API STENO_MUST steno_status steno_diarization_push(steno_diarization *d, const float *pcm,
+                                                         size_t n, steno_err *err);
+/* End the recording and find its turns. */
+STENO_API STENO_MUST steno_status steno_diarization_end(steno_diarization *d, steno_err *err);
+/* Turns [*n] by start, valid until close; those of two speakers may overlap. Before the end: none.
+ */
+STENO_API const struct steno_turn *steno_diarization_turns(const steno_diarization *d, size_t *n);
+/* The same with one speaker at a time, and with the shortest ones too: for words. */
+STENO_API const struct steno_turn *steno_diarization_exclusive(const steno_diarization *d,
+                                                               size_t *n);
+/* The number of speakers found. */
+STENO_API int steno_diarization_speakers(const steno_diarization *d);
+/* Seconds of audio so far. */
+STENO_API double steno_diarization_seconds(const steno_diarization *d);
+
 /* ---- recordings ------------------------------------------------------------------------------ */
 
 /* A recording decoded to mono samples, read in pieces: memory is bounded for every length. The

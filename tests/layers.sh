@@ -26,6 +26,7 @@ declare -A may=(
     [families]="features search text" [families/registry]="families"
     [families/common]="families nn/network nn/exec nn/graph nn/kernels formats features search search/lm text"
     [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio store"
+    [speakers]="nn/network nn/exec nn/graph nn/kernels formats features audio"
     [decode]="audio" # a program of its own
     [pool]="recognizer families search text audio features"
 )
@@ -52,7 +53,7 @@ while IFS=: read -r f inc; do
     case $dir in cli) continue ;; esac # may use all
     [ -n "${may[$dir]+x}" ] || { bad+="engine/$f: its folder is not in the table"$'\n'; continue; }
     case $inc in
-    steno.h | steno_*.h) case $dir/$inc in families/* | recognizer/* | pool/* | audio/steno_audio.h) continue ;; esac
+    steno.h | steno_*.h) case $dir/$inc in families/* | recognizer/* | pool/* | speakers/* | audio/steno_audio.h) continue ;; esac
         bad+="engine/$f includes $inc"$'\n'; continue ;;
     */*) ;;
     *) [ -f "engine/$inc" ] && bad+="engine/$f includes $inc"$'\n'; continue ;;

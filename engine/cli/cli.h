@@ -21,6 +21,7 @@ int cli_run(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_features(int argc, char **argv);
+int cli_speakers(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 

@@ -32,6 +32,7 @@ static const struct cli_command commands[] = {
      "describe a model, or fetch one", cli_model},
     {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
      cli_features},
+    {"speakers", "[OPTION]... FILE...", "print who speaks when in recordings", cli_speakers},
     {"top", "[OPTION]...", "show the state of a running server", cli_top},
     {"jobs", "submit FILE|DIR|URL... | watch [ID]... | get ID | list | remove ID...",
      "have a server transcribe recordings later", cli_jobs},

@@ -11,6 +11,7 @@
 
 #define SHIPPED "models/digits-en"
 #define DETECTOR "silero-vad"
+#define SPEAKERS "speakers"
 
 static bool has_model(const char *dir)
 {
@@ -103,5 +104,21 @@ steno_status steno_vad_find(char **out, const char *given, steno_err *err)
         st = steno_fail(err, STENO_ERR_IO,
                         DETECTOR " is not on this machine; `steno model fetch " DETECTOR
                                  "` downloads it");
+    return st ? st : give(out, found, err);
+}
+
+steno_status steno_speakers_find(char **out, const char *given, steno_err *err)
+{
+    char found[STENO_PLACE_MAX] = "";
+    const char *env = getenv("STENO_SPEAKERS");
+    steno_status st = STENO_OK;
+    if (given && *given)
+        st = resolve(found, given, err);
+    else if (env && *env)
+        st = resolve(found, env, err);
+    else if (!steno_place_fetched(found, SPEAKERS))
+        st = steno_fail(err, STENO_ERR_IO,
+                        "no networks that tell speakers apart: no directory given, STENO_SPEAKERS "
+                        "not set, no model " SPEAKERS " on this machine");
     return st ? st : give(out, found, err);
 }

@@ -1,0 +1,45 @@
+#include "protocol/rttm.h"
+
+#include <string.h>
+
+#include "protocol/json_text.h"
+
+static steno_status put_name(struct steno_buf *out, const char *name)
+{
+    steno_status st = *name ? STENO_OK : steno_buf_puts(out, "_");
+    for (; !st && *name; name++) {
+        const unsigned char c = (unsigned char)*name;
+        st = steno_buf_add(out, c <= ' ' || c == 0x7f ? "_" : name, 1);
+    }
+    return st;
+}
+
+steno_status steno_rttm_write(struct steno_buf *out, const char *name,
+                              const struct steno_turn *turn, size_t n)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st && i < n; i++) {
+        st = steno_buf_puts(out, "SPEAKER ");
+        if (!st)
+            st = put_name(out, name);
+        if (!st)
+            st = steno_buf_printf(out, " 1 %.3f %.3f <NA> <NA> SPEAKER_%02d <NA> <NA>\n",
+                                  turn[i].start, turn[i].end - turn[i].start, turn[i].speaker);
+    }
+    return st;
+}
+
+steno_status steno_turns_json_write(struct steno_buf *out, const char *name, double duration,
+                                    int speakers, const struct steno_turn *turn, size_t n)
+{
+    steno_status st = steno_buf_puts(out, "{\"file\":");
+    if (!st)
+        st = steno_json_put_string(out, name, strlen(name));
+    if (!st)
+        st = steno_buf_printf(out, ",\"duration\":%.3f,\"speakers\":%d,\"turns\":[", duration,
+                              speakers);
+    for (size_t i = 0; !st && i < n; i++)
+        st = steno_buf_printf(out, "%s{\"start\":%.3f,\"end\":%.3f,\"speaker\":%d}", i ? "," : "",
+                              turn[i].start, turn[i].end, turn[i].speaker);
+    return st ? st : steno_buf_puts(out, "]}\n");
+}

@@ -1,0 +1,341 @@
+/* Speakers of recordings against what sherpa-onnx 2.0.1 and ONNX Runtime gave
+ * (../shared/speakers/refs). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "formats/json.h"
+#include "formats/npy.h"
+#include "formats/zip.h"
+#include "speakers/diarize.h"
+#include "tests/support/shared.h"
+
+#define RATE 16000
+#define MAX_SAMPLES (200 * RATE)
+
+static steno_speakers *speakers;
+static char root[3000];
+static float pcm[MAX_SAMPLES];
+
+/* A file of ../shared/speakers: before, name, after. Valid until the next call. */
+static const char *path_of(const char *before, const char *name, const char *after)
+{
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/speakers/%s%s%s", root, before, name, after);
+    return path;
+}
+
+static size_t read_recording(const char *name)
+{
+    steno_recording *r;
+    size_t n = 0, k = 1;
+    assert_int_equal(steno_recording_open(&r, path_of("recordings/", name, ".flac"), 0, NULL),
+                     STENO_OK);
+    while (k) {
+        assert_int_equal(steno_recording_read(r, pcm + n, MAX_SAMPLES - n, &k, NULL), STENO_OK);
+        n += k;
+    }
+    steno_recording_close(r);
+    return n;
+}
+
+static int begin(void **state)
+{
+    const char *env = getenv("STENO_SHARED");
+    struct stat sb;
+    steno_err err;
+    (void)state;
+    snprintf(root, sizeof root, "%s", env ? env : "../shared");
+    if (stat(path_of("models", "", ""), &sb)) {
+        fprintf(stderr, "# skipped: %s is not there\n", path_of("models", "", ""));
+        return 0;
+    }
+    if (steno_speakers_open(&speakers, path_of("models", "", ""), 1, &err)) {
+        fprintf(stderr, "%s\n", err.msg);
+        return -1;
+    }
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    steno_speakers_close(speakers);
+    return 0;
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static double number(const struct steno_json_node *n)
+{
+    assert_non_null(n);
+    return strtod(n->text, NULL);
+}
+
+/* Compare turns with a list of [start, end, speaker]; its speakers are numbered anew by their first
+ * turn. True: equal to 2 ms. */
+static bool same(const struct steno_json_node *list, const struct steno_turn *t, size_t n,
+                 double length)
+{
+    int names[64], next = 0;
+    bool equal = list->n == n;
+    const struct steno_json_node *s = list->first;
+    for (size_t i = 0; equal && i < n; i++, s = s->next) {
+        const double start = number(s->first), stop = number(s->first->next);
+        const int name = (int)number(s->first->next->next);
+        int k = 0;
+        while (k < next && names[k] != name)
+            k++;
+        if (k == next)
+            names[next++] = name;
+        equal = fabs(t[i].start - start) < 2e-3 && fabs(t[i].end - fmin(stop, length)) < 2e-3 &&
+                t[i].speaker == k;
+    }
+    return equal;
+}
+
+/* Whether the turns are those recorded with this key; 1 if nothing is recorded. */
+static bool met(const struct steno_json_node *recorded, const char *key, const char *name,
+                steno_diarization *d, int given)
+{
+    const struct steno_json_node *list = steno_json_get(steno_json_get(recorded, key), "segments");
+    const struct steno_speaker_options o = {.speakers = given};
+    size_t n;
+    const struct steno_turn *t;
+    if (!list)
+        return true;
+    assert_int_equal(steno_diarization_again(d, &o, &steno_diarization_sherpa, NULL), STENO_OK);
+    t = steno_diarization_turns(d, &n);
+    if (same(list, t, n, steno_diarization_seconds(d)))
+        return true;
+    fprintf(stderr, "# %s, %s: %zu turns are not the %zu recorded ones\n", name, key, n, list->n);
+    return false;
+}
+
+static void check_recorded(const char *name, int count, bool threshold_ties)
+{
+    steno_json *j;
+    const struct steno_json_node *of;
+    steno_diarization *d;
+    const size_t n = read_recording(name);
+    assert_int_equal(steno_json_open(&j, path_of("refs/sherpa-diarization.json", "", ""), NULL),
+                     STENO_OK);
+    of = steno_json_get(steno_json_root(j), name);
+    assert_non_null(of);
+    assert_int_equal(
+        steno_diarization_open_rules(&d, speakers, RATE, NULL, &steno_diarization_sherpa, NULL),
+        STENO_OK);
+    for (size_t at = 0; at < n; at += 7777)
+        assert_int_equal(steno_diarization_push(d, pcm + at, n - at < 7777 ? n - at : 7777, NULL),
+                         STENO_OK);
+    assert_int_equal(steno_diarization_end(d, NULL), STENO_OK);
+    assert_true(met(of, "num_clusters", name, d, count));
+    assert_true(threshold_ties || met(of, "threshold_0.5", name, d, 0));
+    steno_diarization_close(d);
+    steno_json_close(j);
+}
+
+static void segments_are_those_of_sherpa_onnx(void **state)
+{
+    /* ami-trn08: with the threshold two clusters have equal counts, and sherpa-onnx's partial sort
+     * does not say which of them wins */
+    static const struct {
+        const char *name;
+        int speakers;
+        bool ties, slow;
+    } rows[] = {{"phone", 2, false, false},     {"ami-dev00", 2, false, false},
+                {"ami-trn06", 3, false, false}, {"ami-trn03", 2, false, true},
+                {"ami-trn05", 4, false, true},  {"ami-trn08", 4, true, true},
+                {"two", 2, false, true},        {"three", 3, false, true},
+                {"four", 4, false, true}};
+    const char *slow = getenv("STENO_TEST_SLOW");
+    (void)state;
+    if (!speakers)
+        skip();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!rows[i].slow || (slow && *slow == '1'))
+            check_recorded(rows[i].name, rows[i].speakers, rows[i].ties);
+}
+
+/* ---- networks -------------------------------------------------------------------------------- */
+
+static void read_array(const char *file, const char *member, struct steno_npy *out)
+{
+    size_t n, count;
+    struct steno_zip_member *list;
+    const struct steno_zip_member *m;
+    void *npy, *zip = steno_test_slurp(path_of("refs/", file, ""), &n);
+    assert_non_null(zip);
+    assert_int_equal(steno_zip_list(zip, n, file, &list, &count, NULL), STENO_OK);
+    m = steno_zip_find(list, count, member);
+    assert_non_null(m);
+    assert_int_equal(steno_zip_read(zip, n, file, m, 1 << 24, &npy, NULL), STENO_OK);
+    assert_int_equal(steno_npy_parse(npy, m->size, member, 1 << 24, out, NULL), STENO_OK);
+    free(npy);
+    free(list);
+    free(zip);
+}
+
+/* One of them has a hundred frames and one 25, far below the 200 that the network's pooling
+ * wants. */
+static void vectors_are_those_of_onnxruntime(void **state)
+{
+    steno_json *j;
+    steno_embedder *m;
+    struct steno_npy want;
+    size_t row = 0;
+    static float piece[MAX_SAMPLES];
+    float got[192];
+    if (!speakers)
+        skip();
+    (void)state;
+    assert_int_equal(speakers->embedding.dim, 192);
+    read_array("embeddings.npz", "embeddings.npy", &want);
+    assert_int_equal(steno_json_open(&j, path_of("refs/embeddings.json", "", ""), NULL), STENO_OK);
+    assert_int_equal(steno_embedder_open(&m, &speakers->embedding, 1, NULL), STENO_OK);
+    for (const struct steno_json_node *p = steno_json_root(j)->first; p; p = p->next, row++) {
+        size_t n = 0;
+        float worst = 0;
+        (void)read_recording(steno_json_get(p, "recording")->text);
+        for (const struct steno_json_node *r = steno_json_get(p, "ranges")->first; r; r = r->next) {
+            const size_t a = (size_t)number(r->first), b = (size_t)number(r->first->next);
+            memcpy(piece + n, pcm + a, (b - a) * sizeof *pcm);
+            n += b - a;
+        }
+        assert_int_equal(steno_embedder_run(m, piece, n, got, NULL), STENO_OK);
+        for (size_t i = 0; i < 192; i++)
+            worst = fmaxf(worst, fabsf(got[i] - ((const float *)want.data)[row * 192 + i]));
+        assert_true(worst < 2e-4f); /* values up to 2 */
+    }
+    assert_int_equal(row, 10);
+    steno_embedder_close(m);
+    steno_json_close(j);
+    steno_aligned_free(want.data);
+}
+
+static void sets_of_speakers_are_those_of_onnxruntime(void **state)
+{
+    static const struct {
+        const char *name, *member;
+        size_t at;
+    } rows[] = {{"phone", "phone_0.npy", 0},
+                {"phone", "phone_160000.npy", 160000},
+                {"two", "two_480000.npy", 480000}};
+    steno_session *s;
+    (void)state;
+    if (!speakers)
+        skip();
+    assert_int_equal(speakers->segmentation.frames, 589);
+    assert_int_equal(steno_session_open(&s, speakers->segmentation.net, NULL, NULL), STENO_OK);
+    for (size_t i = 0; i < 3; i++) {
+        uint8_t got[589], want[589];
+        struct steno_npy scores;
+        (void)read_recording(rows[i].name);
+        read_array("segmentation.npz", rows[i].member, &scores);
+        steno_powerset_decode(speakers->segmentation.sets, 7, scores.data, 589, want);
+        assert_int_equal(
+            steno_segmentation_run(&speakers->segmentation, s, pcm + rows[i].at, got, NULL), 0);
+        assert_memory_equal(got, want, 589);
+        steno_aligned_free(scores.data);
+    }
+    steno_session_close(s);
+}
+
+/* ---- odd recordings -------------------------------------------------------------------------- */
+
+static size_t turns_of(size_t n, int rate, size_t step)
+{
+    steno_diarization *d;
+    size_t turns, exclusive;
+    const struct steno_turn *t;
+    assert_int_equal(steno_diarization_open(&d, speakers, rate, NULL, NULL), STENO_OK);
+    for (size_t at = 0; at < n; at += step)
+        assert_int_equal(steno_diarization_push(d, pcm + at, n - at < step ? n - at : step, NULL),
+                         STENO_OK);
+    assert_int_equal(steno_diarization_end(d, NULL), STENO_OK);
+    t = steno_diarization_turns(d, &turns);
+    (void)steno_diarization_exclusive(d, &exclusive);
+    for (size_t i = 0; i < turns; i++) {
+        assert_true(t[i].start < t[i].end && t[i].end <= (double)n / rate + 1e-9);
+        assert_in_range(t[i].speaker, 0, steno_diarization_speakers(d) - 1);
+    }
+    steno_diarization_close(d);
+    return turns;
+}
+
+static void silence_and_every_length_about_a_window_have_an_answer(void **state)
+{
+    static const size_t lengths[] = {0, 1, 160, 159999, 160000, 160001, 175999, 176000, 176001};
+    size_t n;
+    (void)state;
+    if (!speakers)
+        skip();
+    memset(pcm, 0, sizeof pcm);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        assert_int_equal(turns_of(lengths[i], RATE, 1 << 20), 0);
+    n = read_recording("phone");
+    assert_true(n > 176001);
+    memmove(pcm, pcm + 7 * RATE, (n - 7 * RATE) * sizeof *pcm); /* somebody talks at once */
+    for (size_t i = 3; i < sizeof lengths / sizeof lengths[0]; i++)
+        assert_true(turns_of(lengths[i], RATE, 1 << 20) > 0);
+    assert_int_equal(turns_of(1, RATE, 1), 0);
+    assert_true(turns_of(176000, 22050, 1000) > 0); /* faster than it was, at another rate */
+}
+
+static void options_out_of_range_are_named(void **state)
+{
+    static const struct steno_speaker_options bad[] = {{.speakers = -1},
+                                                       {.speakers = 1001},
+                                                       {.min_speakers = 3, .max_speakers = 2},
+                                                       {.threshold = -0.1},
+                                                       {.threshold = NAN}};
+    (void)state;
+    if (!speakers)
+        skip();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        steno_diarization *d;
+        steno_err err = {0};
+        assert_int_equal(steno_diarization_open(&d, speakers, RATE, &bad[i], &err),
+                         STENO_ERR_INVAL);
+        assert_non_null(strstr(err.msg, "speakers: "));
+    }
+}
+
+static void a_directory_without_the_networks_is_an_error(void **state)
+{
+    steno_speakers *s;
+    steno_err err = {0};
+    (void)state;
+    assert_false(steno_speakers_is_dir("conf/models/digits-en"));
+    assert_int_equal(steno_speakers_open(&s, "conf/models/digits-en", 1, &err), STENO_ERR_FORMAT);
+    assert_non_null(strstr(err.msg, "no segmentation network"));
+    if (!speakers)
+        return;
+    assert_true(steno_speakers_is_dir(path_of("models", "", "")));
+    assert_int_equal(
+        steno_speakers_open(&s, path_of("models/", "pyannote-segmentation-3.0", ""), 1, &err),
+        STENO_ERR_FORMAT);
+    assert_non_null(strstr(err.msg, "no embedding network"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_of_speakers_are_those_of_onnxruntime),
+        cmocka_unit_test(vectors_are_those_of_onnxruntime),
+        cmocka_unit_test(segments_are_those_of_sherpa_onnx),
+        cmocka_unit_test(silence_and_every_length_about_a_window_have_an_answer),
+        cmocka_unit_test(options_out_of_range_are_named),
+        cmocka_unit_test(a_directory_without_the_networks_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
