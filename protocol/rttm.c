@@ -40,6 +40,6 @@ steno_status steno_turns_json_write(struct steno_buf *out, const char *name, dou
                               speakers);
     for (size_t i = 0; !st && i < n; i++)
         st = steno_buf_printf(out, "%s{\"start\":%.3f,\"end\":%.3f,\"speaker\":%d}", i ? "," : "",
-                              turn[i].start, turn[i].end, turn[i].speaker);
+                              turn[i].start, turn[i].end, turn[i].speaker + 1);
     return st ? st : steno_buf_puts(out, "]}\n");
 }

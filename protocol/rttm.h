@@ -3,7 +3,7 @@
  *
  *     SPEAKER NAME 1 START LENGTH <NA> <NA> SPEAKER_00 <NA> <NA>
  *
- * and JSON: {"file", "duration", "speakers", "turns": [{"start", "end", "speaker" (from 0)}]}.
+ * and JSON: {"file", "duration", "speakers", "turns": [{"start", "end", "speaker" (from 1)}]}.
  * Times are in seconds with three decimals. Pure. */
 #ifndef STENO_PROTOCOL_RTTM_H
 #define STENO_PROTOCOL_RTTM_H

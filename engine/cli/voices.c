@@ -28,13 +28,19 @@ static steno_status listen(steno_diarization *d, steno_recording *r, steno_err *
     return st ? st : steno_diarization_end(d, err);
 }
 
-steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, const char *path,
-                           int channel, const struct cli_voice_options *o, steno_err *err)
+steno_status cli_voices_begin(steno_diarization **out, const steno_speakers *s, int sample_rate,
+                              const struct cli_voice_options *o, steno_err *err)
 {
     const struct steno_speaker_options opt = {.speakers = (int)o->speakers,
                                               .min_speakers = (int)o->min,
                                               .max_speakers = (int)o->max,
                                               .threshold = o->threshold};
+    return steno_diarization_open(out, s, sample_rate, &opt, err);
+}
+
+steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, const char *path,
+                           int channel, const struct cli_voice_options *o, steno_err *err)
+{
     struct steno_recording_info info;
     steno_recording *r = NULL;
     steno_diarization *d = NULL;
@@ -42,7 +48,7 @@ steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, con
     if (st)
         return st; /* names the path */
     steno_recording_get_info(r, &info);
-    st = steno_diarization_open(&d, s, info.sample_rate, &opt, err);
+    st = cli_voices_begin(&d, s, info.sample_rate, o, err);
     if (!st)
         st = listen(d, r, err);
     steno_recording_close(r);

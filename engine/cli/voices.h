@@ -26,6 +26,10 @@ struct cli_voice_options {
 
 /* Open the networks. Returns an exit code; an error is printed. */
 int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voice_options *o);
+/* Begin the diarization of a recording that will be pushed. */
+STENO_MUST steno_status cli_voices_begin(steno_diarization **out, const steno_speakers *s,
+                                         int sample_rate, const struct cli_voice_options *o,
+                                         steno_err *err);
 /* Diarize a recording. Errors name it. */
 STENO_MUST steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s,
                                       const char *path, int channel,

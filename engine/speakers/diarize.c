@@ -16,7 +16,7 @@
 #define MAX_SPEAKERS 1000
 
 const struct steno_diarization_rules steno_diarization_own = {
-    .hop = 1, .sherpa = true, .threshold = 0.5, .turns = {.least = 0.3, .closest = 0.5}};
+    .hop = 1, .threshold = 0.5, .turns = {.least = 0.2, .closest = 0.2}};
 const struct steno_diarization_rules steno_diarization_sherpa = {
     .hop = 1, .sherpa = true, .threshold = 0.5, .turns = {.least = 0.3, .closest = 0.5}};
 
@@ -225,7 +225,10 @@ static steno_status add_speaker(steno_diarization *d, const uint8_t *sets, int s
     if (st)
         return st == STENO_NEED_MORE ? STENO_OK : st;
     g->item[g->n++] = (struct steno_group_item){
-        .window = (uint32_t)d->windows, .speaker = (uint8_t)s, .frames = (uint32_t)frames};
+        .window = (uint32_t)d->windows,
+        .speaker = (uint8_t)s,
+        .seconds = (float)((double)(frames * d->speakers->segmentation.shift) /
+                           d->speakers->segmentation.rate)};
     return STENO_OK;
 }
 
@@ -320,11 +323,14 @@ static steno_status find_clusters(steno_diarization *d, int32_t *cluster, steno_
     const struct steno_segmentation *g = &d->speakers->segmentation;
     const struct steno_group_rules rules = {.sherpa = d->rules.sherpa,
                                             .threshold = d->rules.threshold,
+                                            .share = (double)d->hop / (double)g->window,
                                             .speakers = d->opt.speakers,
                                             .min_speakers = d->opt.min_speakers,
                                             .max_speakers = d->opt.max_speakers};
     steno_status st;
-    if (d->windows == 1) { /* as it is, without vectors */
+    const int most = d->opt.speakers ? d->opt.speakers : d->opt.max_speakers;
+    if (d->windows == 1 && (d->rules.sherpa || !most || d->items.n <= (size_t)most)) {
+        /* as it is, without vectors */
         for (int s = 0; s < g->speakers; s++)
             cluster[s] = s;
         d->found = g->speakers;

@@ -1,4 +1,11 @@
-/* Which speakers of all windows are the same person. Pure. */
+/* Which speakers of all windows are the same person. Pure.
+ *
+ * Vectors of short stretches are poor, so only long ones are clustered, by average linkage. Then
+ * every speaker of a window goes to the cluster with the nearest mean, and those of one window to
+ * different clusters. For means of unit vectors, 1 - their product is the mean distance of all
+ * pairs, so items that were merged in a first stage count exactly as their members would: a long
+ * recording is first clustered in blocks, up to a small distance, and never has all distances in
+ * memory. docs/speakers.md says what else was tried. */
 #ifndef STENO_SPEAKERS_GROUP_H
 #define STENO_SPEAKERS_GROUP_H
 
@@ -7,7 +14,7 @@
 /* A speaker of a window. */
 struct steno_group_item {
     uint32_t window;
-    uint32_t frames; /* of clean speech behind its vector */
+    float seconds; /* of clean speech behind its vector */
     uint8_t speaker;
     int32_t cluster; /* out */
 };
@@ -21,6 +28,7 @@ struct steno_group_items {
 struct steno_group_rules {
     bool sherpa;      /* complete linkage of all items, as sherpa-onnx 2.0.1 */
     double threshold; /* cosine distance */
+    double share;     /* of an item's seconds that no other window has too: hop / window */
     int speakers, min_speakers, max_speakers; /* 0 = not known, no bound */
 };
 

@@ -12,6 +12,7 @@
 
 #include "protocol/rttm.h"
 #include "speakers/cluster.h"
+#include "speakers/group.h"
 #include "speakers/powerset.h"
 #include "speakers/turns.h"
 
@@ -143,6 +144,127 @@ static void distance_of_vectors_is_one_minus_cosine(void **state)
     assert_float_equal(d[2], 1, 1e-6); /* of zeros */
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+#define DIM 4
+static const struct steno_group_rules group_rules = {.threshold = 0.5, .share = 0.5};
+
+/* An item near axis k, or near its opposite; noise of up to 0.2 in each direction. */
+static void put(struct steno_group_items *g, uint32_t window, int k, float seconds)
+{
+    static uint32_t seed = 5;
+    float *x = g->vector + g->n * DIM;
+    for (int d = 0; d < DIM; d++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[d] = (float)(int32_t)seed * 0x1p-31f * 0.2f + (d == k ? 3 : 0);
+    }
+    g->item[g->n++] =
+        (struct steno_group_item){.window = window, .seconds = seconds, .speaker = (uint8_t)k};
+}
+
+static struct steno_group_items items(size_t most)
+{
+    return (struct steno_group_items){.item = calloc(most, sizeof(struct steno_group_item)),
+                                      .vector = calloc(most * DIM, sizeof(float)),
+                                      .dim = DIM};
+}
+
+static void free_items(struct steno_group_items *g)
+{
+    free(g->item);
+    free(g->vector);
+}
+
+/* 9000 items do not fit the last stage: blocks come first. */
+static void many_items_are_grouped_in_two_stages(void **state)
+{
+    struct steno_group_items g = items(9000);
+    int clusters, first[3];
+    (void)state;
+    for (uint32_t i = 0; i < 9000; i++)
+        put(&g, i, (int)(i % 3), 5);
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, 3);
+    for (int k = 0; k < 3; k++)
+        first[k] = g.item[k].cluster;
+    assert_true(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);
+    for (size_t i = 0; i < g.n; i++)
+        assert_int_equal(g.item[i].cluster, first[i % 3]);
+    free_items(&g);
+}
+
+/* The second item of window 3 sounds like the first one, but somebody else must have said it. */
+static void speakers_of_a_window_are_different_people(void **state)
+{
+    struct steno_group_items g = items(10);
+    int clusters;
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        put(&g, i, 0, 5);
+        put(&g, i, 1, 5);
+    }
+    put(&g, 3, 0, 5);
+    put(&g, 3, 0, 0.5f);
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, 2);
+    assert_int_not_equal(g.item[6].cluster, g.item[7].cluster);
+    free_items(&g);
+}
+
+/* A cough is nobody, if there is other speech; alone it is somebody. */
+static void short_items_make_no_cluster(void **state)
+{
+    struct steno_group_items g = items(10);
+    int clusters;
+    (void)state;
+    put(&g, 0, 2, 0.4f);
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, 1);
+    for (uint32_t i = 1; i < 4; i++) {
+        put(&g, i, 0, 5);
+        put(&g, i, 1, 5);
+    }
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, 2);
+    free_items(&g);
+}
+
+static int found(const struct steno_group_rules *r)
+{
+    struct steno_group_items g = items(40);
+    int clusters;
+    for (uint32_t i = 0; i < 12; i++)
+        put(&g, i, (int)(i % 3), 5);
+    put(&g, 12, 3, 1.5f); /* 0.75 s of the recording */
+    assert_int_equal(steno_group(&g, r, &clusters, NULL), STENO_OK);
+    for (size_t i = 0; i < g.n; i++)
+        assert_in_range(g.item[i].cluster, 0, clusters - 1);
+    free_items(&g);
+    return clusters;
+}
+
+/* Four voices, one of which talks for less than a second. */
+static void a_known_number_keeps_those_who_talk_most(void **state)
+{
+    struct steno_group_rules r = group_rules;
+    (void)state;
+    assert_int_equal(found(&r), 4);
+    r.speakers = 3;
+    assert_int_equal(found(&r), 3);
+    r.speakers = 1;
+    assert_int_equal(found(&r), 1);
+    r.speakers = 9; /* their voices are not nine */
+    assert_int_equal(found(&r), 4);
+    r.speakers = 0;
+    r.max_speakers = 2;
+    assert_int_equal(found(&r), 2);
+    r.max_speakers = 0;
+    r.min_speakers = 2;
+    assert_int_equal(found(&r), 4);
+    r.threshold = 2; /* one, if not for the bound */
+    assert_int_equal(found(&r), 2);
+}
+
 /* ---- turns ----------------------------------------------------------------------------------- */
 
 /* Windows of ten frames of one second, five seconds apart. */
@@ -257,8 +379,8 @@ static void rttm_has_a_line_for_each_turn(void **state)
     steno_buf_reset(&b);
     assert_int_equal(steno_turns_json_write(&b, "x\"y", 4, 2, t, 2), STENO_OK);
     assert_string_equal(b.data, "{\"file\":\"x\\\"y\",\"duration\":4.000,\"speakers\":2,\"turns\":["
-                                "{\"start\":0.500,\"end\":2.000,\"speaker\":0},"
-                                "{\"start\":1.250,\"end\":3.000,\"speaker\":11}]}\n");
+                                "{\"start\":0.500,\"end\":2.000,\"speaker\":1},"
+                                "{\"start\":1.250,\"end\":3.000,\"speaker\":12}]}\n");
     steno_buf_free(&b);
 }
 
@@ -271,6 +393,10 @@ int main(void)
         cmocka_unit_test(a_mean_counts_items_by_weight),
         cmocka_unit_test(chains_of_neighbours_merge_as_the_slow_way_does),
         cmocka_unit_test(distance_of_vectors_is_one_minus_cosine),
+        cmocka_unit_test(many_items_are_grouped_in_two_stages),
+        cmocka_unit_test(speakers_of_a_window_are_different_people),
+        cmocka_unit_test(short_items_make_no_cluster),
+        cmocka_unit_test(a_known_number_keeps_those_who_talk_most),
         cmocka_unit_test(speakers_of_windows_are_joined_by_their_clusters),
         cmocka_unit_test(overlap_gives_both_and_exclusive_turns_one),
         cmocka_unit_test(short_turns_go_and_short_gaps_close),
