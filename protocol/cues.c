@@ -5,6 +5,8 @@
 
 #include <utf8proc.h>
 
+#include "protocol/word.h"
+
 /* Costs, relative to that of a cue more. */
 #define INNER_SENTENCE 1.5 /* a sentence that ends within a cue */
 #define SHORT 2.0          /* a cue of no length; none from READABLE on */
@@ -48,17 +50,9 @@ static bool is_one_of(utf8proc_int32_t c, const utf8proc_int32_t *set)
     return *set != 0;
 }
 
-static bool closes(utf8proc_int32_t c)
-{
-    const utf8proc_category_t k = utf8proc_category(c);
-    return c == '"' || c == '\'' || k == UTF8PROC_CATEGORY_PE || k == UTF8PROC_CATEGORY_PF;
-}
-
 /* Its columns, and the mark at its end, before closing quotes and brackets. */
 static enum mark measure(const char *text, int *columns)
 {
-    static const utf8proc_int32_t ends[] = {'.',    '!',    '?',    0x2026, 0x3002, 0xFF01,
-                                            0xFF1F, 0x061F, 0x06D4, 0x0964, 0};
     static const utf8proc_int32_t clauses[] = {',',    ';',    ':',    0x2013, 0x2014, 0x3001,
                                                0xFF0C, 0xFF1B, 0xFF1A, 0x060C, 0};
     const utf8proc_uint8_t *p = (const void *)text;
@@ -74,9 +68,9 @@ static enum mark measure(const char *text, int *columns)
         }
         p += k;
         *columns += utf8proc_charwidth(c);
-        last = closes(c) ? last : c;
+        last = steno_closes(c) ? last : c;
     }
-    return is_one_of(last, ends) ? SENTENCE : is_one_of(last, clauses) ? CLAUSE : NO_MARK;
+    return steno_word_ends_sentence(text) ? SENTENCE : is_one_of(last, clauses) ? CLAUSE : NO_MARK;
 }
 
 static void measure_all(struct layout *l)

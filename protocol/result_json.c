@@ -113,9 +113,12 @@ static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
 {
     const struct steno_event *seg = steno_transcript_segment(t, i);
     const unsigned channel = steno_transcript_segment_channel(t, i);
+    const unsigned speaker = steno_transcript_segment_speaker(t, i);
     json_t *o = with(json_object(), "text", json_string(seg->text));
     if (channel)
         o = with(o, "channel", json_integer(channel));
+    if (speaker)
+        o = with(o, "speaker", json_integer(speaker));
     o = with(o, "start", number(seg->start));
     o = with(o, "end", number(seg->end));
     o = with(o, "confidence", number((double)seg->confidence));
@@ -143,6 +146,8 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
     o = with(o, "confidence", number((double)steno_transcript_confidence(t)));
     if (steno_transcript_n_channels(t))
         o = with(o, "channels", json_integer((json_int_t)steno_transcript_n_channels(t)));
+    if (steno_transcript_n_speakers(t))
+        o = with(o, "speakers", json_integer((json_int_t)steno_transcript_n_speakers(t)));
     if (opt->model)
         o = with(o, "model", text(opt->model));
     if (opt->language)

@@ -18,6 +18,7 @@ struct writer {
     struct steno_subtitle_options opt;
     size_t cues;
     unsigned channel; /* of the segment, from 1; 0 = the recording has one */
+    unsigned speaker; /* of the segment, from 1; 0 = not known */
     double *ends;     /* [channels + 1] of their last cues: they may talk at once */
 };
 
@@ -65,9 +66,10 @@ static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, 
                               struct steno_cue_times at)
 {
     steno_status st = write_head(w, at);
-    if (!st && w->channel) /* WebVTT has a mark for the voice (W3C WebVTT, 4.2.2) */
-        st = steno_buf_printf(
-            w->out, w->format == STENO_VTT ? "<v Channel %u>" : "Channel %u: ", w->channel);
+    if (!st && (w->channel || w->speaker)) /* WebVTT has a mark for it (W3C WebVTT, 4.2.2) */
+        st = steno_buf_printf(w->out, w->format == STENO_VTT ? "<v %s %u>" : "%s %u: ",
+                              w->speaker ? "Speaker" : "Channel",
+                              w->speaker ? w->speaker : w->channel);
     for (size_t i = 0; i < n && !st; i++) {
         if (i && x[i - 1].after == STENO_CUE_LINE_ENDS)
             st = steno_buf_puts(w->out, "\n");
@@ -119,14 +121,16 @@ static size_t take_words(struct steno_cue_word *out, const struct steno_event *s
     return seg->n_words;
 }
 
-/* Segments of one channel that follow each other, from *i on, are laid out together. */
-static steno_status write_channel(struct writer *w, const steno_transcript *t, size_t *i,
-                                  struct steno_cue_word *words)
+/* Segments of one voice that follow each other, from *i on, are laid out together. */
+static steno_status write_voice(struct writer *w, const steno_transcript *t, size_t *i,
+                                struct steno_cue_word *words)
 {
     size_t n = 0;
     w->channel = steno_transcript_segment_channel(t, *i);
+    w->speaker = steno_transcript_segment_speaker(t, *i);
     for (; *i < steno_transcript_n_segments(t) &&
-           steno_transcript_segment_channel(t, *i) == w->channel;
+           steno_transcript_segment_channel(t, *i) == w->channel &&
+           steno_transcript_segment_speaker(t, *i) == w->speaker;
          ++*i)
         n += take_words(words + n, steno_transcript_segment(t, *i));
     return write_cues(w, words, n);
@@ -144,7 +148,7 @@ static steno_status write_all(struct writer *w, const steno_transcript *t)
     if (!words || !w->ends)
         st = STENO_ERR_NOMEM;
     for (size_t i = 0; i < steno_transcript_n_segments(t) && !st;)
-        st = write_channel(w, t, &i, words);
+        st = write_voice(w, t, &i, words);
     free(words);
     free(w->ends);
     return st;

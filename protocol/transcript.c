@@ -32,6 +32,8 @@ struct steno_transcript {
     steno_transcript **channels;
     size_t n_channels;
     unsigned *channel_of; /* [n] */
+    unsigned *speaker_of; /* [n], or NULL */
+    unsigned n_speakers;
 };
 
 steno_transcript *steno_transcript_new(size_t max_bytes)
@@ -58,6 +60,7 @@ void steno_transcript_free(steno_transcript *t)
         steno_transcript_free(t->channels[i]);
     free(t->channels);
     free(t->channel_of);
+    free(t->speaker_of);
     steno_arena_free(t->arena);
     steno_buf_free(&t->text);
     free(t->segments);
@@ -139,6 +142,23 @@ steno_transcript *steno_transcript_channel(const steno_transcript *t, size_t k)
 unsigned steno_transcript_segment_channel(const steno_transcript *t, size_t i)
 {
     return t->channel_of ? t->channel_of[i] : 0;
+}
+
+void steno_transcript_take_speakers(steno_transcript *t, unsigned *speaker, unsigned n)
+{
+    free(t->speaker_of);
+    t->speaker_of = speaker;
+    t->n_speakers = n;
+}
+
+unsigned steno_transcript_n_speakers(const steno_transcript *t)
+{
+    return t->n_speakers;
+}
+
+unsigned steno_transcript_segment_speaker(const steno_transcript *t, size_t i)
+{
+    return t->speaker_of ? t->speaker_of[i] : 0;
 }
 
 static const struct steno_word *copy_words(steno_arena *a, const struct steno_word *w, size_t n)

@@ -32,6 +32,14 @@ steno_transcript *steno_transcript_channel(const steno_transcript *t, size_t k);
 /* The channel of segment i, from 1; 0 = this is one transcript. */
 unsigned steno_transcript_segment_channel(const steno_transcript *t, size_t i);
 
+/* Say who speaks in every segment: speaker [n_segments], from 1 up to n; 0 = not known. It is
+ * taken. */
+void steno_transcript_take_speakers(steno_transcript *t, unsigned *speaker, unsigned n);
+/* The number of speakers; 0: they are not known. */
+unsigned steno_transcript_n_speakers(const steno_transcript *t);
+/* The speaker of segment i, from 1; 0 = not known. */
+unsigned steno_transcript_segment_speaker(const steno_transcript *t, size_t i);
+
 double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
 /* Segment i in the form of its event; the strings belong to the transcript. */

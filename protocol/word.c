@@ -66,3 +66,26 @@ steno_status steno_words_write(struct steno_buf *out, const char *text, const st
     }
     return st ? st : steno_buf_puts(out, "]");
 }
+
+bool steno_closes(int32_t c)
+{
+    const utf8proc_category_t k = utf8proc_category(c);
+    return c == '"' || c == '\'' || k == UTF8PROC_CATEGORY_PE || k == UTF8PROC_CATEGORY_PF;
+}
+
+bool steno_word_ends_sentence(const char *word)
+{
+    static const int32_t ends[] = {'.',    '!',    '?',    0x2026, 0x3002,
+                                   0xFF01, 0xFF1F, 0x061F, 0x06D4, 0x0964};
+    const utf8proc_uint8_t *p = (const void *)word;
+    utf8proc_int32_t c, last = 0;
+    while (*p) {
+        const utf8proc_ssize_t k = utf8proc_iterate(p, -1, &c);
+        p += k > 0 ? k : 1; /* not UTF-8 */
+        last = k > 0 && !steno_closes(c) ? c : last;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (last == ends[i])
+            return true;
+    return false;
+}

@@ -8,6 +8,11 @@
 /* Find the part of a word within its punctuation, [*n] bytes; the whole word if it is punctuation
  * alone. The result points into word. */
 const char *steno_word_bare(const char *word, size_t *n);
+/* Whether a word ends a sentence: its last character, before closing quotes and brackets, is a full
+ * stop, a question mark, ... */
+bool steno_word_ends_sentence(const char *word);
+/* Whether a character is a closing quote or bracket. */
+bool steno_closes(int32_t c);
 /* Whether a blank stands before a word in the text of its segment: words of scripts without blanks
  * are adjacent. *at: where in the text the word before it ended; 0 at first. */
 bool steno_word_is_spaced(const char *text, size_t *at, const char *word);

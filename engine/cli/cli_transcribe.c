@@ -11,8 +11,10 @@
 #include "audio/file.h"
 #include "base/clock.h"
 #include "cli/family_options.h"
+#include "cli/voices.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
+#include "protocol/voices.h"
 #include "steno.h"
 
 #define BLOCK 4096
@@ -32,6 +34,9 @@ struct job {
     struct steno_stream_options stream_opt;
     steno_model *model;
     steno_vad *vad; /* NULL: off */
+    const char *speakers_text, *speakers_dir;
+    struct cli_voice_options voices;
+    steno_speakers *speakers; /* NULL: they are not told apart */
     struct steno_model_info info;
 };
 
@@ -41,6 +46,7 @@ struct recording {
     const char *name;
     steno_audio *audio;
     steno_stream *stream;
+    steno_diarization *voices; /* or NULL */
     steno_transcript *transcript;
     struct steno_audio_info info;
     int64_t started_ns, bar_ns;
@@ -53,6 +59,20 @@ static const char usage[] =
     "Prints the text of each recording (WAV, FLAC, Ogg, MP3, MP4, WebM, ...; - = stdin).\n";
 
 /* ---- printing ------------------------------------------------------------------------------ */
+
+/* A line for each turn. */
+static void print_voices(const steno_transcript *t)
+{
+    unsigned last = 0;
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
+        const unsigned speaker = steno_transcript_segment_speaker(t, i);
+        if (!i || speaker != last)
+            printf("%sSpeaker %u:", i ? "\n" : "", speaker);
+        printf(" %s", steno_transcript_segment(t, i)->text);
+        last = speaker;
+    }
+    puts("");
+}
 
 static void print_words(const struct steno_event *ev)
 {
@@ -146,6 +166,8 @@ static steno_status print_result(struct recording *r, steno_err *err)
     } else if (j->format == FORMAT_SRT || j->format == FORMAT_VTT) {
         st = steno_subtitle_write(&b, r->transcript,
                                   j->format == FORMAT_SRT ? STENO_SRT : STENO_VTT, NULL);
+    } else if (!j->words && r->voices) {
+        print_voices(r->transcript);
     } else if (!j->words) {
         printf("%s\n", steno_transcript_text(r->transcript));
     } else {
@@ -198,7 +220,7 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     so.sample_rate = r->info.sample_rate;
     so.no_partials = !r->job->stream;
     so.no_endpointing |= r->job->info.cuts && !r->job->stream;
-    so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words;
+    so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words && !r->job->speakers;
     r->transcript = steno_transcript_new(0);
     if (!r->transcript)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -208,7 +230,27 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     st = steno_stream_open(&r->stream, r->job->model, &so, err);
     if (!st)
         steno_stream_set_early(r->stream, false);
+    if (!st && r->job->speakers)
+        st = cli_voices_begin(&r->voices, r->job->speakers, r->info.sample_rate, &r->job->voices,
+                              err);
     return st;
+}
+
+static steno_status give_speakers(struct recording *r, steno_err *err)
+{
+    const struct steno_turn *turn;
+    size_t n;
+    steno_transcript *t;
+    steno_status st = steno_diarization_end(r->voices, err);
+    if (st)
+        return st;
+    turn = steno_diarization_exclusive(r->voices, &n);
+    t = steno_transcript_with_voices(r->transcript, turn, n);
+    if (!t)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_transcript_free(r->transcript);
+    r->transcript = t;
+    return STENO_OK;
 }
 
 static steno_status run_recording(struct recording *r, steno_err *err)
@@ -222,6 +264,8 @@ static steno_status run_recording(struct recording *r, steno_err *err)
         n = 0;
         damaged = steno_audio_read(r->audio, pcm, BLOCK, &n, &damage);
         st = n ? steno_stream_push(r->stream, pcm, n, err) : STENO_OK;
+        if (!st && n && r->voices)
+            st = steno_diarization_push(r->voices, pcm, n, err);
         if (!st)
             st = take_events(r, err);
         draw_bar(r);
@@ -232,11 +276,14 @@ static steno_status run_recording(struct recording *r, steno_err *err)
         st = steno_stream_end(r->stream, err);
     if (!st)
         st = take_events(r, err);
+    if (!st)
+        steno_transcript_set_duration(r->transcript, (double)steno_stream_samples(r->stream) /
+                                                         r->info.sample_rate);
+    if (!st && r->voices)
+        st = give_speakers(r, err);
     clear_bar(r);
     if (st)
         return st;
-    steno_transcript_set_duration(r->transcript,
-                                  (double)steno_stream_samples(r->stream) / r->info.sample_rate);
     steno_audio_get_info(r->audio, &r->info);
     r->info.truncated &= !damaged;
     steno_audio_warning(&r->info, (double)steno_stream_samples(r->stream) / r->info.sample_rate,
@@ -298,6 +345,7 @@ static int transcribe(const struct job *j, const char *name)
     if (st && j->format == FORMAT_TEXT && !r.info.frames)
         puts(""); /* line n belongs to file n */
     steno_stream_close(r.stream);
+    steno_diarization_close(r.voices);
     steno_transcript_free(r.transcript);
     steno_audio_close(r.audio);
     if (fd != STDIN_FILENO)
@@ -316,6 +364,11 @@ static int check(struct job *j, int files)
         return cli_usage("transcribe: no recording given");
     if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
         return cli_usage("transcribe: --stream needs format text or json");
+    if (j->stream && j->speakers_text)
+        return cli_usage("transcribe: --speakers needs the whole recording, not --stream");
+    if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
+        !cli_int("--speakers", j->speakers_text, 1, 1000, &j->voices.speakers))
+        return EX_USAGE;
     if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
         return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
                          j->stream_opt.beam);
@@ -331,7 +384,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
 {
     long beam = 0, n_best = 0, threads = 1;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
-    struct cli_option options[27 + CLI_FAMILY_ROWS] = {
+    struct cli_option options[29 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
@@ -356,6 +409,10 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         {"--vad", CLI_TEXT, "off|energy|silero|DIR", &j->vad_name, 0, 0,
          "leave out what is not speech, by a rule on loudness or by silero-vad (fetched, or in "
          "DIR); Whisper also cuts recordings there"},
+        {"--speakers", CLI_TEXT, "auto|N", &j->speakers_text, 0, 0,
+         "say who speaks: as many as are found, or N"},
+        {"--speaker-model", CLI_TEXT, "NAME|DIR", &j->speakers_dir, 0, 0,
+         "networks for it (default: $STENO_SPEAKERS, else the fetched ones)"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
@@ -377,6 +434,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
     cli_family_rows(&j->family, options + own);
     rc = cli_parse(argc, argv, usage, options, files, argc, n);
     j->model_opt.threads = (int)threads;
+    j->voices.threads = threads;
     j->stream_opt.beam = (int)beam;
     j->stream_opt.n_best = (int)n_best;
     j->model_opt.precision = (enum steno_precision)precision;
@@ -422,6 +480,8 @@ static int transcribe_all(struct job *j, const char **files, int n)
 {
     steno_err err = {0};
     int code = open_vad(j, &err) ? cli_fail(&err) : open_model(j);
+    if (code == EX_OK && j->speakers_text)
+        code = cli_voices_open(&j->speakers, j->speakers_dir, &j->voices);
     const bool opened = code == EX_OK;
     for (int i = 0; opened && i < n; i++) {
         int c = transcribe(j, files[i]);
@@ -430,6 +490,7 @@ static int transcribe_all(struct job *j, const char **files, int n)
     }
     steno_model_close(j->model);
     steno_vad_close(j->vad);
+    steno_speakers_close(j->speakers);
     if (!opened)
         return code;
     if (fflush(stdout) || ferror(stdout)) {

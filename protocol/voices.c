@@ -1,0 +1,202 @@
+#include "protocol/voices.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "protocol/word.h"
+
+#define MOVE_WORDS 2 /* that change their speaker, so that a sentence has one */
+
+struct spoken {
+    const struct steno_word *word;
+    int speaker; /* of the turns */
+    bool end;    /* of a sentence or segment */
+};
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* Who talks at a time, or next to it; -1: nobody ever. */
+static int speaker_at(const struct steno_turn *turn, size_t n, double time)
+{
+    size_t low = 0, high = n;
+    while (low < high) { /* the first turn that begins after it */
+        const size_t mid = low + (high - low) / 2;
+        if (turn[mid].start <= time)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (!n)
+        return -1;
+    if (!low)
+        return turn[0].speaker;
+    if (low == n || time - turn[low - 1].end <= turn[low].start - time)
+        return turn[low - 1].speaker;
+    return turn[low].speaker;
+}
+
+/* The change before word i moves to `to`. No other change is on the way. */
+static void move_change(struct spoken *s, size_t i, size_t to)
+{
+    for (size_t k = to; k < i; k++)
+        s[k].speaker = s[i].speaker;
+    for (size_t k = i; k < to; k++)
+        s[k].speaker = s[i - 1].speaker;
+}
+
+static bool same_speaker(const struct spoken *s, size_t from, size_t to)
+{
+    for (size_t k = from; k < to; k++)
+        if (s[k].speaker != s[from].speaker)
+            return false;
+    return true;
+}
+
+/* Move the changes that are within a sentence to its nearest end. What moves is never a whole
+ * stretch of one speaker, who would be gone. */
+static void snap(struct spoken *s, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (s[i].speaker == s[i - 1].speaker || s[i - 1].end)
+            continue;
+        for (size_t far = 1; far <= MOVE_WORDS; far++) {
+            if (i + far < n && s[i + far - 1].end && same_speaker(s, i, i + far + 1)) {
+                move_change(s, i, i + far);
+                break;
+            }
+            if (i > far && s[i - far - 1].end && same_speaker(s, i - far - 1, i)) {
+                move_change(s, i, i - far);
+                break;
+            }
+        }
+    }
+}
+
+static struct spoken *find_speakers(const steno_transcript *t, const struct steno_turn *turn,
+                                    size_t n_turns)
+{
+    size_t n = 0;
+    struct spoken *s;
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
+        n += steno_transcript_segment(t, i)->n_words;
+    s = malloc((n + 1) * sizeof *s);
+    n = 0;
+    for (size_t i = 0; s && i < steno_transcript_n_segments(t); i++) {
+        const struct steno_event *seg = steno_transcript_segment(t, i);
+        for (size_t k = 0; k < seg->n_words; k++) {
+            const struct steno_word *w = &seg->words[k];
+            s[n++] = (struct spoken){w, speaker_at(turn, n_turns, (w->start + w->end) / 2),
+                                     k + 1 == seg->n_words || steno_word_ends_sentence(w->text)};
+        }
+    }
+    if (s)
+        snap(s, n);
+    return s;
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+struct maker {
+    steno_transcript *out;
+    unsigned *speaker; /* [cap] of the segments of out */
+    size_t cap;
+    unsigned *number; /* [n_numbers] of the turns' speakers, from 1; 0 = not yet */
+    size_t n_numbers;
+    unsigned next;
+};
+
+static bool add(struct maker *m, const struct steno_event *piece, int speaker)
+{
+    const size_t before = steno_transcript_n_segments(m->out);
+    size_t n;
+    if (steno_transcript_add(m->out, piece, NULL))
+        return false;
+    n = steno_transcript_n_segments(m->out);
+    if (n == before) /* it has no text */
+        return true;
+    if (speaker >= 0 && !m->number[speaker])
+        m->number[speaker] = ++m->next;
+    if (n > m->cap) {
+        const size_t cap = 2 * n + 16;
+        unsigned *grown = realloc(m->speaker, cap * sizeof *grown);
+        if (!grown)
+            return false;
+        m->speaker = grown;
+        m->cap = cap;
+    }
+    m->speaker[n - 1] = speaker < 0 ? 0 : m->number[speaker];
+    return true;
+}
+
+/* Words [a, b) of a segment as one; *at: where the word before them ended in its text. */
+static bool add_piece(struct maker *m, const struct steno_event *seg, size_t a, size_t b,
+                      size_t *at, int speaker)
+{
+    struct steno_event piece = *seg;
+    double logs = 0;
+    struct steno_buf text;
+    bool done = true;
+    steno_buf_init(&text, SIZE_MAX / 2);
+    for (size_t k = a; done && k < b; k++) {
+        const bool spaced = steno_word_is_spaced(seg->text, at, seg->words[k].text);
+        done = !steno_buf_printf(&text, "%s%s", k > a && spaced ? " " : "", seg->words[k].text);
+        logs += steno_confidence_log(seg->words[k].confidence);
+    }
+    piece.start = seg->words[a].start;
+    piece.end = seg->words[b - 1].end;
+    piece.words = seg->words + a;
+    piece.n_words = piece.stable_words = b - a;
+    piece.text = text.data ? text.data : "";
+    piece.stable_bytes = text.len;
+    piece.confidence = (float)exp(logs / (double)(b - a));
+    piece.n_tokens = piece.n_alternatives = piece.n_sections = 0;
+    done = done && add(m, &piece, speaker);
+    steno_buf_free(&text);
+    return done;
+}
+
+static bool add_segment(struct maker *m, const struct steno_event *seg, const struct spoken *s,
+                        const struct steno_turn *turn, size_t n_turns)
+{
+    size_t at = 0;
+    if (!seg->n_words)
+        return add(m, seg, speaker_at(turn, n_turns, (seg->start + seg->end) / 2));
+    if (same_speaker(s, 0, seg->n_words))
+        return add(m, seg, s[0].speaker);
+    for (size_t a = 0, b; a < seg->n_words; a = b) {
+        for (b = a + 1; b < seg->n_words && s[b].speaker == s[a].speaker;)
+            b++;
+        if (!add_piece(m, seg, a, b, &at, s[a].speaker))
+            return false;
+    }
+    return true;
+}
+
+steno_transcript *steno_transcript_with_voices(const steno_transcript *t,
+                                               const struct steno_turn *turn, size_t n)
+{
+    struct maker m = {.out = steno_transcript_new(0)};
+    struct spoken *s = find_speakers(t, turn, n);
+    bool good;
+    size_t word = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((size_t)turn[i].speaker >= m.n_numbers)
+            m.n_numbers = (size_t)turn[i].speaker + 1;
+    m.number = calloc(m.n_numbers + 1, sizeof *m.number);
+    good = m.out && m.number && s;
+    for (size_t i = 0; good && i < steno_transcript_n_segments(t); i++) {
+        const struct steno_event *seg = steno_transcript_segment(t, i);
+        good = add_segment(&m, seg, s + word, turn, n);
+        word += seg->n_words;
+    }
+    free(s);
+    free(m.number);
+    if (!good) {
+        steno_transcript_free(m.out);
+        free(m.speaker);
+        return NULL;
+    }
+    steno_transcript_set_duration(m.out, steno_transcript_duration(t));
+    steno_transcript_take_speakers(m.out, m.speaker, m.next);
+    return m.out;
+}
