@@ -3,7 +3,8 @@
  *
  *     {"text", "duration", "confidence", "language", "language_probability", "model",
  *      "channels" (their number, when each was transcribed), "speakers" (likewise),
- *      "segments": [{"text", "channel", "speaker" (from 1, likewise), "start", "end", "confidence", "reason",
+ *      "segments": [{"text", "channel", "speaker" (from 1, likewise),
+ *                    "start", "end", "confidence", "reason",
  *                    "emotion", "sound" (struct steno_labels),
  *                    "words": [{"word", "start", "end", "confidence"}],
  *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}],
