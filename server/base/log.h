@@ -2,8 +2,8 @@
  * syslog priority "<N>" (sd-daemon(3)), elsewhere with a time stamp and the level's name. A line is
  * one write(2), so lines of different threads do not mix. The level is set once, before threads
  * start. */
-#ifndef STENO_SERVER_LOG_H
-#define STENO_SERVER_LOG_H
+#ifndef STENO_SERVER_BASE_LOG_H
+#define STENO_SERVER_BASE_LOG_H
 
 #include "base/status.h"
 

@@ -5,8 +5,8 @@
  * lock-free atomics with relaxed order: a scrape is a sample, not a snapshot. Locked: registration
  * and writing under one mutex, updates from any thread without it. stats.h has the daemon's own
  * series. */
-#ifndef STENO_SERVER_METRICS_H
-#define STENO_SERVER_METRICS_H
+#ifndef STENO_SERVER_BASE_METRICS_H
+#define STENO_SERVER_BASE_METRICS_H
 
 #include "base/buf.h"
 

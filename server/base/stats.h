@@ -1,8 +1,8 @@
 /* The daemon's own series (names and labels: docs/metrics.md). steno_stats_new registers all of
  * them, with every label value they can have. Frozen after it; the series themselves are atomics.
  */
-#ifndef STENO_SERVER_STATS_H
-#define STENO_SERVER_STATS_H
+#ifndef STENO_SERVER_BASE_STATS_H
+#define STENO_SERVER_BASE_STATS_H
 
 #include "pool/pool.h"
 #include "server/base/metrics.h"

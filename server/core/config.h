@@ -6,8 +6,8 @@
  * docs/configuration.md follow it. Options of model families are keys of [model] and come from the
  * families' own table (steno.h). An unknown key is an error with file and line. Confined while it
  * is filled, frozen afterwards. */
-#ifndef STENO_SERVER_CONFIG_H
-#define STENO_SERVER_CONFIG_H
+#ifndef STENO_SERVER_CORE_CONFIG_H
+#define STENO_SERVER_CORE_CONFIG_H
 
 #include "protocol/options.h"
 #include "server/port/settings.h"

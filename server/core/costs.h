@@ -3,8 +3,8 @@
  * the costs depend on: the content of the model directory and how it is loaded, the processor and
  * the instruction level in use, this program, and the largest batch that is allowed. Damaged and
  * foreign files count as missing. Any thread; several processes at once. */
-#ifndef STENO_SERVER_COSTS_H
-#define STENO_SERVER_COSTS_H
+#ifndef STENO_SERVER_CORE_COSTS_H
+#define STENO_SERVER_CORE_COSTS_H
 
 #include "pool/pool.h"
 

@@ -1,8 +1,8 @@
 /* Where a request carries its API key: in one of two headers, in a subprotocol of a WebSocket
  * handshake, or in the URL. Browsers cannot send headers with a WebSocket, so they use the last
  * two. No function here, and no caller, writes a secret into a log line or an answer. Pure. */
-#ifndef STENO_SERVER_CREDENTIALS_H
-#define STENO_SERVER_CREDENTIALS_H
+#ifndef STENO_SERVER_CORE_CREDENTIALS_H
+#define STENO_SERVER_CORE_CREDENTIALS_H
 
 #include <stdbool.h>
 

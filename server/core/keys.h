@@ -16,8 +16,8 @@
  * once, and the average rate holds. The caller passes the time. Locked: one mutex. Keys stay in
  * memory while the process runs, so that after a reload a session can still give back what it took.
  */
-#ifndef STENO_SERVER_KEYS_H
-#define STENO_SERVER_KEYS_H
+#ifndef STENO_SERVER_CORE_KEYS_H
+#define STENO_SERVER_CORE_KEYS_H
 
 #include "base/buf.h"
 

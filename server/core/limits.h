@@ -1,8 +1,8 @@
 /* Admission: how many sessions run at once, and whether new ones may start at all. A session is one
  * live stream or one upload. A refusal comes at once (503 with Retry-After, WebSocket close 1013);
  * nothing waits for a place. Locked: one mutex, all fields. */
-#ifndef STENO_SERVER_LIMITS_H
-#define STENO_SERVER_LIMITS_H
+#ifndef STENO_SERVER_CORE_LIMITS_H
+#define STENO_SERVER_CORE_LIMITS_H
 
 #include "base/status.h"
 #include "server/base/stats.h"

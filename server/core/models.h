@@ -13,8 +13,8 @@
  *
  * Locked: one mutex, every function from any thread. It is a leaf and not held while a model loads.
  */
-#ifndef STENO_SERVER_MODELS_H
-#define STENO_SERVER_MODELS_H
+#ifndef STENO_SERVER_CORE_MODELS_H
+#define STENO_SERVER_CORE_MODELS_H
 
 #include "pool/pool.h"
 #include "protocol/options.h"

@@ -1,7 +1,7 @@
 /* What the parts of the daemon share. Frozen once the threads run; the parts have their own locks.
  */
-#ifndef STENO_SERVER_SERVER_H
-#define STENO_SERVER_SERVER_H
+#ifndef STENO_SERVER_CORE_SERVER_H
+#define STENO_SERVER_CORE_SERVER_H
 
 #include "audio/container.h"
 #include "protocol/vad.h"

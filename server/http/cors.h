@@ -1,6 +1,6 @@
 /* Cross-origin requests (Fetch standard, 3.2): which scripts of other origins may read answers. */
-#ifndef STENO_SERVER_CORS_H
-#define STENO_SERVER_CORS_H
+#ifndef STENO_SERVER_HTTP_CORS_H
+#define STENO_SERVER_HTTP_CORS_H
 
 #include "server/http/request.h"
 

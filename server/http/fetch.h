@@ -8,8 +8,8 @@
  * all redirects together: a server that sends a byte a second ends as one that is silent.
  *
  * Locked: one mutex. A fetch has a thread of its own, at most STENO_FETCHES at once. */
-#ifndef STENO_SERVER_FETCH_H
-#define STENO_SERVER_FETCH_H
+#ifndef STENO_SERVER_HTTP_FETCH_H
+#define STENO_SERVER_HTTP_FETCH_H
 
 #include <sys/socket.h>
 

@@ -5,8 +5,8 @@
  * A client that only closes its sending side (shutdown(SHUT_WR)) looks like one that closed the
  * connection, until the server writes to it: then the kernel of a client that left answers with a
  * reset. The callback is told about such a client, and may write. */
-#ifndef STENO_SERVER_HANGUP_H
-#define STENO_SERVER_HANGUP_H
+#ifndef STENO_SERVER_HTTP_HANGUP_H
+#define STENO_SERVER_HTTP_HANGUP_H
 
 #include "base/status.h"
 

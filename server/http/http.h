@@ -1,8 +1,8 @@
 /* HTTP: a libmicrohttpd daemon without a listening socket. Its few threads own the connections that
  * the acceptor hands over; routes.c routes their requests. These threads neither wait nor compute:
  * a request whose answer takes time is suspended, and its work goes to jobs. */
-#ifndef STENO_SERVER_HTTP_H
-#define STENO_SERVER_HTTP_H
+#ifndef STENO_SERVER_HTTP_HTTP_H
+#define STENO_SERVER_HTTP_HTTP_H
 
 #include "server/http/request.h"
 #include "server/port/acceptor.h"

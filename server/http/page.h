@@ -1,7 +1,7 @@
 /* The page at "/", made from page.html: recordings and the microphone with any model, examples for
  * programs. It loads nothing from elsewhere. */
-#ifndef STENO_SERVER_PAGE_H
-#define STENO_SERVER_PAGE_H
+#ifndef STENO_SERVER_HTTP_PAGE_H
+#define STENO_SERVER_HTTP_PAGE_H
 
 #include "base/buf.h"
 

@@ -1,7 +1,7 @@
 /* One HTTP request as routes see it, and the functions that answer it. Confined to the
  * libmicrohttpd thread that owns the connection. */
-#ifndef STENO_SERVER_REQUEST_H
-#define STENO_SERVER_REQUEST_H
+#ifndef STENO_SERVER_HTTP_REQUEST_H
+#define STENO_SERVER_HTTP_REQUEST_H
 
 #include "base/buf.h"
 #include "server/core/server.h"

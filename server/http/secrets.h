@@ -1,8 +1,8 @@
 /* Keys with an end, for browsers: POST /v1/realtime/client_secrets and, in the beta schema,
  * /v1/realtime/transcription_sessions. A server that has an API key asks for them. Confined like
  * the request. */
-#ifndef STENO_SERVER_SECRETS_H
-#define STENO_SERVER_SECRETS_H
+#ifndef STENO_SERVER_HTTP_SECRETS_H
+#define STENO_SERVER_HTTP_SECRETS_H
 
 #include "server/http/request.h"
 

@@ -7,8 +7,8 @@
  *
  * Locked: any thread may start, cancel and free jobs. Callbacks run without a lock of this module.
  */
-#ifndef STENO_SERVER_JOBS_H
-#define STENO_SERVER_JOBS_H
+#ifndef STENO_SERVER_HTTP_TRANSCRIBER_H
+#define STENO_SERVER_HTTP_TRANSCRIBER_H
 
 #include "audio/file.h"
 #include "protocol/options.h"

@@ -1,8 +1,8 @@
 /* Requests with a recording: POST /v1/audio/transcriptions (OpenAI's form), POST /v1/transcribe and
  * POST /v1/listen. The body is gathered in bounded memory. The connection is suspended while a job
  * works, and resumed with the answer. */
-#ifndef STENO_SERVER_UPLOAD_H
-#define STENO_SERVER_UPLOAD_H
+#ifndef STENO_SERVER_HTTP_UPLOAD_H
+#define STENO_SERVER_HTTP_UPLOAD_H
 
 #include "server/http/request.h"
 

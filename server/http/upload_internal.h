@@ -1,7 +1,7 @@
 /* Shared by upload.c (the life of a request), upload_form.c (parameters and body), upload_answer.c
  * (what is answered) and upload_raw.c (what is written to the socket without libmicrohttpd). */
-#ifndef STENO_SERVER_UPLOAD_INTERNAL_H
-#define STENO_SERVER_UPLOAD_INTERNAL_H
+#ifndef STENO_SERVER_HTTP_UPLOAD_INTERNAL_H
+#define STENO_SERVER_HTTP_UPLOAD_INTERNAL_H
 
 #include "base/sha256.h"
 #include "protocol/deepgram.h"

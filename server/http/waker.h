@@ -1,7 +1,7 @@
 /* Tells the owners of descriptors (the pipes of steno-decode) when there is something to read or
  * room to write. One thread. Locked: any thread may watch and forget. */
-#ifndef STENO_SERVER_WAKER_H
-#define STENO_SERVER_WAKER_H
+#ifndef STENO_SERVER_HTTP_WAKER_H
+#define STENO_SERVER_HTTP_WAKER_H
 
 #include "base/status.h"
 

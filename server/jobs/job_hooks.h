@@ -4,8 +4,8 @@
  * before they are sent, so one that a killed process may have sent is known to be a repetition.
  *
  * Locked: any thread. A few threads of its own send. */
-#ifndef STENO_SERVER_JOB_HOOKS_H
-#define STENO_SERVER_JOB_HOOKS_H
+#ifndef STENO_SERVER_JOBS_JOB_HOOKS_H
+#define STENO_SERVER_JOBS_JOB_HOOKS_H
 
 #include "server/jobs/job_parts.h"
 

@@ -1,6 +1,6 @@
 /* Jobs as JSON: what the routes answer and what callbacks are sent. Pure. */
-#ifndef STENO_SERVER_JOB_JSON_H
-#define STENO_SERVER_JOB_JSON_H
+#ifndef STENO_SERVER_JOBS_JOB_JSON_H
+#define STENO_SERVER_JOBS_JOB_JSON_H
 
 #include "server/jobs/job_queue.h"
 

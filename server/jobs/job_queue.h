@@ -11,8 +11,8 @@
  * Times are in ms since 1970; the caller passes the present. Locked: every function may be called
  * by any thread. Functions that change something return when it is on the disk, except heartbeat
  * and progress, whose loss harms nothing. */
-#ifndef STENO_SERVER_JOB_QUEUE_H
-#define STENO_SERVER_JOB_QUEUE_H
+#ifndef STENO_SERVER_JOBS_JOB_QUEUE_H
+#define STENO_SERVER_JOBS_JOB_QUEUE_H
 
 #include "base/buf.h"
 #include "server/jobs/job_states.h"

@@ -2,8 +2,8 @@
  * store answers for every job, and any of them runs it. Recordings and results are in the store
  * too. How much a commit is worth is a setting of Redis: appendonly yes, appendfsync always.
  * docs/jobs.md has the design. */
-#ifndef STENO_SERVER_JOB_REDIS_H
-#define STENO_SERVER_JOB_REDIS_H
+#ifndef STENO_SERVER_JOBS_JOB_REDIS_H
+#define STENO_SERVER_JOBS_JOB_REDIS_H
 
 #include "server/jobs/job_queue.h"
 

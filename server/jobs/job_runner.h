@@ -1,8 +1,8 @@
 /* Runs the jobs of the store, jobs.workers at once: one thread claims them, has recordings fetched,
  * starts them on the pool (transcriber.h) in the background, stores their progress, and their
  * results. It waits for the disk, and never computes. */
-#ifndef STENO_SERVER_JOB_RUNNER_H
-#define STENO_SERVER_JOB_RUNNER_H
+#ifndef STENO_SERVER_JOBS_JOB_RUNNER_H
+#define STENO_SERVER_JOBS_JOB_RUNNER_H
 
 #include "server/jobs/job_parts.h"
 

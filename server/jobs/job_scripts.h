@@ -1,6 +1,6 @@
 /* The scripts of the store of jobs in Redis (job_redis.c). */
-#ifndef STENO_SERVER_JOB_SCRIPTS_H
-#define STENO_SERVER_JOB_SCRIPTS_H
+#ifndef STENO_SERVER_JOBS_JOB_SCRIPTS_H
+#define STENO_SERVER_JOBS_JOB_SCRIPTS_H
 
 extern const char steno_script_submit[];
 extern const char steno_script_claim[];

@@ -1,7 +1,7 @@
 /* Jobs in the daemon: their store, the spool, the thread that stores, the runner (job_runner.h) and
  * the callbacks. Locked: any thread. */
-#ifndef STENO_SERVER_JOB_SERVICE_H
-#define STENO_SERVER_JOB_SERVICE_H
+#ifndef STENO_SERVER_JOBS_JOB_SERVICE_H
+#define STENO_SERVER_JOBS_JOB_SERVICE_H
 
 #include "server/jobs/job_queue.h"
 #include "server/jobs/job_spool.h"

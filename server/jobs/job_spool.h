@@ -2,8 +2,8 @@
  * written to DIR/tmp/ID and renamed when it is on the disk, so audio/ has whole ones only. Files in
  * tmp/ are of requests that did not end; the next start removes them. One process at a time uses a
  * directory (DIR/lock). Locked: every function may be called by any thread; a file is confined. */
-#ifndef STENO_SERVER_JOB_SPOOL_H
-#define STENO_SERVER_JOB_SPOOL_H
+#ifndef STENO_SERVER_JOBS_JOB_SPOOL_H
+#define STENO_SERVER_JOBS_JOB_SPOOL_H
 
 #include "base/status.h"
 

@@ -1,7 +1,7 @@
 /* The store of jobs in one SQLite database, for one process: WAL, and a commit that has returned is
  * on the disk. The design is in docs/jobs.md. */
-#ifndef STENO_SERVER_JOB_SQLITE_H
-#define STENO_SERVER_JOB_SQLITE_H
+#ifndef STENO_SERVER_JOBS_JOB_SQLITE_H
+#define STENO_SERVER_JOBS_JOB_SQLITE_H
 
 #include "server/jobs/job_queue.h"
 

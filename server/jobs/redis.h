@@ -11,8 +11,8 @@
  * HTTP thread for 2 s at most, and once. A link that failed is connected anew by its next command;
  * LIVE, of which the others know nothing, at most once a second.
  * Locked: any thread. */
-#ifndef STENO_SERVER_REDIS_H
-#define STENO_SERVER_REDIS_H
+#ifndef STENO_SERVER_JOBS_REDIS_H
+#define STENO_SERVER_JOBS_REDIS_H
 
 #include "server/jobs/redis_url.h"
 

@@ -1,6 +1,6 @@
 /* The words of a script's call (EVAL), collected one by one. Confined. */
-#ifndef STENO_SERVER_REDIS_CALL_H
-#define STENO_SERVER_REDIS_CALL_H
+#ifndef STENO_SERVER_JOBS_REDIS_CALL_H
+#define STENO_SERVER_JOBS_REDIS_CALL_H
 
 #include "base/buf.h"
 #include "server/jobs/redis.h"

@@ -1,6 +1,6 @@
 /* URLs that name a Redis or Valkey server. Pure. */
-#ifndef STENO_SERVER_REDIS_URL_H
-#define STENO_SERVER_REDIS_URL_H
+#ifndef STENO_SERVER_JOBS_REDIS_URL_H
+#define STENO_SERVER_JOBS_REDIS_URL_H
 
 #include "base/status.h"
 

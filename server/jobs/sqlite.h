@@ -4,8 +4,8 @@
  *
  * A transaction commits with synchronous=FULL: the write-ahead log is synced before end returns.
  * A relaxed one commits with NORMAL, without a sync; a crash of the machine may lose it. */
-#ifndef STENO_SERVER_SQLITE_H
-#define STENO_SERVER_SQLITE_H
+#ifndef STENO_SERVER_JOBS_SQLITE_H
+#define STENO_SERVER_JOBS_SQLITE_H
 
 #include "base/buf.h"
 

@@ -1,8 +1,8 @@
 /* The streams of one live session: one, or one for each channel of its audio. They are filled with
  * interleaved samples and seem to be one stream. Calls except close from one thread; notes come
  * from workers, one at a time. */
-#ifndef STENO_SERVER_CHANNELS_H
-#define STENO_SERVER_CHANNELS_H
+#ifndef STENO_SERVER_LIVE_CHANNELS_H
+#define STENO_SERVER_LIVE_CHANNELS_H
 
 #include "pool/pool.h"
 

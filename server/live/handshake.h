@@ -1,7 +1,7 @@
 /* The request of a WebSocket handshake (RFC 6455, 4.2) and the server's answer. Pure, except that
  * it allocates: the head is copied. Confined. */
-#ifndef STENO_SERVER_HANDSHAKE_H
-#define STENO_SERVER_HANDSHAKE_H
+#ifndef STENO_SERVER_LIVE_HANDSHAKE_H
+#define STENO_SERVER_LIVE_HANDSHAKE_H
 
 #include "base/buf.h"
 

@@ -1,7 +1,7 @@
 /* The last messages of a session that a client may come back to: numbered texts in the order of
  * their creation, up to a number of bytes. Confined; its owner locks. */
-#ifndef STENO_SERVER_HISTORY_H
-#define STENO_SERVER_HISTORY_H
+#ifndef STENO_SERVER_LIVE_HISTORY_H
+#define STENO_SERVER_LIVE_HISTORY_H
 
 #include "base/buf.h"
 

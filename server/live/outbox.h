@@ -1,7 +1,7 @@
 /* Messages that wait for a client to read them: a bounded queue in one growing buffer. The newest
  * partial replaces an unread one. Confined; its owner locks. */
-#ifndef STENO_SERVER_OUTBOX_H
-#define STENO_SERVER_OUTBOX_H
+#ifndef STENO_SERVER_LIVE_OUTBOX_H
+#define STENO_SERVER_LIVE_OUTBOX_H
 
 #include "base/buf.h"
 

@@ -1,7 +1,7 @@
 /* The commands with which machines share live sessions in Redis, and the answer to a claim. Each
  * command is an EVAL of a script, so that it happens as a whole. Pure. */
-#ifndef STENO_SERVER_SESSION_COMMANDS_H
-#define STENO_SERVER_SESSION_COMMANDS_H
+#ifndef STENO_SERVER_LIVE_SESSION_COMMANDS_H
+#define STENO_SERVER_LIVE_SESSION_COMMANDS_H
 
 #include "server/jobs/redis_call.h"
 #include "server/live/session_store.h"

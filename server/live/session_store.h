@@ -8,8 +8,8 @@
  * Redis is away nothing is stored; the thread tries to reach it once a second.
  *
  * Locked: steno_session_store.lock, any thread. */
-#ifndef STENO_SERVER_SESSION_STORE_H
-#define STENO_SERVER_SESSION_STORE_H
+#ifndef STENO_SERVER_LIVE_SESSION_STORE_H
+#define STENO_SERVER_LIVE_SESSION_STORE_H
 
 #include "server/base/metrics.h"
 #include "server/jobs/redis.h"

@@ -1,8 +1,8 @@
 /* WebSocket handshakes on connections that libmicrohttpd serves: an upgrade may be any request of a
  * connection. The first request of a connection does not come here, because the acceptor sees it
  * before libmicrohttpd. Confined like its request. */
-#ifndef STENO_SERVER_UPGRADE_H
-#define STENO_SERVER_UPGRADE_H
+#ifndef STENO_SERVER_LIVE_UPGRADE_H
+#define STENO_SERVER_LIVE_UPGRADE_H
 
 #include "server/http/request.h"
 

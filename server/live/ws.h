@@ -1,8 +1,8 @@
 /* The WebSocket side: one libwebsockets context with its own thread and no listening socket. The
  * acceptor hands it sockets whose first request asks for an upgrade on one of its paths, upgrade.c
  * those whose later request does. Any thread may call everything except open and close. */
-#ifndef STENO_SERVER_WS_H
-#define STENO_SERVER_WS_H
+#ifndef STENO_SERVER_LIVE_WS_H
+#define STENO_SERVER_LIVE_WS_H
 
 #include "server/core/server.h"
 #include "server/port/acceptor.h"

@@ -2,8 +2,8 @@
  * the first request of a connection it runs on the acceptor's thread, so under load a refused
  * client costs neither a libwebsockets connection nor time of its thread. Any thread; nothing
  * waits. */
-#ifndef STENO_SERVER_WS_ADMISSION_H
-#define STENO_SERVER_WS_ADMISSION_H
+#ifndef STENO_SERVER_LIVE_WS_ADMISSION_H
+#define STENO_SERVER_LIVE_WS_ADMISSION_H
 
 #include "protocol/dialect.h"
 #include "server/base/log.h"

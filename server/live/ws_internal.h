@@ -1,8 +1,8 @@
 /* Shared by ws.c (the loop: the list of connections, the ready list, time), ws_conn.c (one
  * connection: handshake, frames, its session, its end) and ws_engine.c (what recognizes its audio).
  * Confined to the service thread unless a comment says otherwise. */
-#ifndef STENO_SERVER_WS_INTERNAL_H
-#define STENO_SERVER_WS_INTERNAL_H
+#ifndef STENO_SERVER_LIVE_WS_INTERNAL_H
+#define STENO_SERVER_LIVE_WS_INTERNAL_H
 
 #include "protocol/ws_frame.h"
 #include "protocol/wyoming_frame.h"

@@ -13,8 +13,8 @@
  * at a time may call concurrently. Locked: one mutex protects the outbox, seq and the way the
  * session ends. While it is held, only the dialect is called, and through it each_model and check,
  * which take the lock of the models. Everything else is confined to the network's thread. */
-#ifndef STENO_SERVER_WS_SESSION_H
-#define STENO_SERVER_WS_SESSION_H
+#ifndef STENO_SERVER_LIVE_WS_SESSION_H
+#define STENO_SERVER_LIVE_WS_SESSION_H
 
 #include "audio/feed.h"
 #include "pool/pool.h"

@@ -3,8 +3,8 @@
  * the recogniser), ws_session_swap.c (a new stream for changed settings) and ws_session_resume.c
  * (the loss of a connection and its replacement). All functions below are of the network's thread,
  * with mx not held. */
-#ifndef STENO_SERVER_WS_SESSION_INTERNAL_H
-#define STENO_SERVER_WS_SESSION_INTERNAL_H
+#ifndef STENO_SERVER_LIVE_WS_SESSION_INTERNAL_H
+#define STENO_SERVER_LIVE_WS_SESSION_INTERNAL_H
 
 #include "server/live/ws_session.h"
 

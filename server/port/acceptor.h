@@ -6,8 +6,8 @@
  * time, 431 to one that is too long, and 503 over the limits of connections. It also lingers: it
  * reads what a client still sends after its request was refused, so that closing does not reset the
  * connection before the client has read the answer. Locked: stop and linger from any thread. */
-#ifndef STENO_SERVER_ACCEPTOR_H
-#define STENO_SERVER_ACCEPTOR_H
+#ifndef STENO_SERVER_PORT_ACCEPTOR_H
+#define STENO_SERVER_PORT_ACCEPTOR_H
 
 #include "base/status.h"
 #include "server/base/stats.h"

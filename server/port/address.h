@@ -1,7 +1,7 @@
 /* Socket addresses as text: "127.0.0.1:8080", "[::1]:8080", "localhost:8080", "unix:/run/x.sock".
  * "*:8080" and ":8080" mean every address. No names are looked up. Pure. */
-#ifndef STENO_SERVER_ADDRESS_H
-#define STENO_SERVER_ADDRESS_H
+#ifndef STENO_SERVER_PORT_ADDRESS_H
+#define STENO_SERVER_PORT_ADDRESS_H
 
 #include "base/status.h"
 

@@ -1,6 +1,6 @@
 /* The part of an HTTP request head that the acceptor must know to choose who serves it. Pure. */
-#ifndef STENO_SERVER_HEAD_H
-#define STENO_SERVER_HEAD_H
+#ifndef STENO_SERVER_PORT_HEAD_H
+#define STENO_SERVER_PORT_HEAD_H
 
 #include "base/status.h"
 

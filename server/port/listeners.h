@@ -1,7 +1,7 @@
 /* The listening sockets of the one port: addresses that the configuration names, sockets that
  * systemd passes, and the addresses of Wyoming. Confined. */
-#ifndef STENO_SERVER_LISTENERS_H
-#define STENO_SERVER_LISTENERS_H
+#ifndef STENO_SERVER_PORT_LISTENERS_H
+#define STENO_SERVER_PORT_LISTENERS_H
 
 #include "base/status.h"
 #include "server/port/address.h"

@@ -1,8 +1,8 @@
 /* Web pages of others: whose scripts may read answers (server.cors_origins), and which requests
  * come from them. A browser lets every page connect to every server that it can reach, those of
  * its own machine too. Pure. cors.h has the answers of libmicrohttpd. */
-#ifndef STENO_SERVER_ORIGIN_H
-#define STENO_SERVER_ORIGIN_H
+#ifndef STENO_SERVER_PORT_ORIGIN_H
+#define STENO_SERVER_PORT_ORIGIN_H
 
 #include "base/status.h"
 

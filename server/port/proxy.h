@@ -1,7 +1,7 @@
 /* What proxies tell about their clients: the PROXY protocol's header, X-Forwarded-For and a path
  * prefix; and which peers are believed. Pure. */
-#ifndef STENO_SERVER_PROXY_H
-#define STENO_SERVER_PROXY_H
+#ifndef STENO_SERVER_PORT_PROXY_H
+#define STENO_SERVER_PORT_PROXY_H
 
 #include "base/status.h"
 

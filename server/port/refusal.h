@@ -1,7 +1,7 @@
 /* Complete HTTP error answers for connections that neither library answers: those of the acceptor,
  * refused upgrades, and uploads that stopped. Pure, except that it allocates. */
-#ifndef STENO_SERVER_REFUSAL_H
-#define STENO_SERVER_REFUSAL_H
+#ifndef STENO_SERVER_PORT_REFUSAL_H
+#define STENO_SERVER_PORT_REFUSAL_H
 
 #include "base/buf.h"
 

@@ -1,8 +1,8 @@
 /* Spreads the Retry-After times of refused clients. A thousand clients with the same time come back
  * together, second after second. So each second is given to a limited number of clients; the next
  * ones get a later second, up to a minute later. Confined. */
-#ifndef STENO_SERVER_RETRY_SPREADER_H
-#define STENO_SERVER_RETRY_SPREADER_H
+#ifndef STENO_SERVER_PORT_RETRY_SPREADER_H
+#define STENO_SERVER_PORT_RETRY_SPREADER_H
 
 #include <stdint.h>
 

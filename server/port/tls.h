@@ -6,8 +6,8 @@
  * Why not the TLS of libmicrohttpd: upgrades would go through a second pair and its thread, answers
  * that this server writes to the socket itself (102, 408) would be impossible, and limits of heads
  * would be its own. OpenSSL is loaded in any case, by libwebsockets. */
-#ifndef STENO_SERVER_TLS_H
-#define STENO_SERVER_TLS_H
+#ifndef STENO_SERVER_PORT_TLS_H
+#define STENO_SERVER_PORT_TLS_H
 
 #include "base/status.h"
 

@@ -8,8 +8,8 @@
  *
  * The answer to any other line is {"error": "..."}. One thread serves a few clients with poll(2). A
  * new client replaces the one that has been silent longest. Used by `steno top`. */
-#ifndef STENO_SERVER_ADMIN_H
-#define STENO_SERVER_ADMIN_H
+#ifndef STENO_SERVER_WATCH_ADMIN_H
+#define STENO_SERVER_WATCH_ADMIN_H
 
 #include "base/buf.h"
 #include "server/core/server.h"

@@ -1,7 +1,7 @@
 /* The agent-check port of HAProxy (configuration manual, "agent-check"): to every connection one
  * line that tells how much of the machine is free, then the end. One thread; a client has 1 s. */
-#ifndef STENO_SERVER_AGENT_H
-#define STENO_SERVER_AGENT_H
+#ifndef STENO_SERVER_WATCH_AGENT_H
+#define STENO_SERVER_WATCH_AGENT_H
 
 #include "server/core/server.h"
 #include "server/watch/health.h"

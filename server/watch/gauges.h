@@ -1,6 +1,6 @@
 /* Series that are read at a scrape: the process, the pools, the loaded models. */
-#ifndef STENO_SERVER_GAUGES_H
-#define STENO_SERVER_GAUGES_H
+#ifndef STENO_SERVER_WATCH_GAUGES_H
+#define STENO_SERVER_WATCH_GAUGES_H
 
 #include "server/core/server.h"
 

@@ -2,8 +2,8 @@
  * heartbeat and feeds systemd's watchdog only while all of them beat. Every few seconds it sends a
  * short signal through the pool like any stream (the canary), because a server whose inference
  * hangs must not look healthy. Locked. */
-#ifndef STENO_SERVER_HEALTH_H
-#define STENO_SERVER_HEALTH_H
+#ifndef STENO_SERVER_WATCH_HEALTH_H
+#define STENO_SERVER_WATCH_HEALTH_H
 
 #include "base/buf.h"
 #include "server/core/server.h"

@@ -8,8 +8,8 @@
  * queue drops the report and counts it: requests never wait for the collector.
  *
  * Locked: steno_tracer.lock, any thread. */
-#ifndef STENO_SERVER_TRACE_H
-#define STENO_SERVER_TRACE_H
+#ifndef STENO_SERVER_WATCH_TRACE_H
+#define STENO_SERVER_WATCH_TRACE_H
 
 #include "base/buf.h"
 #include "pool/pool.h"

@@ -1,7 +1,7 @@
 /* The headers of W3C Trace Context (Level 1): traceparent, which trace a request belongs to, and
  * tracestate, what other systems keep about it. Pure. */
-#ifndef STENO_SERVER_TRACEPARENT_H
-#define STENO_SERVER_TRACEPARENT_H
+#ifndef STENO_SERVER_WATCH_TRACEPARENT_H
+#define STENO_SERVER_WATCH_TRACEPARENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

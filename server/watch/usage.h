@@ -1,8 +1,8 @@
 /* Use of API keys that outlives the process: the file `usage` in server.state. It is read at open,
  * and written every half minute if something changed, and at close. A process that is killed loses
  * the counts of the last half minute. Locked: one mutex; a thread of its own writes. */
-#ifndef STENO_SERVER_USAGE_H
-#define STENO_SERVER_USAGE_H
+#ifndef STENO_SERVER_WATCH_USAGE_H
+#define STENO_SERVER_WATCH_USAGE_H
 
 #include "server/core/config.h"
 #include "server/core/keys.h"

@@ -1,7 +1,7 @@
 /* Announces a service on the local network by DNS-SD (RFC 6763), through the Avahi daemon of this
  * machine. The announcement lasts as long as the object. Confined. */
-#ifndef STENO_SERVER_ZEROCONF_H
-#define STENO_SERVER_ZEROCONF_H
+#ifndef STENO_SERVER_WATCH_ZEROCONF_H
+#define STENO_SERVER_WATCH_ZEROCONF_H
 
 #include "base/status.h"
 
