@@ -129,7 +129,7 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     sv->srv = &d->srv;
     sv->live = &steno_upgrade_calls;
     sv->job_calls = &steno_job_calls;
-    st = steno_jobs_open(&sv->jobs, &d->srv, 2, err);
+    st = steno_transcriber_open(&sv->transcriber, &d->srv, 2, err);
     if (!st)
         st = steno_fetcher_open(&sv->fetcher, &d->conf, d->srv.limits, err);
     if (!st)
@@ -223,7 +223,7 @@ static void close_all(struct daemon *d)
     steno_health_close(d->services.health);
     steno_hangup_close(d->services.hangup);
     steno_job_service_close(d->services.stored);
-    steno_jobs_close(d->services.jobs);
+    steno_transcriber_close(d->services.transcriber);
     steno_fetcher_close(d->services.fetcher);
     steno_acceptor_close(d->acceptor);
     steno_waker_close(d->srv.waker);
@@ -329,7 +329,7 @@ static void drain(struct daemon *d)
         }
     }
     steno_job_service_stop(d->services.stored); /* the next start runs its jobs */
-    steno_jobs_cancel_all(d->services.jobs);
+    steno_transcriber_cancel_all(d->services.transcriber);
     /* sessions that were cut off may still get their last messages */
     (void)steno_limits_wait_idle(d->srv.limits, steno_now_ns() + LAST_WORDS_NS);
 }

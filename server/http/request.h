@@ -85,7 +85,7 @@ struct steno_services { /* what routes use; frozen */
     const struct steno_live_calls *live;
     const struct steno_job_calls *job_calls;
     struct steno_ws *ws;
-    steno_jobs *jobs;
+    steno_transcriber *transcriber;
     steno_fetcher *fetcher;
     steno_hangup *hangup;
     steno_health *health;

@@ -1,8 +1,8 @@
-/* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by iterations.
- * An iteration runs on one thread, a feeder. `queued`, `running` and `again` ensure that a job
- * never has more than one iteration at a time, and that no wake-up is lost between its last check
- * and its sleep. Start, cancel, and the pool's ROOM and DONE notes wake a job. The last iteration,
- * at DONE, runs on the worker that delivers the note. */
+/* A transcription is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by
+ * iterations. An iteration runs on one thread, a feeder. `queued`, `running` and `again` ensure
+ * that a transcription never has more than one iteration at a time, and that no wake-up is lost
+ * between its last check and its sleep. Start, cancel, and the pool's ROOM and DONE notes wake a
+ * transcription. The last iteration, at DONE, runs on the worker that delivers the note. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/http/transcriber.h"
 
@@ -17,14 +17,14 @@
 #include <string.h>
 
 #define BLOCK 8192          /* samples decoded at a time */
-#define ITERATION_BLOCKS 32 /* then the next job runs */
+#define ITERATION_BLOCKS 32 /* then the next transcription runs */
 
 enum state { OPENING, FEEDING, FLUSHING, OVER };
 
-struct steno_job {
-    steno_jobs *jobs;
-    struct steno_job_request req;
-    struct steno_job_result result;
+struct steno_transcription {
+    steno_transcriber *transcriber;
+    struct steno_transcription_request req;
+    struct steno_transcription_result result;
 
     /* of the iteration */
     enum state state;
@@ -36,597 +36,606 @@ struct steno_job {
     int rate;
     int64_t decoded; /* samples */
     int64_t before;  /* of them, of the channels before this one */
-    /* ms, for steno_job_progress. Relaxed: they order nothing */
+    /* ms, for steno_transcription_progress. Relaxed: they order nothing */
     _Atomic int64_t position, length;
     unsigned channel; /* with multichannel: the one that is transcribed, from 0 */
-    steno_transcript *transcripts[STENO_JOB_CHANNELS]; /* of those before it */
+    steno_transcript *transcripts[STENO_TRANSCRIPTION_CHANNELS]; /* of those before it */
 
-    /* under jobs->lock */
-    steno_job *next;          /* in the queue */
-    steno_job *older, *newer; /* in the list of jobs that have not ended */
+    /* under transcriber->lock */
+    steno_transcription *next;          /* in the queue */
+    steno_transcription *older, *newer; /* in the list of transcriptions that have not ended */
     bool queued, running, again, cancelled, pool_done;
     steno_status pool_status;
     steno_err pool_err;
 };
 
-struct steno_jobs {
+struct steno_transcriber {
     const struct steno_server *srv;
-    pthread_mutex_t lock; /* guards the queue, and the fields of every job named above */
+    pthread_mutex_t lock; /* guards the queue, and the fields of every transcription named above */
     pthread_cond_t work;
     pthread_cond_t none;
-    steno_job *first, *last, *newest;
-    int alive; /* jobs whose done has not returned */
+    steno_transcription *first, *last, *newest;
+    int alive; /* transcriptions whose done has not returned */
     bool stop, cancelled;
     pthread_t *threads;
     int n_threads;
 };
 
 /* Lock held. */
-static void enqueue(steno_job *job)
+static void enqueue(steno_transcription *work)
 {
-    steno_jobs *jobs = job->jobs;
-    if (job->running) {
-        job->again = true;
+    steno_transcriber *transcriber = work->transcriber;
+    if (work->running) {
+        work->again = true;
         return;
     }
-    if (job->queued || job->state == OVER)
+    if (work->queued || work->state == OVER)
         return;
-    job->queued = true;
-    job->next = NULL;
-    if (jobs->last)
-        jobs->last->next = job;
+    work->queued = true;
+    work->next = NULL;
+    if (transcriber->last)
+        transcriber->last->next = work;
     else
-        jobs->first = job;
-    jobs->last = job;
-    pthread_cond_signal(&jobs->work);
+        transcriber->first = work;
+    transcriber->last = work;
+    pthread_cond_signal(&transcriber->work);
 }
 
-static void wake(steno_job *job)
+static void wake(steno_transcription *work)
 {
-    pthread_mutex_lock(&job->jobs->lock);
-    enqueue(job);
-    pthread_mutex_unlock(&job->jobs->lock);
+    pthread_mutex_lock(&work->transcriber->lock);
+    enqueue(work);
+    pthread_mutex_unlock(&work->transcriber->lock);
 }
 
-static void run_iterations(steno_job *job);
+static void run_iterations(steno_transcription *work);
 
-static void on_event(steno_job *job, const struct steno_event *ev)
+static void on_event(steno_transcription *work, const struct steno_event *ev)
 {
     steno_err err;
-    if (ev->kind == STENO_FINAL && steno_transcript_add(job->result.transcript, ev, &err)) {
-        pthread_mutex_lock(&job->jobs->lock);
-        if (!job->pool_status) {
-            job->pool_status = err.code;
-            job->pool_err = err;
+    if (ev->kind == STENO_FINAL && steno_transcript_add(work->result.transcript, ev, &err)) {
+        pthread_mutex_lock(&work->transcriber->lock);
+        if (!work->pool_status) {
+            work->pool_status = err.code;
+            work->pool_err = err;
         }
-        pthread_mutex_unlock(&job->jobs->lock);
+        pthread_mutex_unlock(&work->transcriber->lock);
         return;
     }
-    if (job->req.event)
-        job->req.event(job->req.user, job->req.multichannel ? job->channel + 1 : 0, ev);
+    if (work->req.event)
+        work->req.event(work->req.user, work->req.multichannel ? work->channel + 1 : 0, ev);
 }
 
 /* The last iteration is short, and waking a feeder for it would cost more, so the worker runs it.
  */
-static void on_pool_done(steno_job *job, const struct steno_pool_note *note)
+static void on_pool_done(steno_transcription *work, const struct steno_pool_note *note)
 {
-    steno_jobs *jobs = job->jobs;
-    pthread_mutex_lock(&jobs->lock);
-    job->pool_done = true;
-    if (note->status && !job->pool_status) {
-        job->pool_status = note->status;
+    steno_transcriber *transcriber = work->transcriber;
+    pthread_mutex_lock(&transcriber->lock);
+    work->pool_done = true;
+    if (note->status && !work->pool_status) {
+        work->pool_status = note->status;
         if (note->err)
-            job->pool_err = *note->err;
+            work->pool_err = *note->err;
     }
-    if (job->running || job->queued || job->state != FLUSHING)
-        enqueue(job);
+    if (work->running || work->queued || work->state != FLUSHING)
+        enqueue(work);
     else
-        run_iterations(job); /* may free it */
-    pthread_mutex_unlock(&jobs->lock);
+        run_iterations(work); /* may free it */
+    pthread_mutex_unlock(&transcriber->lock);
 }
 
 static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
 {
-    steno_job *job = user;
+    steno_transcription *work = user;
     (void)ps;
     switch (note->kind) {
     case STENO_POOL_EVENT:
-        on_event(job, note->event);
+        on_event(work, note->event);
         break;
     case STENO_POOL_ROOM:
-        wake(job);
+        wake(work);
         break;
     case STENO_POOL_FINALIZED:
     case STENO_POOL_PROGRESS:
         break;
     case STENO_POOL_DONE:
-        on_pool_done(job, note);
+        on_pool_done(work, note);
         break;
     }
 }
 
 /* ---- an iteration ---------------------------------------------------------------------------- */
 
-static void wake_job(void *job)
+static void wake_job(void *work)
 {
-    wake(job);
+    wake(work);
 }
 
-/* Open the recording. STENO_NEED_MORE: its format is not known yet; the waker wakes the job. */
-static steno_status open_audio(steno_job *job, struct steno_audio_info *info, steno_err *err)
+/* Open the recording. STENO_NEED_MORE: its format is not known yet; the waker wakes the
+ * transcription. */
+static steno_status open_audio(steno_transcription *work, struct steno_audio_info *info,
+                               steno_err *err)
 {
-    const struct steno_server *srv = job->jobs->srv;
-    const struct steno_audio_options opt = {.channel = job->req.multichannel ? job->channel + 1
-                                                                             : job->req.channel,
+    const struct steno_server *srv = work->transcriber->srv;
+    const struct steno_audio_options opt = {.channel = work->req.multichannel ? work->channel + 1
+                                                                              : work->req.channel,
                                             .max_seconds = srv->conf->audio_seconds,
                                             .decoders = srv->decoders,
-                                            .raw = job->req.raw,
+                                            .raw = work->req.raw,
                                             .dont_wait = true};
     steno_status st = STENO_OK;
-    if (!job->audio) {
-        st = job->req.audio
-                 ? steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err)
-                 : steno_audio_open_fd(&job->audio, job->req.fd, &opt, err);
-        if (!st && steno_audio_descriptor(job->audio) >= 0) {
-            job->watch = steno_waker_watch(srv->waker, steno_audio_descriptor(job->audio), -1,
-                                           wake_job, job);
-            if (!job->watch)
+    if (!work->audio) {
+        st = work->req.audio
+                 ? steno_audio_open_mem(&work->audio, work->req.audio, work->req.len, &opt, err)
+                 : steno_audio_open_fd(&work->audio, work->req.fd, &opt, err);
+        if (!st && steno_audio_descriptor(work->audio) >= 0) {
+            work->watch = steno_waker_watch(srv->waker, steno_audio_descriptor(work->audio), -1,
+                                            wake_job, work);
+            if (!work->watch)
                 st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
         }
     }
     if (!st)
-        st = steno_audio_ready(job->audio, err);
+        st = steno_audio_ready(work->audio, err);
     if (st)
         return st;
-    steno_audio_get_info(job->audio, info);
-    snprintf(job->result.format, sizeof job->result.format, "%s/%s", info->format, info->codec);
-    if (job->channel && info->channels != job->result.channels) /* damage, differently decoded */
+    steno_audio_get_info(work->audio, info);
+    snprintf(work->result.format, sizeof work->result.format, "%s/%s", info->format, info->codec);
+    if (work->channel && info->channels != work->result.channels) /* damage, differently decoded */
         return steno_fail(err, STENO_ERR_FORMAT, "the recording cannot be decoded twice");
-    job->result.channels = info->channels;
-    if (job->req.multichannel && info->channels > STENO_JOB_CHANNELS)
+    work->result.channels = info->channels;
+    if (work->req.multichannel && info->channels > STENO_TRANSCRIPTION_CHANNELS)
         return steno_fail(err, STENO_ERR_LIMIT,
                           "multichannel: the recording has %u channels, at most %d are possible",
-                          info->channels, STENO_JOB_CHANNELS);
+                          info->channels, STENO_TRANSCRIPTION_CHANNELS);
     return STENO_OK;
 }
 
 /* Open the recording and its stream. STENO_NEED_MORE as above. */
-static steno_status open_stream(steno_job *job, steno_err *err)
+static steno_status open_stream(steno_transcription *work, steno_err *err)
 {
-    const struct steno_server *srv = job->jobs->srv;
-    struct steno_pool_stream_options so = {.priority = job->req.background ? STENO_POOL_JOB
-                                                                           : STENO_POOL_UPLOAD,
-                                           .owner = job->req.owner};
-    struct steno_options options = job->req.options;
+    const struct steno_server *srv = work->transcriber->srv;
+    struct steno_pool_stream_options so = {.priority = work->req.background ? STENO_POOL_JOB
+                                                                            : STENO_POOL_UPLOAD,
+                                           .owner = work->req.owner};
+    struct steno_options options = work->req.options;
     struct steno_option_list list;
     struct steno_audio_info info;
-    steno_status st = open_audio(job, &info, err);
+    steno_status st = open_audio(work, &info, err);
     if (st)
         return st;
-    so.stream.sample_rate = job->rate = info.sample_rate;
+    so.stream.sample_rate = work->rate = info.sample_rate;
     if (info.frames > 0)
-        atomic_store_explicit(&job->length, info.frames * 1000 / info.sample_rate,
+        atomic_store_explicit(&work->length, info.frames * 1000 / info.sample_rate,
                               memory_order_relaxed);
-    so.stream.no_partials = !job->req.partials;
-    so.stream.no_endpointing = job->req.no_endpointing || job->req.served->info.cuts;
-    so.stream.no_tail = job->req.served->info.cuts; /* its sections are enough */
-    so.stream.hints = job->req.hints;
-    so.stream.no_word_times = job->req.no_word_times;
-    so.stream.beam = job->req.beam;
-    so.stream.n_best = job->req.n_best;
-    st = steno_config_search(srv->conf, job->req.served->family, &options, &so.stream, err);
+    so.stream.no_partials = !work->req.partials;
+    so.stream.no_endpointing = work->req.no_endpointing || work->req.served->info.cuts;
+    so.stream.no_tail = work->req.served->info.cuts; /* its sections are enough */
+    so.stream.hints = work->req.hints;
+    so.stream.no_word_times = work->req.no_word_times;
+    so.stream.beam = work->req.beam;
+    so.stream.n_best = work->req.n_best;
+    st = steno_config_search(srv->conf, work->req.served->family, &options, &so.stream, err);
     steno_options_list(&options, STENO_OPTION_OF_STREAM, &list);
     so.stream.options = list.v;
     so.stream.n_options = list.n;
     if (!st)
-        st = steno_server_vad(srv, job->req.vad, &so.stream.vad, err);
+        st = steno_server_vad(srv, work->req.vad, &so.stream.vad, err);
     so.stream.turn_vad = srv->vad_net;
     if (st)
         return st;
-    return steno_pool_stream_open(&job->stream, job->req.served->pool, &so, on_note, job, err);
+    return steno_pool_stream_open(&work->stream, work->req.served->pool, &so, on_note, work, err);
 }
 
-static void close_audio(steno_job *job)
+static void close_audio(steno_transcription *work)
 {
-    steno_waker_forget(job->jobs->srv->waker, job->watch);
-    job->watch = 0;
-    steno_audio_close(job->audio);
-    job->audio = NULL;
+    steno_waker_forget(work->transcriber->srv->waker, work->watch);
+    work->watch = 0;
+    steno_audio_close(work->audio);
+    work->audio = NULL;
 }
 
-static bool is_last_channel(const steno_job *job)
+static bool is_last_channel(const steno_transcription *work)
 {
-    return !job->req.multichannel || job->channel + 1 >= job->result.channels;
+    return !work->req.multichannel || work->channel + 1 >= work->result.channels;
 }
 
-static void release_audio(steno_job *job)
+static void release_audio(steno_transcription *work)
 {
-    size_t bytes = job->req.len;
-    close_audio(job);
-    if (!job->req.audio)
+    size_t bytes = work->req.len;
+    close_audio(work);
+    if (!work->req.audio)
         return;
-    free(job->req.audio);
-    job->req.audio = NULL;
-    if (job->req.released)
-        job->req.released(job->req.user, bytes);
+    free(work->req.audio);
+    work->req.audio = NULL;
+    if (work->req.released)
+        work->req.released(work->req.user, bytes);
 }
 
 /* Say that a recording of several channels was mixed: words that are spoken at the same time are
  * lost. */
-static void warn_of_mix(steno_job *job)
+static void warn_of_mix(steno_transcription *work)
 {
-    char *text = job->result.warning;
-    const size_t n = strlen(text), room = sizeof job->result.warning - n;
+    char *text = work->result.warning;
+    const size_t n = strlen(text), room = sizeof work->result.warning - n;
     char mix[STENO_MIX_WARNING];
-    if (!job->req.multichannel && !job->req.channel && job->result.channels > 1)
+    if (!work->req.multichannel && !work->req.channel && work->result.channels > 1)
         snprintf(text + n, room, "%s%s", n ? "; " : "",
-                 steno_mix_warning(mix, job->result.channels));
+                 steno_mix_warning(mix, work->result.channels));
 }
 
-static void end_of_audio(steno_job *job)
+static void end_of_audio(steno_transcription *work)
 {
     struct steno_audio_info info;
     struct steno_pool_stream_stats stats;
-    steno_audio_get_info(job->audio, &info);
-    steno_pool_stream_get_stats(job->stream, &stats);
-    if (!(job->req.seconds > 0)) /* else it may be short */
-        steno_audio_warning(&info, stats.audio_seconds, job->result.warning,
-                            sizeof job->result.warning);
-    warn_of_mix(job);
-    if (is_last_channel(job))
-        release_audio(job);
+    steno_audio_get_info(work->audio, &info);
+    steno_pool_stream_get_stats(work->stream, &stats);
+    if (!(work->req.seconds > 0)) /* else it may be short */
+        steno_audio_warning(&info, stats.audio_seconds, work->result.warning,
+                            sizeof work->result.warning);
+    warn_of_mix(work);
+    if (is_last_channel(work))
+        release_audio(work);
     else
-        close_audio(job);
-    steno_pool_stream_end(job->stream);
-    job->state = FLUSHING;
+        close_audio(work);
+    steno_pool_stream_end(work->stream);
+    work->state = FLUSHING;
 }
 
 /* Channels that are transcribed one after the other are parts of the whole. */
-static void note_position(steno_job *job)
+static void note_position(steno_transcription *work)
 {
-    const int64_t parts = job->req.multichannel && job->result.channels ? job->result.channels : 1;
-    const int64_t pushed = job->decoded - (int64_t)(job->have - job->at);
-    atomic_store_explicit(&job->position, pushed * 1000 / job->rate / parts, memory_order_relaxed);
+    const int64_t parts =
+        work->req.multichannel && work->result.channels ? work->result.channels : 1;
+    const int64_t pushed = work->decoded - (int64_t)(work->have - work->at);
+    atomic_store_explicit(&work->position, pushed * 1000 / work->rate / parts,
+                          memory_order_relaxed);
 }
 
 /* Decode a block; none (have is 0) at the end of what is wanted. STENO_NEED_MORE: the waker wakes
- * the job. */
-static steno_status decode(steno_job *job, steno_err *err)
+ * the transcription. */
+static steno_status decode(steno_transcription *work, steno_err *err)
 {
     size_t max = BLOCK;
     steno_status st;
-    if (job->req.seconds > 0) {
-        const double left = job->req.seconds * job->rate - (double)(job->decoded - job->before);
+    if (work->req.seconds > 0) {
+        const double left = work->req.seconds * work->rate - (double)(work->decoded - work->before);
         max = left >= BLOCK ? BLOCK : left > 0 ? (size_t)left : 0;
     }
-    job->at = job->have = 0;
-    st = max ? steno_audio_read(job->audio, job->block, max, &job->have, err) : STENO_OK;
-    job->decoded += (int64_t)job->have;
+    work->at = work->have = 0;
+    st = max ? steno_audio_read(work->audio, work->block, max, &work->have, err) : STENO_OK;
+    work->decoded += (int64_t)work->have;
     return st;
 }
 
 /* Push until the stream is full, the recording is over, or the iteration has done its share.
  * *again: there is more to do. */
-static steno_status feed(steno_job *job, bool *again, steno_err *err)
+static steno_status feed(steno_transcription *work, bool *again, steno_err *err)
 {
     *again = false;
     for (int i = 0; i < ITERATION_BLOCKS; i++) {
         size_t taken = 0;
         steno_status st;
-        if (job->at == job->have) {
-            st = decode(job, err);
+        if (work->at == work->have) {
+            st = decode(work, err);
             if (st)
                 return st == STENO_NEED_MORE ? STENO_OK : st;
-            if (!job->have) {
-                end_of_audio(job);
+            if (!work->have) {
+                end_of_audio(work);
                 return STENO_OK;
             }
         }
-        st = steno_pool_stream_push(job->stream, job->block + job->at, job->have - job->at, &taken,
-                                    err);
+        st = steno_pool_stream_push(work->stream, work->block + work->at, work->have - work->at,
+                                    &taken, err);
         if (st)
             return st;
-        job->at += taken;
-        note_position(job);
-        if (job->at < job->have)
-            return STENO_OK; /* a ROOM note wakes the job */
+        work->at += taken;
+        note_position(work);
+        if (work->at < work->have)
+            return STENO_OK; /* a ROOM note wakes the transcription */
     }
     *again = true;
     return STENO_OK;
 }
 
 /* The stream is over: take what it knows. */
-static void end_stream(steno_job *job)
+static void end_stream(steno_transcription *work)
 {
-    struct steno_job_result *r = &job->result;
+    struct steno_transcription_result *r = &work->result;
     struct steno_pool_stream_stats stats;
-    if (!job->stream)
+    if (!work->stream)
         return;
-    steno_pool_stream_get_stats(job->stream, &stats);
+    steno_pool_stream_get_stats(work->stream, &stats);
     steno_pool_stream_stats_add(&r->stats, &stats);
     if (stats.audio_seconds > r->duration)
         r->duration = stats.audio_seconds;
     steno_transcript_set_duration(r->transcript, stats.audio_seconds);
-    steno_pool_stream_close(job->stream);
-    job->stream = NULL;
+    steno_pool_stream_close(work->stream);
+    work->stream = NULL;
 }
 
 /* Go on with the next channel. */
-static steno_status next_channel(steno_job *job, steno_err *err)
+static steno_status next_channel(steno_transcription *work, steno_err *err)
 {
     steno_transcript *next = steno_transcript_new(0);
     if (!next)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    end_stream(job);
-    job->transcripts[job->channel++] = job->result.transcript;
-    job->result.transcript = next;
-    job->at = job->have = 0;
-    job->before = job->decoded;
-    pthread_mutex_lock(&job->jobs->lock);
-    job->pool_done = false;
-    job->state = OPENING;
-    pthread_mutex_unlock(&job->jobs->lock);
+    end_stream(work);
+    work->transcripts[work->channel++] = work->result.transcript;
+    work->result.transcript = next;
+    work->at = work->have = 0;
+    work->before = work->decoded;
+    pthread_mutex_lock(&work->transcriber->lock);
+    work->pool_done = false;
+    work->state = OPENING;
+    pthread_mutex_unlock(&work->transcriber->lock);
     return STENO_OK;
 }
 
 /* Make one transcript of those of the channels. */
-static steno_status join_channels(steno_job *job, steno_err *err)
+static steno_status join_channels(steno_transcription *work, steno_err *err)
 {
-    struct steno_job_result *r = &job->result;
-    if (!job->req.multichannel)
+    struct steno_transcription_result *r = &work->result;
+    if (!work->req.multichannel)
         return STENO_OK;
-    job->transcripts[job->channel] = r->transcript;
-    r->transcript = steno_transcript_of_channels(job->transcripts, job->channel + 1);
-    job->channel = 0;
+    work->transcripts[work->channel] = r->transcript;
+    r->transcript = steno_transcript_of_channels(work->transcripts, work->channel + 1);
+    work->channel = 0;
     return r->transcript ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
-static void finish(steno_job *job, steno_status st, steno_err *err)
+static void finish(steno_transcription *work, steno_status st, steno_err *err)
 {
-    struct steno_job_result *r = &job->result;
-    end_stream(job);
-    release_audio(job);
-    free(job->block);
-    job->block = NULL;
-    r->received = job->rate ? (double)job->decoded / job->rate : 0;
-    r->dropped = job->rate ? (double)(job->have - job->at) / job->rate : 0;
+    struct steno_transcription_result *r = &work->result;
+    end_stream(work);
+    release_audio(work);
+    free(work->block);
+    work->block = NULL;
+    r->received = work->rate ? (double)work->decoded / work->rate : 0;
+    r->dropped = work->rate ? (double)(work->have - work->at) / work->rate : 0;
     if (!st)
-        st = join_channels(job, err);
+        st = join_channels(work, err);
     r->status = st;
     if (st)
         r->err = *err;
-    pthread_mutex_lock(&job->jobs->lock);
-    job->state = OVER;
-    pthread_mutex_unlock(&job->jobs->lock);
+    pthread_mutex_lock(&work->transcriber->lock);
+    work->state = OVER;
+    pthread_mutex_unlock(&work->transcriber->lock);
 }
 
-/* False when the job is over. */
-static bool iterate(steno_job *job, bool *again)
+/* False when the transcription is over. */
+static bool iterate(steno_transcription *work, bool *again)
 {
     steno_err err = {STENO_OK, ""};
     steno_status st = STENO_OK;
     bool cancelled, done;
     *again = false;
-    pthread_mutex_lock(&job->jobs->lock);
-    cancelled = job->cancelled;
-    done = job->pool_done;
-    if (done || job->pool_status) {
-        st = job->pool_status;
-        err = job->pool_err;
+    pthread_mutex_lock(&work->transcriber->lock);
+    cancelled = work->cancelled;
+    done = work->pool_done;
+    if (done || work->pool_status) {
+        st = work->pool_status;
+        err = work->pool_err;
     }
-    pthread_mutex_unlock(&job->jobs->lock);
+    pthread_mutex_unlock(&work->transcriber->lock);
     if (!st && cancelled)
         st = steno_fail(&err, STENO_ERR_CANCELLED, "cancelled");
-    if (!st && job->state == OPENING) {
-        st = open_stream(job, &err);
+    if (!st && work->state == OPENING) {
+        st = open_stream(work, &err);
         if (st == STENO_NEED_MORE)
             return true;
-        job->state = FEEDING;
+        work->state = FEEDING;
     }
-    if (!st && job->state == FEEDING)
-        st = feed(job, again, &err);
+    if (!st && work->state == FEEDING)
+        st = feed(work, again, &err);
     if (st == STENO_ERR_CANCELLED && !cancelled && !done) {
-        *again = false; /* the stream ended by itself: its last note says why, and wakes the job */
+        *again = false; /* the stream ended by itself: its last note says why, and wakes the
+                           transcription */
         return true;
     }
-    if (!st && job->state == FLUSHING && done && !is_last_channel(job)) {
+    if (!st && work->state == FLUSHING && done && !is_last_channel(work)) {
         *again = true; /* on a feeder: this may be a worker */
-        st = next_channel(job, &err);
+        st = next_channel(work, &err);
         done = false;
     }
-    if (!st && !(job->state == FLUSHING && done))
+    if (!st && !(work->state == FLUSHING && done))
         return true;
-    finish(job, st, &err);
+    finish(work, st, &err);
     return false;
 }
 
 /* Lock held. */
-static void link_job(steno_job *job)
+static void link_job(steno_transcription *work)
 {
-    steno_jobs *jobs = job->jobs;
-    job->older = jobs->newest;
-    if (jobs->newest)
-        jobs->newest->newer = job;
-    jobs->newest = job;
-    jobs->alive++;
+    steno_transcriber *transcriber = work->transcriber;
+    work->older = transcriber->newest;
+    if (transcriber->newest)
+        transcriber->newest->newer = work;
+    transcriber->newest = work;
+    transcriber->alive++;
 }
 
-static void unlink_job(steno_job *job)
+static void unlink_job(steno_transcription *work)
 {
-    if (job->older)
-        job->older->newer = job->newer;
-    if (job->newer)
-        job->newer->older = job->older;
+    if (work->older)
+        work->older->newer = work->newer;
+    if (work->newer)
+        work->newer->older = work->older;
     else
-        job->jobs->newest = job->older;
+        work->transcriber->newest = work->older;
 }
 
-/* Lock held, released meanwhile. The job may be gone afterwards. */
-static void run_iterations(steno_job *job)
+/* Lock held, released meanwhile. The transcription may be gone afterwards. */
+static void run_iterations(steno_transcription *work)
 {
-    steno_jobs *jobs = job->jobs;
+    steno_transcriber *transcriber = work->transcriber;
     bool alive, again;
-    job->running = true;
-    job->again = false;
-    pthread_mutex_unlock(&jobs->lock);
-    alive = iterate(job, &again);
-    pthread_mutex_lock(&jobs->lock);
+    work->running = true;
+    work->again = false;
+    pthread_mutex_unlock(&transcriber->lock);
+    alive = iterate(work, &again);
+    pthread_mutex_lock(&transcriber->lock);
     if (alive) {
-        job->running = false;
-        if (again || job->again)
-            enqueue(job);
+        work->running = false;
+        if (again || work->again)
+            enqueue(work);
         return;
     }
-    unlink_job(job);
-    pthread_mutex_unlock(&jobs->lock);
-    job->req.done(job->req.user, job); /* may free it */
-    pthread_mutex_lock(&jobs->lock);
-    if (--jobs->alive == 0)
-        pthread_cond_broadcast(&jobs->none);
+    unlink_job(work);
+    pthread_mutex_unlock(&transcriber->lock);
+    work->req.done(work->req.user, work); /* may free it */
+    pthread_mutex_lock(&transcriber->lock);
+    if (--transcriber->alive == 0)
+        pthread_cond_broadcast(&transcriber->none);
 }
 
 static void *feeder(void *arg)
 {
-    steno_jobs *jobs = arg;
+    steno_transcriber *transcriber = arg;
     pthread_setname_np(pthread_self(), "feeder");
     steno_thread_give_way();
-    pthread_mutex_lock(&jobs->lock);
+    pthread_mutex_lock(&transcriber->lock);
     for (;;) {
-        steno_job *job;
-        while (!jobs->first && !jobs->stop)
-            pthread_cond_wait(&jobs->work, &jobs->lock);
-        if (!jobs->first)
+        steno_transcription *work;
+        while (!transcriber->first && !transcriber->stop)
+            pthread_cond_wait(&transcriber->work, &transcriber->lock);
+        if (!transcriber->first)
             break;
-        job = jobs->first;
-        jobs->first = job->next;
-        if (!jobs->first)
-            jobs->last = NULL;
-        job->queued = false;
-        run_iterations(job);
+        work = transcriber->first;
+        transcriber->first = work->next;
+        if (!transcriber->first)
+            transcriber->last = NULL;
+        work->queued = false;
+        run_iterations(work);
     }
-    pthread_mutex_unlock(&jobs->lock);
+    pthread_mutex_unlock(&transcriber->lock);
     return NULL;
 }
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
-steno_status steno_jobs_open(steno_jobs **out, const struct steno_server *srv, int threads,
-                             steno_err *err)
+steno_status steno_transcriber_open(steno_transcriber **out, const struct steno_server *srv,
+                                    int threads, steno_err *err)
 {
-    steno_jobs *jobs = calloc(1, sizeof *jobs);
-    if (!jobs)
+    steno_transcriber *transcriber = calloc(1, sizeof *transcriber);
+    if (!transcriber)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    jobs->srv = srv;
-    pthread_mutex_init(&jobs->lock, NULL);
-    pthread_cond_init(&jobs->work, NULL);
-    pthread_cond_init(&jobs->none, NULL);
-    jobs->threads = calloc((size_t)threads, sizeof *jobs->threads);
-    for (; jobs->threads && jobs->n_threads < threads; jobs->n_threads++) {
-        int rc = pthread_create(&jobs->threads[jobs->n_threads], NULL, feeder, jobs);
+    transcriber->srv = srv;
+    pthread_mutex_init(&transcriber->lock, NULL);
+    pthread_cond_init(&transcriber->work, NULL);
+    pthread_cond_init(&transcriber->none, NULL);
+    transcriber->threads = calloc((size_t)threads, sizeof *transcriber->threads);
+    for (; transcriber->threads && transcriber->n_threads < threads; transcriber->n_threads++) {
+        int rc = pthread_create(&transcriber->threads[transcriber->n_threads], NULL, feeder,
+                                transcriber);
         if (rc) {
-            steno_jobs_close(jobs);
+            steno_transcriber_close(transcriber);
             return steno_fail(err, STENO_ERR_INTERNAL, "feeder thread: %s", strerror(rc));
         }
     }
-    if (!jobs->threads) {
-        steno_jobs_close(jobs);
+    if (!transcriber->threads) {
+        steno_transcriber_close(transcriber);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
-    *out = jobs;
+    *out = transcriber;
     return STENO_OK;
 }
 
-void steno_jobs_close(steno_jobs *jobs)
+void steno_transcriber_close(steno_transcriber *transcriber)
 {
-    if (!jobs)
+    if (!transcriber)
         return;
-    pthread_mutex_lock(&jobs->lock);
-    jobs->stop = true;
-    pthread_cond_broadcast(&jobs->work);
-    pthread_mutex_unlock(&jobs->lock);
-    for (int i = 0; i < jobs->n_threads; i++)
-        pthread_join(jobs->threads[i], NULL);
-    free(jobs->threads);
-    pthread_cond_destroy(&jobs->work);
-    pthread_cond_destroy(&jobs->none);
-    pthread_mutex_destroy(&jobs->lock);
-    free(jobs);
+    pthread_mutex_lock(&transcriber->lock);
+    transcriber->stop = true;
+    pthread_cond_broadcast(&transcriber->work);
+    pthread_mutex_unlock(&transcriber->lock);
+    for (int i = 0; i < transcriber->n_threads; i++)
+        pthread_join(transcriber->threads[i], NULL);
+    free(transcriber->threads);
+    pthread_cond_destroy(&transcriber->work);
+    pthread_cond_destroy(&transcriber->none);
+    pthread_mutex_destroy(&transcriber->lock);
+    free(transcriber);
 }
 
-steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
-                             const struct steno_job_request *request, steno_err *err)
+steno_status steno_transcription_start(steno_transcription **out, steno_transcriber *transcriber,
+                                       const struct steno_transcription_request *request,
+                                       steno_err *err)
 {
     bool cancelled;
-    steno_job *job = calloc(1, sizeof *job);
-    if (job) {
-        job->block = calloc(BLOCK, sizeof *job->block);
-        job->result.transcript = steno_transcript_new(0);
+    steno_transcription *work = calloc(1, sizeof *work);
+    if (work) {
+        work->block = calloc(BLOCK, sizeof *work->block);
+        work->result.transcript = steno_transcript_new(0);
     }
-    if (!job || !job->block || !job->result.transcript) {
-        if (job) {
-            free(job->block);
-            steno_transcript_free(job->result.transcript);
+    if (!work || !work->block || !work->result.transcript) {
+        if (work) {
+            free(work->block);
+            steno_transcript_free(work->result.transcript);
         }
-        free(job);
+        free(work);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
-    job->jobs = jobs;
-    job->req = *request;
-    *out = job; /* before the first iteration, whose callbacks may read it */
-    pthread_mutex_lock(&jobs->lock);
-    cancelled = jobs->cancelled;
+    work->transcriber = transcriber;
+    work->req = *request;
+    *out = work; /* before the first iteration, whose callbacks may read it */
+    pthread_mutex_lock(&transcriber->lock);
+    cancelled = transcriber->cancelled;
     if (!cancelled) {
-        link_job(job);
-        enqueue(job);
+        link_job(work);
+        enqueue(work);
     }
-    pthread_mutex_unlock(&jobs->lock);
+    pthread_mutex_unlock(&transcriber->lock);
     if (cancelled) {
         *out = NULL;
-        free(job->block);
-        steno_job_free(job);
+        free(work->block);
+        steno_transcription_free(work);
         return steno_fail(err, STENO_ERR_CANCELLED, "the server is shutting down");
     }
     return STENO_OK;
 }
 
-void steno_job_cancel(steno_job *job)
+void steno_transcription_cancel(steno_transcription *work)
 {
-    pthread_mutex_lock(&job->jobs->lock);
-    job->cancelled = true;
-    enqueue(job);
-    pthread_mutex_unlock(&job->jobs->lock);
+    pthread_mutex_lock(&work->transcriber->lock);
+    work->cancelled = true;
+    enqueue(work);
+    pthread_mutex_unlock(&work->transcriber->lock);
 }
 
-void steno_jobs_cancel_all(steno_jobs *jobs)
+void steno_transcriber_cancel_all(steno_transcriber *transcriber)
 {
-    pthread_mutex_lock(&jobs->lock);
-    jobs->cancelled = true;
-    for (steno_job *job = jobs->newest; job; job = job->older) {
-        job->cancelled = true;
-        enqueue(job);
+    pthread_mutex_lock(&transcriber->lock);
+    transcriber->cancelled = true;
+    for (steno_transcription *work = transcriber->newest; work; work = work->older) {
+        work->cancelled = true;
+        enqueue(work);
     }
-    while (jobs->alive)
-        pthread_cond_wait(&jobs->none, &jobs->lock);
-    pthread_mutex_unlock(&jobs->lock);
+    while (transcriber->alive)
+        pthread_cond_wait(&transcriber->none, &transcriber->lock);
+    pthread_mutex_unlock(&transcriber->lock);
 }
 
-void steno_job_progress(const steno_job *job, double *position, double *duration)
+void steno_transcription_progress(const steno_transcription *work, double *position,
+                                  double *duration)
 {
-    *position = (double)atomic_load_explicit(&job->position, memory_order_relaxed) / 1000;
-    *duration = (double)atomic_load_explicit(&job->length, memory_order_relaxed) / 1000;
+    *position = (double)atomic_load_explicit(&work->position, memory_order_relaxed) / 1000;
+    *duration = (double)atomic_load_explicit(&work->length, memory_order_relaxed) / 1000;
 }
 
-const struct steno_job_result *steno_job_get_result(const steno_job *job)
+const struct steno_transcription_result *
+steno_transcription_get_result(const steno_transcription *work)
 {
-    return &job->result;
+    return &work->result;
 }
 
-void steno_job_free(steno_job *job)
+void steno_transcription_free(steno_transcription *work)
 {
-    if (!job)
+    if (!work)
         return;
-    for (unsigned i = 0; i < job->channel; i++)
-        steno_transcript_free(job->transcripts[i]);
-    steno_transcript_free(job->result.transcript);
-    free(job);
+    for (unsigned i = 0; i < work->channel; i++)
+        steno_transcript_free(work->transcripts[i]);
+    steno_transcript_free(work->result.transcript);
+    free(work);
 }

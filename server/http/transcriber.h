@@ -1,11 +1,13 @@
 /* Uploads: recordings in memory become transcripts on the pool. A few feeder threads decode the
- * files and push the samples. A job holds a thread only while it can work: when its stream's buffer
- * is full, the job sleeps until the pool reports room. This module knows nothing of HTTP.
+ * files and push the samples. A transcription holds a thread only while it can work: when its
+ * stream's buffer is full, the transcription sleeps until the pool reports room. This module knows
+ * nothing of HTTP.
  *
  * Channels of a recording that have a transcript each are decoded and recognised one after the
- * other: a job has one stream at a time.
+ * other: a transcription has one stream at a time.
  *
- * Locked: any thread may start, cancel and free jobs. Callbacks run without a lock of this module.
+ * Locked: any thread may start, cancel and free transcriptions. Callbacks run without a lock of
+ * this module.
  */
 #ifndef STENO_SERVER_HTTP_TRANSCRIBER_H
 #define STENO_SERVER_HTTP_TRANSCRIBER_H
@@ -15,16 +17,17 @@
 #include "protocol/transcript.h"
 #include "server/core/server.h"
 
-typedef struct steno_jobs steno_jobs;
-typedef struct steno_job steno_job;
+typedef struct steno_transcriber steno_transcriber;
+typedef struct steno_transcription steno_transcription;
 
-#define STENO_JOB_CHANNELS 20 /* of a recording that is transcribed channel by channel */
+#define STENO_TRANSCRIPTION_CHANNELS 20 /* of a recording that is transcribed channel by channel   \
+                                         */
 
-struct steno_job_request {
+struct steno_transcription_request {
     enum steno_session_api api;
     struct steno_served *served; /* the model; in use until done */
     uint64_t owner;              /* for round robin between owners; 0 = no owner */
-    char *audio;                 /* [len], from malloc; the job owns it once start succeeds */
+    char *audio; /* [len], from malloc; the transcription owns it once start succeeds */
     size_t len;
     struct steno_raw_audio raw; /* sample_rate 0: the recording has a header */
     int fd;                     /* audio NULL: a file with the recording, borrowed until done */
@@ -44,16 +47,16 @@ struct steno_job_request {
     void (*event)(void *user, unsigned channel, const struct steno_event *ev);
     /* Called once at the end, on the worker thread that took the last step or on a feeder. No event
      * comes after it. */
-    void (*done)(void *user, steno_job *job);
+    void (*done)(void *user, steno_transcription *work);
     /* Called before done, when the recording's memory has been freed; NULL = not wanted. */
     void (*released)(void *user, size_t bytes);
     void *user;
 };
 
-struct steno_job_result {
+struct steno_transcription_result {
     steno_status status;
     steno_err err;
-    /* Owned by the job. With multichannel: of channels; NULL when memory was short. */
+    /* Owned by the transcription. With multichannel: of channels; NULL when memory was short. */
     steno_transcript *transcript;
     unsigned channels;        /* of the recording */
     double duration;          /* s of audio */
@@ -63,24 +66,29 @@ struct steno_job_result {
     char warning[160]; /* about the recording; "" = none */
 };
 
-STENO_MUST steno_status steno_jobs_open(steno_jobs **out, const struct steno_server *srv,
-                                        int threads, steno_err *err);
-/* Close. Every job must have been freed before. Accepts NULL. */
-void steno_jobs_close(steno_jobs *jobs);
+STENO_MUST steno_status steno_transcriber_open(steno_transcriber **out,
+                                               const struct steno_server *srv, int threads,
+                                               steno_err *err);
+/* Close. Every transcription must have been freed before. Accepts NULL. */
+void steno_transcriber_close(steno_transcriber *transcriber);
 
-/* Start a job. STENO_ERR_CANCELLED after steno_jobs_cancel_all. */
-STENO_MUST steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
-                                        const struct steno_job_request *request, steno_err *err);
-/* Make a job end soon with STENO_ERR_CANCELLED. Its done is still called. */
-void steno_job_cancel(steno_job *job);
-/* Cancel every job and refuse new ones. Returns when all have ended. */
-void steno_jobs_cancel_all(steno_jobs *jobs);
+/* Start a transcription. STENO_ERR_CANCELLED after steno_transcriber_cancel_all. */
+STENO_MUST steno_status steno_transcription_start(steno_transcription **out,
+                                                  steno_transcriber *transcriber,
+                                                  const struct steno_transcription_request *request,
+                                                  steno_err *err);
+/* Make a transcription end soon with STENO_ERR_CANCELLED. Its done is still called. */
+void steno_transcription_cancel(steno_transcription *work);
+/* Cancel every transcription and refuse new ones. Returns when all have ended. */
+void steno_transcriber_cancel_all(steno_transcriber *transcriber);
 /* How much of the recording was passed on to its stream, and how long it is, in s; 0: not known.
  * Any thread, until free. */
-void steno_job_progress(const steno_job *job, double *position, double *duration);
+void steno_transcription_progress(const steno_transcription *work, double *position,
+                                  double *duration);
 /* The result; valid from done until free. */
-const struct steno_job_result *steno_job_get_result(const steno_job *job);
-/* Free a job. Only after done was called; within done at the earliest. Accepts NULL. */
-void steno_job_free(steno_job *job);
+const struct steno_transcription_result *
+steno_transcription_get_result(const steno_transcription *work);
+/* Free a transcription. Only after done was called; within done at the earliest. Accepts NULL. */
+void steno_transcription_free(steno_transcription *work);
 
 #endif

@@ -1,10 +1,11 @@
-/* An upload has two sides: the libmicrohttpd thread that owns the connection, and the job (a feeder
- * thread and pool workers). The connection's side ends with steno_upload_end, the job's with its
- * done callback. The last of the two frees the upload. Fields that both use are under `lock`.
+/* An upload has two sides: the libmicrohttpd thread that owns the connection, and its transcription
+ * (a feeder thread and pool workers). The connection's side ends with steno_upload_end, the
+ * transcription's with its done callback. The last of the two frees the upload. Fields that both
+ * use are under `lock`.
  *
- * Suspending: the connection is suspended before the job starts, and `suspended` is set. Whoever
- * clears the flag (under the lock) resumes the connection, so that this happens once. A connection
- * that is gone is never touched: while it is suspended, libmicrohttpd cannot end it. */
+ * Suspending: the connection is suspended before the transcription starts, and `suspended` is set.
+ * Whoever clears the flag (under the lock) resumes the connection, so that this happens once. A
+ * connection that is gone is never touched: while it is suspended, libmicrohttpd cannot end it. */
 #include "server/http/upload_internal.h"
 
 #include "base/clock.h"
@@ -206,7 +207,8 @@ void steno_upload_fail_status(struct steno_upload *up, const char *param, const 
     steno_upload_fail(up, map->http, map->name, param, err);
 }
 
-/* ---- the job's side -------------------------------------------------------------------------- */
+/* ---- the transcription's side -----------------------------------------------------------------
+ */
 
 static void on_released(void *user, size_t bytes)
 {
@@ -215,7 +217,7 @@ static void on_released(void *user, size_t bytes)
     steno_upload_give_back(up);
 }
 
-static void observe(struct steno_upload *up, const struct steno_job_result *r)
+static void observe(struct steno_upload *up, const struct steno_transcription_result *r)
 {
     struct steno_stats *stats = up->sv->srv->stats;
     const struct steno_pool_stream_stats *s = &r->stats;
@@ -229,7 +231,7 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
 }
 
 /* Lock held. */
-static void take_result(struct steno_upload *up, const struct steno_job_result *r)
+static void take_result(struct steno_upload *up, const struct steno_transcription_result *r)
 {
     const struct steno_openai_result out = steno_upload_result(up, r);
     steno_status st = r->status;
@@ -264,7 +266,8 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
 }
 
 /* log.transcripts alone. Lock held. */
-static void log_transcript(const struct steno_upload *up, const struct steno_job_result *r)
+static void log_transcript(const struct steno_upload *up,
+                           const struct steno_transcription_result *r)
 {
     const char *text = steno_transcript_text(r->transcript);
     const char *id = up->conn ? up->id : "";
@@ -272,21 +275,21 @@ static void log_transcript(const struct steno_upload *up, const struct steno_job
     steno_log_event(LOG_INFO, "upload_transcript", STENO_LOG_FIELDS(fields), "%s: %s", id, text);
 }
 
-static void on_done(void *user, steno_job *job)
+static void on_done(void *user, steno_transcription *work)
 {
     struct steno_upload *up = user;
-    const struct steno_job_result *r = steno_job_get_result(job);
+    const struct steno_transcription_result *r = steno_transcription_get_result(work);
     observe(up, r);
     pthread_mutex_lock(&up->lock);
     if (up->sv->srv->conf->log_transcripts && !r->status)
         log_transcript(up, r);
     take_result(up, r);
-    up->job = NULL;
+    up->work = NULL;
     up->over = true;
     steno_upload_answer_half_closed(up);
     steno_upload_resume(up);
     pthread_mutex_unlock(&up->lock);
-    steno_job_free(job);
+    steno_transcription_free(work);
     steno_upload_leave(up);
 }
 
@@ -301,8 +304,8 @@ static void on_hangup(void *user, enum steno_hangup_why why)
     } else if (!up->over) {
         up->timed_out = why == STENO_HANGUP_LATE;
         up->gone = !up->timed_out;
-        if (up->job)
-            steno_job_cancel(up->job);
+        if (up->work)
+            steno_transcription_cancel(up->work);
     }
     pthread_mutex_unlock(&up->lock);
 }
@@ -349,27 +352,27 @@ static enum steno_vad_choice vad_of(const struct steno_upload *up)
     return up->sv->srv->vad_net ? STENO_VAD_SILERO : STENO_VAD_ENERGY;
 }
 
-struct steno_job_request steno_upload_job(const struct steno_upload *up)
+struct steno_transcription_request steno_upload_transcription(const struct steno_upload *up)
 {
-    return (struct steno_job_request){.api = up->api,
-                                      .owner = steno_key_owner(up->key),
-                                      .served = up->served,
-                                      .channel = (unsigned)up->ask.channel,
-                                      .multichannel = up->multichannel,
-                                      .seconds = up->seconds,
-                                      .raw = up->raw,
-                                      .beam = up->beam,
-                                      .n_best = up->n_best,
-                                      .vad = vad_of(up),
-                                      .hints = hints_of(up),
-                                      .no_word_times = !shows_words(up),
-                                      .options = up->options,
-                                      .no_endpointing = up->no_endpointing};
+    return (struct steno_transcription_request){.api = up->api,
+                                                .owner = steno_key_owner(up->key),
+                                                .served = up->served,
+                                                .channel = (unsigned)up->ask.channel,
+                                                .multichannel = up->multichannel,
+                                                .seconds = up->seconds,
+                                                .raw = up->raw,
+                                                .beam = up->beam,
+                                                .n_best = up->n_best,
+                                                .vad = vad_of(up),
+                                                .hints = hints_of(up),
+                                                .no_word_times = !shows_words(up),
+                                                .options = up->options,
+                                                .no_endpointing = up->no_endpointing};
 }
 
 static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 {
-    struct steno_job_request job = steno_upload_job(up);
+    struct steno_transcription_request request = steno_upload_transcription(up);
     steno_err err;
     steno_status st;
     uint8_t digest[STENO_SHA256_BYTES];
@@ -378,13 +381,13 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
         steno_sha256_end(&up->sum, digest);
         steno_sha256_text(digest, up->sha256);
     }
-    job.partials = up->sse;
-    job.event = up->sse ? steno_upload_on_event : NULL;
-    job.done = on_done;
-    job.released = on_released;
-    job.user = up;
-    job.len = up->body.len;
-    job.audio = steno_buf_take(&up->body, &len);
+    request.partials = up->sse;
+    request.event = up->sse ? steno_upload_on_event : NULL;
+    request.done = on_done;
+    request.released = on_released;
+    request.user = up;
+    request.len = up->body.len;
+    request.audio = steno_buf_take(&up->body, &len);
     up->started = true;
     up->received_ns = steno_now_ns();
     watch_connection(rq, up);
@@ -392,9 +395,9 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     up->sides++;
     up->suspended = true;
     MHD_suspend_connection(rq->conn);
-    st = steno_job_start(&up->job, rq->sv->jobs, &job, &err);
+    st = steno_transcription_start(&up->work, rq->sv->transcriber, &request, &err);
     if (st) {
-        free(job.audio);
+        free(request.audio);
         up->sides--;
         up->over = true;
         up->err = err;
@@ -690,8 +693,8 @@ void steno_upload_end(struct steno_request *rq)
     up->conn = NULL;
     if (up->answered)
         rq->code = up->code;
-    if (up->job)
-        steno_job_cancel(up->job);
+    if (up->work)
+        steno_transcription_cancel(up->work);
     pthread_mutex_unlock(&up->lock);
     if (!up->started)
         steno_upload_give_back(up);

@@ -133,7 +133,7 @@ void steno_upload_write_headers(const struct steno_upload *up, struct steno_uplo
 }
 
 struct steno_openai_result steno_upload_result(const struct steno_upload *up,
-                                               const struct steno_job_result *r)
+                                               const struct steno_transcription_result *r)
 {
     struct steno_openai_result out = {.transcript = r->transcript,
                                       .language = up->served->info.language,

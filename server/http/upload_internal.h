@@ -79,7 +79,7 @@ struct steno_upload {
     bool http11, *linger;
     char cors[STENO_ORIGIN_LINES]; /* header lines of answers without libmicrohttpd */
     const char *id;                /* the request's, while conn is not NULL */
-    steno_job *job;                /* NULL after its done */
+    steno_transcription *work;     /* NULL after its done */
     struct steno_buf answer;       /* the answer's body, when over */
     bool answered;                 /* written without libmicrohttpd */
     int code;
@@ -124,13 +124,13 @@ void steno_upload_fail(struct steno_upload *up, int http, const char *code, cons
 void steno_upload_fail_status(struct steno_upload *up, const char *param, const steno_err *err);
 /* What the request asks of a job; its model is chosen. The recording and the callbacks are to be
  * set. */
-struct steno_job_request steno_upload_job(const struct steno_upload *up);
+struct steno_transcription_request steno_upload_transcription(const struct steno_upload *up);
 
 /* ---- upload_answer.c ---- */
 
 /* The result of a job in the form of the next function. */
 struct steno_openai_result steno_upload_result(const struct steno_upload *up,
-                                               const struct steno_job_result *r);
+                                               const struct steno_transcription_result *r);
 /* Append the answer, in up->ask.format, to up->answer. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_upload_write(struct steno_upload *up,
                                            const struct steno_openai_result *r);

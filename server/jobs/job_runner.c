@@ -48,7 +48,7 @@ struct run {
     enum phase phase;
     struct steno_job_record rec;
     struct steno_upload *up;
-    steno_job *job;
+    steno_transcription *work;
     int fd;
     steno_spool_file *file; /* while it is fetched */
     int64_t next;           /* beat, or look, in ns */
@@ -174,10 +174,10 @@ static void on_event(void *user, unsigned channel, const struct steno_event *ev)
     pthread_mutex_unlock(&x->r->lock);
 }
 
-static void on_done(void *user, steno_job *job)
+static void on_done(void *user, steno_transcription *work)
 {
     struct run *x = user;
-    (void)job;
+    (void)work;
     pthread_mutex_lock(&x->r->lock);
     x->over = true;
     wake(x->r);
@@ -236,8 +236,8 @@ static void clear_run(struct run *x)
 {
     if (steno_trace_recorded(&x->trace))
         trace_run(x);
-    if (x->job)
-        steno_job_free(x->job);
+    if (x->work)
+        steno_transcription_free(x->work);
     if (x->fd >= 0)
         close(x->fd);
     steno_spool_discard(x->file);
@@ -383,7 +383,7 @@ static steno_status write_body(struct run *x, const char *format, enum steno_upl
     return STENO_OK;
 }
 
-static void store_result(struct run *x, const struct steno_job_result *r)
+static void store_result(struct run *x, const struct steno_transcription_result *r)
 {
     const struct steno_openai_result out = steno_upload_result(x->up, r);
     steno_status st;
@@ -408,7 +408,7 @@ static void store_result(struct run *x, const struct steno_job_result *r)
         store_end(x);
 }
 
-static void observe(struct run *x, const struct steno_job_result *r)
+static void observe(struct run *x, const struct steno_transcription_result *r)
 {
     const struct steno_server *srv = x->r->sv->srv;
     x->pool = r->stats;
@@ -433,8 +433,8 @@ static void beat(struct run *x)
     size_t n;
     steno_status st;
     steno_err err;
-    if (x->job)
-        steno_job_progress(x->job, &position, &duration);
+    if (x->work)
+        steno_transcription_progress(x->work, &position, &duration);
     pthread_mutex_lock(&r->lock);
     texts = x->texts;
     from = x->segments;
@@ -466,7 +466,7 @@ static void beat(struct run *x)
 /* The run on the pool is over. */
 static void conclude(struct run *x, bool removed, bool stopping)
 {
-    const struct steno_job_result *r = steno_job_get_result(x->job);
+    const struct steno_transcription_result *r = steno_transcription_get_result(x->work);
     const char *code = steno_status_info(r->status)->name;
     observe(x, r);
     if (removed)
@@ -560,7 +560,7 @@ static bool hash_recording(struct run *x)
 static void try_start(struct run *x)
 {
     struct steno_upload_refused why = {0};
-    struct steno_job_request job;
+    struct steno_transcription_request job;
     steno_err err;
     steno_status st;
     x->next = steno_now_ns() + SECOND;
@@ -593,7 +593,7 @@ static void try_start(struct run *x)
         try_again(x, "io_error", "the stored recording cannot be read");
         return;
     }
-    job = steno_upload_job(x->up);
+    job = steno_upload_transcription(x->up);
     job.fd = x->fd;
     job.background = true;
     job.no_word_times = false;
@@ -605,9 +605,9 @@ static void try_start(struct run *x)
     x->phase = RUNNING;
     x->next = 0;
     x->deadline = steno_now_ns() + (int64_t)(x->r->sv->srv->conf->jobs_timeout * 1e9);
-    st = steno_job_start(&x->job, x->r->sv->jobs, &job, &err);
+    st = steno_transcription_start(&x->work, x->r->sv->transcriber, &job, &err);
     if (st) {
-        x->job = NULL;
+        x->work = NULL;
         give_up(x, false, 0, "interrupted", err.msg);
     }
 }
@@ -753,7 +753,7 @@ static void step(struct run *x)
         if (over)
             conclude(x, removed, stop);
         else if (cancel)
-            steno_job_cancel(x->job);
+            steno_transcription_cancel(x->work);
         break;
     case STORING:
         if (removed)
