@@ -1,8 +1,8 @@
 /* The states of a job and of its callback as they are stored. The enums of job_queue.h, the SQL of
  * job_sqlite.c and the Lua of job_scripts.c are made of these numbers. Stores on disks have them:
  * a number keeps its meaning for ever. */
-#ifndef STENO_SERVER_JOB_STATES_H
-#define STENO_SERVER_JOB_STATES_H
+#ifndef STENO_SERVER_JOBS_JOB_STATES_H
+#define STENO_SERVER_JOBS_JOB_STATES_H
 
 #define STENO_STORED_QUEUED 0
 #define STENO_STORED_RUNNING 1
