@@ -78,3 +78,19 @@ steno_status steno_part_set(steno_session *s, int i, steno_dtype type, const int
     memcpy(&t.data, &data, sizeof t.data); /* inputs are not written */
     return steno_session_set(s, i, &t, err);
 }
+
+steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
+                                 struct steno_ones *m, steno_err *err)
+{
+    const int64_t dim[] = {1, (int64_t)n};
+    if (n > m->cap) {
+        int64_t *p = realloc(m->data, n * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        for (size_t k = 0; k < n; k++)
+            p[k] = type == STENO_BOOL ? 0x0101010101010101 : 1; /* bytes */
+        m->data = p;
+        m->cap = n;
+    }
+    return steno_part_set(s, i, type, dim, 2, m->data, err);
+}

@@ -23,6 +23,16 @@ STENO_MUST steno_status steno_part_file_open(struct steno_part_file *out,
                                              bool quantized, steno_err *err);
 void steno_part_file_close(struct steno_part_file *p);
 
+/* A mask of ones, as many as were needed. Confined; the caller frees `data`. */
+struct steno_ones {
+    int64_t *data;
+    size_t cap;
+};
+
+/* Set input i of a session to ones [1, n], i64 or bool, always the same for one mask. Valid until
+ * the next call with m. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
+                                            struct steno_ones *m, steno_err *err);
 /* Set input i of a session: data [dim 0, ...], borrowed as steno_session_set says. */
 STENO_MUST steno_status steno_part_set(steno_session *s, int i, steno_dtype type,
                                        const int64_t *dim, int rank, const void *data,

@@ -14,9 +14,8 @@ struct steno_moonshine_runner {
     const struct steno_moonshine *m;
     steno_session *preprocess, *encoder, *first, *next;
     const struct steno_tensor *encoded; /* [1, frames, width], of the encoder's session */
-    int64_t samples;
-    int64_t *ones; /* [cap_ones] */
-    size_t cap_ones;
+    size_t samples;
+    struct steno_ones ones;
 };
 
 steno_status steno_moonshine_runner_open(steno_moonshine_runner **out,
@@ -51,7 +50,7 @@ void steno_moonshine_runner_close(steno_moonshine_runner *r)
     steno_session_close(r->encoder);
     steno_session_close(r->first);
     steno_session_close(r->next);
-    free(r->ones);
+    free(r->ones.data);
     free(r);
 }
 
@@ -74,23 +73,6 @@ static steno_status get_rows(const steno_session *s, const struct steno_part_fil
     return steno_fail(err, STENO_ERR_FORMAT, "%s: the output is %s%s, expected f32 [1,n,width]",
                       p->name, t ? steno_dtype_name(t->dtype) : "missing",
                       t ? steno_shape_str(&t->shape, shape, sizeof shape) : "");
-}
-
-/* A mask of n ones as input i. */
-static steno_status set_ones(steno_moonshine_runner *r, steno_session *s, int i, int64_t n,
-                             steno_err *err)
-{
-    const int64_t dim[] = {1, n};
-    if ((size_t)n > r->cap_ones) {
-        int64_t *p = realloc(r->ones, (size_t)n * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        for (int64_t k = 0; k < n; k++)
-            p[k] = 1;
-        r->ones = p;
-        r->cap_ones = (size_t)n;
-    }
-    return steno_part_set(s, i, STENO_I64, dim, 2, r->ones, err);
 }
 
 /* ---- encoder --------------------------------------------------------------------------------- */
@@ -121,7 +103,7 @@ static steno_status encode_v2(steno_moonshine_runner *r, const float *pcm, size_
     const int x = steno_network_find_input(r->m->encoder.net, "input_values");
     steno_status st = steno_part_set(r->encoder, x, STENO_F32, samples, 2, pcm, err);
     if (!st && mask >= 0)
-        st = set_ones(r, r->encoder, mask, (int64_t)n, err);
+        st = steno_part_set_ones(r->encoder, mask, STENO_I64, n, &r->ones, err);
     return st ? st : run(r->encoder, &r->m->encoder, err);
 }
 
@@ -137,7 +119,7 @@ steno_status steno_moonshine_encode(steno_moonshine_runner *r, const float *pcm,
         st = get_rows(r->encoder, &r->m->encoder, &r->encoded, err);
     if (st)
         return st;
-    r->samples = (int64_t)n;
+    r->samples = n;
     *frames = (size_t)r->encoded->shape.dim[1];
     return STENO_OK;
 }
@@ -205,7 +187,7 @@ static steno_status set_v2(steno_moonshine_runner *r, steno_session *s, size_t i
         st = steno_part_set(s, input(r, "use_cache_branch"), STENO_BOOL, one, 1, cached, err);
     /* exports with masks have them in samples (transformers, modeling_moonshine.py) */
     if (!st && i < 2 && mask >= 0)
-        st = set_ones(r, s, mask, r->samples, err);
+        st = steno_part_set_ones(s, mask, STENO_I64, r->samples, &r->ones, err);
     if (st)
         return st;
     return i ? set_states(r, i, states, err) : set_empty_states(r, states, err);

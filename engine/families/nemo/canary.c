@@ -141,8 +141,7 @@ struct steno_canary_decoder {
     const struct steno_canary *c;
     steno_session *session;
     struct steno_greedy_text text;
-    int64_t *ones; /* [cap_ones] the mask, of i64 or (as bytes) of bool */
-    size_t cap_ones;
+    struct steno_ones ones; /* the mask */
 };
 
 steno_status steno_canary_decoder_open(steno_canary_decoder **out, const struct steno_canary *c,
@@ -170,7 +169,7 @@ void steno_canary_decoder_close(steno_canary_decoder *d)
         return;
     steno_session_close(d->session);
     steno_greedy_text_close(&d->text);
-    free(d->ones);
+    free(d->ones.data);
     free(d);
 }
 
@@ -227,23 +226,10 @@ static steno_status set_frames(steno_canary_decoder *d, const float *states, siz
         .dtype = STENO_F32,
         .shape = {.rank = 3, .dim = {1, (int64_t)frames, (int64_t)width}},
         .data = (void *)(uintptr_t)states /* not written */};
-    struct steno_tensor mask = {.dtype = c->stacked ? STENO_I64 : STENO_BOOL,
-                                .shape = {.rank = 2, .dim = {1, (int64_t)frames}}};
-    steno_status st;
-    if (frames > d->cap_ones) {
-        int64_t *p = realloc(d->ones, frames * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->name);
-        d->ones = p;
-        d->cap_ones = frames;
-        if (!c->stacked)
-            memset(p, 1, frames * sizeof *p);
-        for (size_t i = 0; i < frames && c->stacked; i++)
-            p[i] = 1;
-    }
-    mask.data = d->ones;
-    st = steno_session_set(d->session, c->states, &x, err);
-    return st ? st : steno_session_set(d->session, c->mask, &mask, err);
+    const steno_status st = steno_session_set(d->session, c->states, &x, err);
+    return st ? st
+              : steno_part_set_ones(d->session, c->mask, c->stacked ? STENO_I64 : STENO_BOOL,
+                                    frames, &d->ones, err);
 }
 
 steno_status steno_canary_decode(steno_canary_decoder *d, const float *states, size_t frames,

@@ -16,6 +16,7 @@
 #define STENO_FAMILIES_NEMO_CANARY_H
 
 #include "families/common/greedy_text.h"
+#include "families/common/part.h"
 #include "nn/network/network.h"
 #include "text/tokens.h"
 

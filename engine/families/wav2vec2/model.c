@@ -38,8 +38,7 @@ struct worker {
     steno_session *session;
     float *x, *scores; /* samples and scores of a piece */
     size_t cap_x, cap_scores;
-    int64_t *ones; /* [cap_ones] */
-    size_t cap_ones;
+    struct steno_ones ones;
     struct steno_span *spans; /* [cap_spans] */
     size_t cap_spans;
 };
@@ -65,27 +64,12 @@ static void normalize(const float *pcm, size_t n, float *out)
         out[i] = (float)(((double)pcm[i] - mean) * by);
 }
 
-static steno_status set_mask(struct worker *w, size_t n, steno_err *err)
-{
-    const int64_t dim[] = {1, (int64_t)n};
-    if (n > w->cap_ones) {
-        int64_t *p = realloc(w->ones, n * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        for (size_t i = 0; i < n; i++)
-            p[i] = 1;
-        w->ones = p;
-        w->cap_ones = n;
-    }
-    return steno_part_set(w->session, model_of(w)->mask, STENO_I64, dim, 2, w->ones, err);
-}
-
 static steno_status run(struct worker *w, const float *x, size_t n, steno_err *err)
 {
     const int64_t dim[] = {1, (int64_t)n};
     steno_status st = steno_part_set(w->session, model_of(w)->x, STENO_F32, dim, 2, x, err);
     if (!st && model_of(w)->mask >= 0)
-        st = set_mask(w, n, err);
+        st = steno_part_set_ones(w->session, model_of(w)->mask, STENO_I64, n, &w->ones, err);
     if (!st)
         st = steno_session_run(w->session, err);
     return st ? steno_fail_in(err, st, "%s", model_of(w)->net.name) : STENO_OK;
@@ -175,7 +159,7 @@ static void close_worker(void *worker)
     steno_session_close(w->session);
     steno_aligned_free(w->x);
     steno_aligned_free(w->scores);
-    free(w->ones);
+    free(w->ones.data);
     free(w->spans);
 }
 
