@@ -19,7 +19,7 @@ import threading
 import time
 import wave
 
-from daemon import DIGITS, DIGITS_TEXT, Skip, Stenod, case, client, eventually, tap
+from daemon import DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, eventually, tap
 
 try:
     from websockets.sync.client import connect
@@ -33,7 +33,7 @@ MODEL = os.environ.get("STENO_PAGE_MODEL")  # for a look at another model
 class Browser:
     """A headless Chromium with one page, driven by its DevTools protocol."""
 
-    def __init__(self, url, width=900, dark=False, microphone=True):
+    def __init__(self, url, width=900, dark=False, microphone=DIGITS):
         self.url, self.width, self.dark, self.microphone = url, width, dark, microphone
 
     def __enter__(self):
@@ -44,7 +44,7 @@ class Browser:
                 f"--user-data-dir={self.dir}", "--no-first-run", "--disable-dev-shm-usage", "--ignore-certificate-errors", f"--window-size={self.width},900"]
         if self.microphone:
             args += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
-                     f"--use-file-for-fake-audio-capture={DIGITS}"]  # again and again
+                     f"--use-file-for-fake-audio-capture={self.microphone}"]  # again and again
         self.proc = subprocess.Popen([*args, "about:blank"], stderr=subprocess.PIPE, text=True)
         address = next((m[1] for line in self.proc.stderr if (m := re.search(r"listening on (ws://\S+)", line))), None)
         threading.Thread(target=self.proc.stderr.read, daemon=True).start()
@@ -170,6 +170,38 @@ def the_microphone_gives_partials_and_finals():
         assert MODEL or len(set(words_of(b.said()).split()) & set(DIGITS_TEXT.split())) >= 4, b.said()
         assert not b.problems, b.problems
         b.shot("microphone")
+
+
+def example_hears(d, recording, words):
+    """The JavaScript of docs/protocol.md as it stands, whose microphone is this recording, again and again."""
+    with open(os.path.join(ROOT, "docs", "protocol.md"), encoding="utf-8") as f:
+        js = re.search(r"```js\n(.*?)```", f.read(), re.S)[1]
+    assert "127.0.0.1:8080" in js
+    with Browser(d.url, microphone=recording) as b:
+        b.eval("window.said = []; console.log = (...what) => said.push(what)")
+        b.eval(js.replace("127.0.0.1:8080", f"127.0.0.1:{d.port}") + "; ws.onclose = e => { window.overWith = e.code; }; 0")
+        b.until(f"{json.dumps(words)}.filter(w => said.some(([type, text]) => text.includes(w))).length >= 5", 600)
+        b.eval("ws.onmessage = (old => e => { last = JSON.parse(e.data).type; old(e); })(ws.onmessage), window.last = '', "
+               "ws.send('{\"type\":\"end\"}'), ws.send = () => {}, 0")  # no audio after the end
+        b.until("window.overWith", 600)
+        said, over = b.eval("said"), b.eval("[overWith, last]")
+        assert over == [1000, "end"] and any(kind == "final" and text for kind, text in said) and not b.problems, (over, said, b.problems)
+
+
+@case
+@client("Chromium", "the JavaScript example of docs/protocol.md", "Debian 12's")
+def the_protocols_example_hears_the_microphone():
+    with Stenod() as d:
+        example_hears(d, DIGITS, DIGITS_TEXT.split())
+
+
+@case
+def the_protocols_example_hears_speech_with_whisper():
+    tiny = os.environ.get("STENO_WHISPER_TINY_EN", "")
+    if not os.path.isdir(tiny):
+        raise Skip("needs tiny.en: STENO_WHISPER_TINY_EN")
+    with Stenod("model.dir=" + tiny) as d:
+        example_hears(d, os.path.join(ROOT, "tests/data/speech/jfk.wav"), ["fellow", "Americans", "ask", "what", "your", "country", "do for you"])
 
 
 @case
@@ -514,7 +546,7 @@ def a_proxy_with_http2_changes_nothing():
 
 @case
 def without_a_microphone_the_page_says_why():
-    with server() as d, Browser(f"http://127.0.0.1:{d.port}/", microphone=False) as b:
+    with server() as d, Browser(f"http://127.0.0.1:{d.port}/", microphone=None) as b:
         b.click("mic")
         b.until("document.getElementById('state').className === 'bad'")
         assert "microphone" in b.state(), b.state()
