@@ -100,6 +100,13 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
     const int16x8_t high = vcombine_s16(vqmovn_s32(c), vqmovn_s32(d));
     vst1q_u8(p, vcombine_u8(vqmovun_s16(low), vqmovun_s16(high)));
 }
+/* The same, clamped to -128 and 127. */
+static inline void vi_store_i8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const int16x8_t low = vcombine_s16(vqmovn_s32(a), vqmovn_s32(b));
+    const int16x8_t high = vcombine_s16(vqmovn_s32(c), vqmovn_s32(d));
+    vst1q_u8(p, vreinterpretq_u8_s8(vcombine_s8(vqmovn_s16(low), vqmovn_s16(high))));
+}
 static inline vf v_ldexp_normal(vf a, vf n)
 {
     const int32x4_t e = vshlq_n_s32(vcvtnq_s32_f32(n), 23);

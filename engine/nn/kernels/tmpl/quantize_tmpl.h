@@ -1,14 +1,32 @@
 /* Quantization to bytes, and rows of the Winograd convolution in bytes (kernels.h), for one vector
  * width. Included by gemm_i8_tmpl.h, whose vectors it uses. */
+
+/* VL rounded numbers, limited so that no sum wraps; those that are NaN become 0 with the zero. */
+static inline __attribute__((always_inline)) vi to_byte(const float *x, vf scale, int32_t zero)
+{
+    const vf v = v_load(x) / scale;
+    const vf limited = v_select(v_is_nan(v), v_set1((float)-zero), v_clamp(v, -1e6f, 1e6f));
+    return vi_add(vi_round(limited), vi_set1(zero));
+}
+
 static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
                                  bool to_signed)
 {
     const vf s = v_set1(scale), z = v_set1((float)zero);
     uint8_t *to = q;
-    for (size_t i = 0; i < n; i += VL) {
-        size_t left = n - i < VL ? n - i : VL;
-        vf from = left < VL ? v_load_m(x + i, v_tail(left)) : v_load(x + i);
-        vf v = v_round(from / s);
+    size_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        const vi a = to_byte(x + i, s, zero), b = to_byte(x + i + VL, s, zero),
+                 c = to_byte(x + i + 2 * VL, s, zero), d = to_byte(x + i + 3 * VL, s, zero);
+        if (to_signed)
+            vi_store_i8x4(to + i, a, b, c, d);
+        else
+            vi_store_u8x4(to + i, a, b, c, d);
+    }
+    for (; i < n; i += VL) {
+        const size_t left = n - i < VL ? n - i : VL;
+        const vf from = left < VL ? v_load_m(x + i, v_tail(left)) : v_load(x + i);
+        const vf v = v_round(from / s);
         vi_store_bytes(to + i, v_clamp(v + z, to_signed ? -128 : 0, to_signed ? 127 : 255), v,
                        left);
     }

@@ -158,6 +158,13 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
     const vi low = _mm256_packs_epi32(a, b), high = _mm256_packs_epi32(c, d);
     vi_store(p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
 }
+/* The same, clamped to -128 and 127. */
+static inline void vi_store_i8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const vi low = _mm256_packs_epi32(a, b), high = _mm256_packs_epi32(c, d);
+    vi_store(p, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order));
+}
 /* Store the low bytes of lanes [0, n); 0 where `from` is NaN. */
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {

@@ -113,6 +113,13 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
     const vi low = _mm512_packs_epi32(a, b), high = _mm512_packs_epi32(c, d);
     vi_store(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
 }
+/* The same, clamped to -128 and 127. */
+static inline void vi_store_i8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const vi low = _mm512_packs_epi32(a, b), high = _mm512_packs_epi32(c, d);
+    vi_store(p, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high)));
+}
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {
     __mmask16 ordered = _mm512_cmp_ps_mask(from, from, _CMP_ORD_Q);
