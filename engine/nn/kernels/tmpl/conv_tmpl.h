@@ -4,14 +4,16 @@
  * time. All code below then reads inside the image.
  *
  * General: for each group, Y [c_out/g, pixels] = W [c_out/g, K] * patches [K, pixels] with K =
- * c_in/g * kernel0 * kernel1, in one of two forms:
+ * c_in/g * kernel0 * kernel1, in one of three forms:
  * - Many pixels: W is the left side. The patches never exist as a whole. For KC rows of K and at
  *   most GROUP panels of pixels they are gathered into work in the layout of packed B, used for
  *   every output channel, and overwritten by the next ones.
  * - Few pixels (a short chunk, silero-vad's 4): the product is transposed. Patches are on the left,
  *   output channels fill the vectors, and the small result is transposed at the end.
+ * - One channel and one axis with a large step (a learned filter bank): as the second form, some
+ *   pixels at a time. Patches are rows of the image itself, which overlap.
  * Weights are packed as the right side of the second form. The first form transposes them back in
- * the small blocks in which the product copies its left side anyway. Both forms sum over K in the
+ * the small blocks in which the product copies its left side anyway. All forms sum over K in the
  * same order with the same operations, so the choice does not change the bits.
  *
  * Depthwise: per channel, every vector of outputs sums its taps with plain unaligned loads. */
@@ -123,6 +125,14 @@ static bool few_pixels(const struct steno_conv *s)
     return n <= 1024 && k * n * (copy + m_panels) + m * n * 0.5 < m * k * (0.4 + n_panels) + k * n;
 }
 
+/* True where patches are rows of the image. Gathering numbers that lie `stride` apart takes more
+ * than transposing the result. */
+static bool overlapping_rows(const struct steno_conv *s)
+{
+    return s->c_in == 1 && s->in[0] == 1 && s->out[0] == 1 && s->kernel[0] == 1 &&
+           s->dilation[1] == 1 && s->stride[1] > 2 && 2 * s->kernel[1] > s->c_out;
+}
+
 static size_t part_work(const struct steno_conv *s)
 {
     size_t n = s->out[0] * s->out[1], np = panels(n), k = conv_taps(s);
@@ -132,6 +142,8 @@ static size_t part_work(const struct steno_conv *s)
         return pad_work(s);
     if (few_pixels(s))
         return pad_work(s) + (n * (k + panels(s->c_out / s->group) * NR) + 15) / 16 * 16;
+    if (overlapping_rows(s))
+        return pad_work(s) + MC * panels(s->c_out) * NR;
     return pad_work(s) + (np < GROUP ? np : GROUP) * NR * (k < KC ? k : KC);
 }
 
@@ -304,20 +316,17 @@ static void gather_line(const struct steno_conv *s, const float *x, float *to)
     }
 }
 
-/* The second form, transposed, for panels [j0, j1) of a group's output channels. */
-static void conv_few(const struct steno_conv *s, const float *x, const float *w, float *y,
-                     const struct steno_gemm_epilogue *ep, float *work, size_t j0, size_t j1)
+/* Pixels [first, first + n), whose patches are the rows of a, and panels [j0, j1) of a group's
+ * output channels. result: work of n rows of whole panels. */
+static void conv_rows(const struct steno_conv *s, const float *a, size_t lda, size_t first,
+                      size_t n, const float *w, float *y, const struct steno_gemm_epilogue *ep,
+                      float *result, size_t j0, size_t j1)
 {
-    const size_t n = s->out[0] * s->out[1], k = conv_taps(s), outs = s->c_out / s->group;
+    const size_t pixels = s->out[0] * s->out[1], outs = s->c_out / s->group;
     const size_t ld = panels(outs) * NR;
     const size_t o0 = j0 * NR, o1 = j1 * NR < outs ? j1 * NR : outs;
-    float *result = work + n * k;
     struct steno_gemm_epilogue here = {.alpha = 1};
-    struct product p = product_of(outs, k, work, k, w, result, ld, NULL);
-    if (is_line(s))
-        gather_line(s, x, work);
-    else
-        gather_pixels(s, x, work);
+    struct product p = product_of(outs, conv_taps(s), a, lda, w, result, ld, NULL);
     if (ep) {
         here = *ep;
         here.bias_rows = false;
@@ -325,17 +334,39 @@ static void conv_few(const struct steno_conv *s, const float *x, const float *w,
         p.ep = &here;
     }
     multiply(&p, 0, n, j0, j1);
-    transpose_blocks(y + o0 * n, n, result + o0, ld, n, o1 - o0);
+    transpose_blocks(y + o0 * pixels + first, pixels, result + o0, ld, n, o1 - o0);
     for (size_t o = o0; o < o1 && ep && ep->residual; o++) {
         struct steno_gemm_epilogue add = {.alpha = 1, .residual = ep->residual, .ldr = ep->ldr};
-        struct product row = {.c = y, .ldc = n, .ep = &add};
+        struct product row = {.c = y, .ldc = pixels, .ep = &add};
         alignas(64) float tile[VL];
-        for (size_t i = 0; i < n; i += VL) {
-            size_t some = n - i < VL ? n - i : VL;
-            v_store(tile, v_load_m(y + o * n + i, v_tail(some)));
+        for (size_t i = first; i < first + n; i += VL) {
+            size_t some = first + n - i < VL ? first + n - i : VL;
+            v_store(tile, v_load_m(y + o * pixels + i, v_tail(some)));
             store_some(&row, tile, 1, VL, o, i, some, true, &add);
         }
     }
+}
+
+/* The second form, for panels [j0, j1) of a group's output channels. */
+static void conv_few(const struct steno_conv *s, const float *x, const float *w, float *y,
+                     const struct steno_gemm_epilogue *ep, float *work, size_t j0, size_t j1)
+{
+    const size_t n = s->out[0] * s->out[1], k = conv_taps(s);
+    if (is_line(s))
+        gather_line(s, x, work);
+    else
+        gather_pixels(s, x, work);
+    conv_rows(s, work, k, 0, n, w, y, ep, work + n * k, j0, j1);
+}
+
+/* The third form, for pixels [i, end). */
+static void conv_overlapping(const struct steno_conv *s, const float *x, const float *w, float *y,
+                             const struct steno_gemm_epilogue *ep, float *work, size_t i,
+                             size_t end, size_t j0, size_t j1)
+{
+    for (; i < end; i += MC)
+        conv_rows(s, x + i * s->stride[1], s->stride[1], i, end - i < MC ? end - i : MC, w, y, ep,
+                  work, j0, j1);
 }
 
 /* The convolution of the image that pad_images made. */
@@ -379,6 +410,9 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
         }
         if (few)
             conv_few(&shape, image, weights, out, ep ? &here : NULL, work + pad_work(s), o0, o1);
+        else if (overlapping_rows(s))
+            conv_overlapping(&shape, image, weights, out, ep ? &here : NULL, work + pad_work(s),
+                             j0 * NR, j1 * NR < pixels ? j1 * NR : pixels, o0, o1);
         else
             conv_group(&shape, image, weights, out, ep ? &here : NULL, work + pad_work(s), o0 * NR,
                        o1 * NR < outs ? o1 * NR : outs, j0, j1);
