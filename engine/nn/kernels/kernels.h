@@ -238,6 +238,18 @@ struct steno_attend_i8 {
     size_t ldy;
 };
 
+/* Pooling of m rows of n outputs, stride 1 or 2: y[i * ldy + o] = the largest (max; NaN where one
+ * is) of x[i * step + r * ldx + o * stride + c] for r < rows and c < cols, both at least 1; or the
+ * sum over c of the sums over r. */
+struct steno_pool {
+    size_t m, n, rows, cols, stride;
+    const float *x;
+    size_t step, ldx;
+    float *y; /* overlaps no input */
+    size_t ldy;
+    bool max;
+};
+
 struct steno_kernels {
     const char *level; /* "scalar", "avx2", "avx512", ... */
     unsigned cpu;      /* STENO_CPU_* mask in use */
@@ -284,10 +296,7 @@ struct steno_kernels {
     float (*sum_f32)(const float *x, size_t n);
     float (*max_reduce_f32)(const float *x, size_t n);
     float (*min_reduce_f32)(const float *x, size_t n);
-    /* Windows of rows x cols: y[o] = the largest (max; NaN where one is) or the sum of
-     * x[r * ldx + o * stride + c] for r < rows and c < cols, both at least 1. */
-    void (*pool_row_f32)(float *y, size_t n, const float *x, size_t ldx, size_t rows, size_t cols,
-                         size_t stride, bool max);
+    void (*pool_f32)(const struct steno_pool *p);
     /* log of the sum of e^x; -inf where all are, NaN where one is. */
     float (*log_sum_f32)(const float *x, size_t n);
     float (*dot_f32)(const float *a, const float *b, size_t n);

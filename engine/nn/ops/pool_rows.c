@@ -1,6 +1,6 @@
 /* Pooling by rows of the last axis. Windows of neighbouring taps and a stride of 1 or 2 have a
- * kernel, which reads rows with their padding. Others
- * use the elementwise kernels: the taps of the other axes reduce several rows to one. Then the
+ * kernel. Where windows overlap, or have padding along the rows, it first reduces the other axes,
+ * to rows with their padding, of which a block stays in L1. Others use the elementwise kernels: the taps of the other axes reduce several rows to one. Then the
  * windows of that row: where they overlap little, each is a reduction of its own; else the row is
  * reduced with copies of itself that are shifted by one tap each, and every stride-th element of
  * the result is taken. Rows go in blocks that stay in L1. */
@@ -10,6 +10,7 @@
 
 enum {
     SPAN = 2048,         /* elements of a row that a block of outputs reads */
+    ROOM = 4096,         /* elements of a block of reduced rows */
     REDUCTION_COSTS = 96 /* elements that a shifted copy reduces in the time of one call */
 };
 
@@ -19,13 +20,12 @@ struct pool_job {
     const float *x;
     float *y;
     const float *taps;  /* mean: the taps of each output along the last axis */
-    const float *share; /* 1 / taps */
+    const float *share; /* 1 / taps / all taps of the other axes */
     bool some_empty;    /* an output has none */
     bool by_window;
-    /* with the kernel: elements of a row, of an image; scratch of each part, or NULL */
-    int64_t wide;
-    size_t images, parts, padded_size;
-    float *padded;
+    /* with the kernel */
+    size_t images, parts;
+    int64_t full[2]; /* rows along the second axis with all taps inside the image; or none */
 };
 
 /* Number of the taps at from, from + step, ... that lie before `end`; at most n. */
@@ -140,13 +140,18 @@ static void finish(const struct pool_job *j, int64_t a, int64_t b, int64_t from,
         j->k->sqrt_f32(y, y, n);
     if (p->kind != STENO_POOL_MEAN)
         return;
+    if (b >= j->full[0] && b < j->full[1] && !j->some_empty) {
+        j->k->mul_f32(y, y, 1, j->share + from, 1, n);
+        return;
+    }
     rows = steno_pool_taps(p, 0, a, &first, &padded[0]);
     rows *= steno_pool_taps(p, 1, b, &first, &padded[1]);
     if (p->include_pad)
         rows = padded[0] * padded[1];
     if (rows && !j->some_empty) {
         j->k->mul_f32(y, y, 1, j->share + from, 1, n);
-        j->k->affine_f32(y, y, n, 1 / (float)rows, 0);
+        if (rows != p->kernel[0] * p->kernel[1])
+            j->k->affine_f32(y, y, n, (float)(p->kernel[0] * p->kernel[1]) / (float)rows, 0);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -174,44 +179,128 @@ static struct window_rows rows_of(const struct steno_pooling *p, int64_t a, int6
     return w;
 }
 
-/* A row of outputs of an image whose rows have `wide` elements, padding included. */
-static void pool_with_kernel(const struct pool_job *j, const float *image, int64_t a, int64_t b,
-                             float *y)
+/* Outputs of one image: `rows` rows of the second axis from b on, at a along the first; along the
+ * last axis n from o on. */
+struct block {
+    const float *image;
+    int64_t a, b, rows, o, n;
+};
+
+/* Sets j->full; not where windows along the first axis may differ. */
+static void find_full_rows(struct pool_job *j)
 {
     const struct steno_pooling *p = j->p;
-    const struct window_rows w = rows_of(p, a, b);
-    float more[SPAN];
-    for (int64_t o = 0, n; o < p->n_out[2]; o += n) {
-        n = p->n_out[2] - o < SPAN ? p->n_out[2] - o : SPAN;
-        for (int64_t i = 0; i < n && (!w.n[0] || !w.n[1]); i++)
-            y[o + i] = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
-        for (int64_t r = 0; r < w.n[0] && w.n[1]; r++) {
-            const int64_t row = (w.at[0] + r * p->dilation[0]) * p->in[1] + w.at[1];
-            j->k->pool_row_f32(
-                r ? more : y + o, (size_t)n, image + row * j->wide + o * p->stride[2],
-                (size_t)(p->dilation[1] * j->wide), (size_t)w.n[1], (size_t)p->kernel[2],
-                (size_t)p->stride[2], p->kind == STENO_POOL_MAX);
-            if (r)
-                reduce(j, y + o, more, (size_t)n);
-        }
-    }
-    finish(j, a, b, 0, (size_t)p->n_out[2], y);
+    const int64_t reaches = (p->kernel[1] - 1) * p->dilation[1] + 1, stride = p->stride[1];
+    const int64_t last = p->in[1] + p->before[1] - reaches; /* where such a window may begin */
+    const int64_t end = last < 0 ? 0 : last / stride + 1;
+    if (p->kernel[0] != 1 || p->before[0] || p->after[0])
+        return;
+    j->full[0] = (p->before[1] + stride - 1) / stride;
+    j->full[1] = end < p->n_out[1] ? end : p->n_out[1];
 }
 
-/* to: the rows of the image, padded. A whole image at once: rows that are read right after they
- * are written, at other addresses, wait for the stores. */
-static void pad_image(const struct pool_job *j, const float *image, float *to)
+/* Rows from b on, as many as have the same number of rows in their windows; at most `most`. */
+static int64_t alike(const struct pool_job *j, int64_t b, int64_t most)
+{
+    const int64_t n = b >= j->full[0] ? j->full[1] - b : 1;
+    return n < 1 ? 1 : n < most ? n : most;
+}
+
+/* to [rows, n] (row stride ldto): the rows of the windows, reduced. n outputs of `cols` columns,
+ * the first one at column `from` of the image. */
+static void pool_block(const struct pool_job *j, const struct block *at, int64_t from, int64_t n,
+                       int64_t cols, int64_t stride, float *to, int64_t ldto)
+{
+    const struct steno_pooling *p = j->p;
+    float more[ROOM];
+    for (int64_t i = 0, some; i < at->rows; i += some, to += some * ldto) {
+        const struct window_rows w = rows_of(p, at->a, at->b + i);
+        struct steno_pool k = {.n = (size_t)n,
+                               .rows = (size_t)w.n[1],
+                               .cols = (size_t)cols,
+                               .stride = (size_t)stride,
+                               .step = (size_t)(p->stride[1] * p->in[2]),
+                               .ldx = (size_t)(p->dilation[1] * p->in[2]),
+                               .max = p->kind == STENO_POOL_MAX};
+        some = w.n[0] > 1 ? 1 : alike(j, at->b + i, at->rows - i);
+        k.m = (size_t)some;
+        for (int64_t o = 0; o < n && (!w.n[0] || !w.n[1]); o++)
+            for (int64_t r = 0; r < some; r++)
+                to[r * ldto + o] = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
+        for (int64_t r = 0; r < w.n[0] && w.n[1]; r++) {
+            const int64_t row = (w.at[0] + r * p->dilation[0]) * p->in[1] + w.at[1];
+            k.x = at->image + row * p->in[2] + from;
+            k.y = r ? more : to;
+            k.ldy = (size_t)ldto;
+            j->k->pool_f32(&k);
+            if (r)
+                reduce(j, to, more, (size_t)n);
+        }
+    }
+}
+
+/* The block by rows with their padding, reduced before their columns are. */
+static void pool_padded(const struct pool_job *j, const struct block *at, float *y)
 {
     const struct steno_pooling *p = j->p;
     const float outside = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
-    const int64_t before = p->before[2] < j->wide ? p->before[2] : j->wide;
-    const int64_t in = p->in[2] < j->wide - before ? p->in[2] : j->wide - before;
-    for (int64_t r = 0; r < p->in[0] * p->in[1]; r++, to += j->wide, image += p->in[2]) {
+    const int64_t wide = (at->n - 1) * p->stride[2] + p->kernel[2],
+                  from = at->o * p->stride[2] - p->before[2];
+    const int64_t before = from < 0 ? (-from < wide ? -from : wide) : 0;
+    const int64_t last = p->in[2] - from < wide ? p->in[2] - from : wide;
+    const int64_t end = last < before ? before : last;
+    float rows[ROOM];
+    for (int64_t r = 0; r < at->rows; r++) {
         for (int64_t i = 0; i < before; i++)
-            to[i] = outside;
-        memcpy(to + before, image, (size_t)in * sizeof *to);
-        for (int64_t i = before + in; i < j->wide; i++)
-            to[i] = outside;
+            rows[r * wide + i] = outside;
+        for (int64_t i = end; i < wide; i++)
+            rows[r * wide + i] = outside;
+    }
+    if (end > before)
+        pool_block(j, at, from + before, end - before, 1, 1, rows + before, wide);
+    j->k->pool_f32(&(struct steno_pool){.m = (size_t)at->rows,
+                                        .n = (size_t)at->n,
+                                        .rows = 1,
+                                        .cols = (size_t)p->kernel[2],
+                                        .stride = (size_t)p->stride[2],
+                                        .x = rows,
+                                        .step = (size_t)wide,
+                                        .y = y,
+                                        .ldy = (size_t)p->n_out[2],
+                                        .max = p->kind == STENO_POOL_MAX});
+}
+
+/* True if the kernel reads windows where they are: none leaves its rows, and no column would be
+ * reduced twice. */
+static bool in_place(const struct steno_pooling *p)
+{
+    const bool inside =
+        !p->before[2] && (p->n_out[2] - 1) * p->stride[2] + p->kernel[2] <= p->in[2];
+    return inside && (p->kernel[2] <= p->stride[2] || p->kernel[0] * p->kernel[1] == 1);
+}
+
+/* Rows of outputs [b, n_out[1]) at a along the first axis, in blocks. */
+static void pool_plane(const struct pool_job *j, const float *image, int64_t a, float *y)
+{
+    const struct steno_pooling *p = j->p;
+    const bool whole = in_place(p);
+    const int64_t fits = (ROOM - p->kernel[2]) / p->stride[2] + 1;
+    struct block at = {.image = image, .a = a};
+    for (at.b = 0; at.b < p->n_out[1]; at.b += at.rows) {
+        at.n = p->n_out[2] < fits ? p->n_out[2] : fits;
+        at.rows = ROOM / ((at.n - 1) * p->stride[2] + p->kernel[2]);
+        at.rows = p->n_out[1] - at.b < at.rows ? p->n_out[1] - at.b : at.rows;
+        for (at.o = 0; at.o < p->n_out[2]; at.o += at.n) {
+            float *to = y + at.b * p->n_out[2] + at.o;
+            at.n = p->n_out[2] - at.o < fits ? p->n_out[2] - at.o : fits;
+            if (whole)
+                pool_block(j, &at, at.o * p->stride[2], at.n, p->kernel[2], p->stride[2], to,
+                           p->n_out[2]);
+            else
+                pool_padded(j, &at, to);
+        }
+        for (int64_t r = 0; r < at.rows; r++)
+            finish(j, a, at.b + r, 0, (size_t)p->n_out[2], y + (at.b + r) * p->n_out[2]);
     }
 }
 
@@ -219,36 +308,21 @@ static void pool_images(void *arg, int part)
 {
     const struct pool_job *j = arg;
     const struct steno_pooling *p = j->p;
-    const size_t image = (size_t)(p->in[0] * p->in[1] * p->in[2]),
-                 out = (size_t)(p->n_out[0] * p->n_out[1] * p->n_out[2]);
-    float *padded = j->padded ? j->padded + (size_t)part * j->padded_size : NULL;
+    const size_t image = (size_t)(p->in[0] * p->in[1] * p->in[2]);
+    const size_t plane = (size_t)(p->n_out[1] * p->n_out[2]);
     for (size_t i = j->images * (size_t)part / j->parts;
-         i < j->images * ((size_t)part + 1) / j->parts; i++) {
-        float *y = j->y + i * out;
-        if (padded)
-            pad_image(j, j->x + i * image, padded);
+         i < j->images * ((size_t)part + 1) / j->parts; i++)
         for (int64_t a = 0; a < p->n_out[0]; a++)
-            for (int64_t b = 0; b < p->n_out[1]; b++, y += p->n_out[2])
-                pool_with_kernel(j, padded ? padded : j->x + i * image, a, b, y);
-    }
+            pool_plane(j, j->x + i * image, a,
+                       j->y + (i * (size_t)p->n_out[0] + (size_t)a) * plane);
 }
 
-static steno_status run_with_kernel(struct steno_op_ctx *ctx, struct pool_job *j, steno_err *err)
+static void run_with_kernel(struct steno_op_ctx *ctx, struct pool_job *j)
 {
-    const struct steno_pooling *p = j->p;
     j->parts = (size_t)steno_op_threads(ctx);
     j->parts = j->parts < j->images ? j->parts : j->images;
-    j->wide = (p->n_out[2] - 1) * p->stride[2] + p->kernel[2];
-    if (!p->before[2] && j->wide <= p->in[2]) {
-        j->wide = p->in[2];
-    } else {
-        j->padded_size = (size_t)(p->in[0] * p->in[1] * j->wide);
-        j->padded = steno_op_scratch(ctx, (j->parts * j->padded_size + 1) * sizeof *j->padded);
-        if (!j->padded)
-            return steno_ops_nomem(ctx, err);
-    }
+    find_full_rows(j);
     steno_op_parallel(ctx, (int)j->parts, pool_images, j);
-    return STENO_OK;
 }
 
 /* ---- without it ---- */
@@ -287,7 +361,7 @@ steno_status steno_pool_rows(struct steno_op_ctx *ctx, const struct steno_poolin
     for (int64_t o = 0; p->kind == STENO_POOL_MEAN && o < p->n_out[2]; o++) {
         int64_t first, padded, n = steno_pool_taps(p, 2, o, &first, &padded);
         taps[o] = (float)(p->include_pad ? padded : n);
-        taps[p->n_out[2] + o] = 1 / taps[o];
+        taps[p->n_out[2] + o] = 1 / (taps[o] * (float)(p->kernel[0] * p->kernel[1]));
         j.some_empty = j.some_empty || taps[o] == 0;
     }
     j.taps = taps;
@@ -295,9 +369,7 @@ steno_status steno_pool_rows(struct steno_op_ctx *ctx, const struct steno_poolin
     j.by_window =
         p->dilation[2] == 1 && p->stride[2] * (p->kernel[2] - 1) > p->kernel[2] + REDUCTION_COSTS;
     if (!j.by_window && p->dilation[2] == 1 && p->stride[2] <= 2 && p->kind != STENO_POOL_LP) {
-        steno_status st = run_with_kernel(ctx, &j, err);
-        if (st)
-            return st;
+        run_with_kernel(ctx, &j);
     } else {
         steno_ops_ranges(ctx, images * (size_t)(p->n_out[0] * p->n_out[1]),
                          1 + 16384 / (1 + (size_t)p->in[2]), pool_some, &j);

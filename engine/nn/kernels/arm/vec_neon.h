@@ -136,6 +136,11 @@ static inline vf v_even(vf a, vf b)
 {
     return vuzp1q_f32(a, b);
 }
+/* a[1], a[3], ... b[1], b[3], ... */
+static inline vf v_odd(vf a, vf b)
+{
+    return vuzp2q_f32(a, b);
+}
 static inline float v_hsum(vf a)
 {
     return vaddvq_f32(a);

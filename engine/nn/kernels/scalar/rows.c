@@ -121,20 +121,30 @@ static void transpose_f32__scalar(float *dst, size_t ldd, const float *src, size
             dst[c * ldd + r] = src[r * lds + c];
 }
 
-static void pool_row_f32__scalar(float *y, size_t n, const float *x, size_t ldx, size_t rows,
-                                 size_t cols, size_t stride, bool max)
+/* The largest of n numbers `step` apart, or their sum. */
+static float reduce(const float *x, size_t step, size_t n, bool max)
 {
-    for (size_t o = 0; o < n; o++) {
-        y[o] = max ? -INFINITY : 0;
-        for (size_t r = 0; r < rows; r++)
-            for (size_t c = 0; c < cols; c++) {
-                const float v = x[r * ldx + o * stride + c];
-                if (!max)
-                    y[o] += v;
-                else if (v > y[o] || v != v)
-                    y[o] = v;
+    float v = x[0];
+    for (size_t i = 1; i < n; i++)
+        if (!max)
+            v += x[i * step];
+        else if (x[i * step] > v || x[i * step] != x[i * step])
+            v = x[i * step];
+    return v;
+}
+
+static void pool_f32__scalar(const struct steno_pool *p)
+{
+    for (size_t i = 0; i < p->m; i++)
+        for (size_t o = 0; o < p->n; o++) {
+            const float *x = p->x + i * p->step + o * p->stride;
+            float *y = p->y + i * p->ldy + o;
+            *y = reduce(x, p->ldx, p->rows, p->max);
+            for (size_t c = 1; c < p->cols; c++) {
+                const float both[2] = {*y, reduce(x + c, p->ldx, p->rows, p->max)};
+                *y = reduce(both, 1, 2, p->max);
             }
-    }
+        }
 }
 
 void steno_kernels_rows__scalar(steno_kernels *k)
@@ -142,7 +152,7 @@ void steno_kernels_rows__scalar(steno_kernels *k)
     k->sum_f32 = sum_f32__scalar;
     k->max_reduce_f32 = max_reduce_f32__scalar;
     k->min_reduce_f32 = min_reduce_f32__scalar;
-    k->pool_row_f32 = pool_row_f32__scalar;
+    k->pool_f32 = pool_f32__scalar;
     k->log_sum_f32 = log_sum_f32__scalar;
     k->dot_f32 = dot_f32__scalar;
     k->dots_f32 = dots_f32__scalar;

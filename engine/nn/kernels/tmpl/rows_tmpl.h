@@ -304,17 +304,6 @@ static void V_NAME(transpose_f32)(float *dst, size_t ldd, const float *src, size
 
 /* ---- windows ---- */
 
-/* Elements p, p + stride, ... of n <= VL outputs. Nothing behind the last one is read. */
-static inline __attribute__((always_inline)) vf pool_load(const float *p, size_t n, bool by_two)
-{
-    const size_t last = 2 * n - 1;
-    if (!by_two)
-        return n < VL ? v_load_m(p, v_tail(n)) : v_load(p);
-    if (last < VL)
-        return v_even(v_load_m(p, v_tail(last)), v_zero());
-    return v_even(v_load(p), v_load_m(p + VL, v_tail(last - VL)));
-}
-
 static inline __attribute__((always_inline)) vf pool_tap(vf acc, vf v, bool max)
 {
     if (max)
@@ -322,64 +311,91 @@ static inline __attribute__((always_inline)) vf pool_tap(vf acc, vf v, bool max)
     return acc + v;
 }
 
-/* 2 VL outputs at a time: one sum of many taps waits for itself. Elements of another output follow,
- * so that whole vectors can be read. */
-static inline __attribute__((always_inline)) void
-pool_pair(float *y, const float *x, size_t ldx, size_t rows, size_t cols, bool by_two, bool max)
+/* VL columns of a window, or those of the mask, reduced over its rows. */
+static inline __attribute__((always_inline)) vf pool_column(const float *x, size_t ldx, size_t rows,
+                                                            bool whole, vm m, bool max)
 {
-    vf a = v_set1(max ? -INFINITY : 0), b = a;
-    for (size_t r = 0; r < rows; r++, x += ldx)
-        for (size_t c = 0; c < cols; c++) {
-            const float *p = x + c;
-            a = pool_tap(a, by_two ? v_even(v_load(p), v_load(p + VL)) : v_load(p), max);
-            p += by_two ? 2 * VL : VL;
-            b = pool_tap(b, by_two ? v_even(v_load(p), v_load(p + VL)) : v_load(p), max);
-        }
-    v_store(y, a);
-    v_store(y + VL, b);
+    vf acc = whole ? v_load(x) : v_load_m(x, m);
+    for (size_t r = 1; r < rows; r++) {
+        x += ldx;
+        acc = pool_tap(acc, whole ? v_load(x) : v_load_m(x, m), max);
+    }
+    return acc;
 }
 
-/* n <= VL outputs */
-static inline __attribute__((always_inline)) void pool_rest(float *y, size_t n, const float *x,
-                                                            size_t ldx, size_t rows, size_t cols,
+/* n <= VL outputs, VL where `whole`, of windows of rows x cols. Two columns of windows that are two
+ * apart share their loads. Nothing behind the last column is read. */
+static inline __attribute__((always_inline)) vf pool_vector(const float *x, size_t ldx, size_t rows,
+                                                            size_t cols, size_t n, bool whole,
                                                             bool by_two, bool max)
 {
-    vf acc = v_set1(max ? -INFINITY : 0);
-    for (size_t r = 0; r < rows; r++, x += ldx)
-        for (size_t c = 0; c < cols; c++)
-            acc = pool_tap(acc, pool_load(x + c, n, by_two), max);
-    if (n < VL)
-        v_store_m(y, v_tail(n), acc);
-    else
-        v_store(y, acc);
+    const size_t end = by_two ? 2 * n - 1 : n; /* elements that a column reads */
+    const vm first = v_tail(end < VL ? end : VL), second = v_tail(end < VL ? 0 : end - VL);
+    const vm lower = v_tail(end + 1 < VL ? end + 1 : VL), /* that two columns read */
+        upper = v_tail(end + 1 < VL ? 0 : end + 1 - VL);
+    vf acc = v_zero();
+    for (size_t c = 0; c < cols && !by_two; c++) {
+        const vf v = pool_column(x + c, ldx, rows, whole, first, max);
+        acc = c ? pool_tap(acc, v, max) : v;
+    }
+    for (size_t c = 0; c < cols && by_two; c += 2) {
+        const bool two = c + 1 < cols;
+        const vf low = pool_column(x + c, ldx, rows, whole, two ? lower : first, max);
+        const vf high = two ? pool_column(x + c + VL, ldx, rows, whole, upper, max)
+                            : pool_column(x + c + VL, ldx, rows, false, second, max);
+        acc = c ? pool_tap(acc, v_even(low, high), max) : v_even(low, high);
+        if (two)
+            acc = pool_tap(acc, v_odd(low, high), max);
+    }
+    return acc;
 }
 
-static inline __attribute__((always_inline)) void pool_vectors(float *y, size_t n, const float *x,
-                                                               size_t ldx, size_t rows, size_t cols,
+/* The last vector of a row begins early and writes some outputs twice: masked stores are slow. */
+static inline __attribute__((always_inline)) void
+pool_rows(const struct steno_pool *p, size_t rows, size_t cols, bool by_two, bool max)
+{
+    const size_t n = p->n, stride = by_two ? 2 : 1;
+    for (size_t i = 0; i < p->m && n; i++) {
+        const float *x = p->x + i * p->step;
+        float *y = p->y + i * p->ldy;
+        if (n < VL)
+            v_store_m(y, v_tail(n), pool_vector(x, p->ldx, rows, cols, n, false, by_two, max));
+        for (size_t at = 0; n >= VL && at < n; at += VL) {
+            const size_t o = at + VL <= n ? at : n - VL;
+            v_store(y + o,
+                    pool_vector(x + o * stride, p->ldx, rows, cols, VL, true, by_two, max));
+        }
+    }
+}
+
+/* Common windows without loops. */
+static inline __attribute__((always_inline)) void pool_windows(const struct steno_pool *p,
                                                                bool by_two, bool max)
 {
-    const size_t stride = by_two ? 2 : 1;
-    size_t o = 0;
-    for (; o + 2 * VL < n; o += 2 * VL)
-        pool_pair(y + o, x + o * stride, ldx, rows, cols, by_two, max);
-    for (; o < n; o += VL)
-        pool_rest(y + o, n - o < VL ? n - o : VL, x + o * stride, ldx, rows, cols, by_two, max);
+    if (p->rows == 1 && p->cols == 3)
+        pool_rows(p, 1, 3, by_two, max);
+    else if (by_two && p->rows == 2 && p->cols == 2)
+        pool_rows(p, 2, 2, true, max);
+    else if (!by_two && p->rows == 3 && p->cols == 1)
+        pool_rows(p, 3, 1, false, max);
+    else if (!by_two && p->rows == 1 && p->cols == 5)
+        pool_rows(p, 1, 5, false, max);
+    else if (!by_two && p->rows == 5 && p->cols == 1)
+        pool_rows(p, 5, 1, false, max);
+    else
+        pool_rows(p, p->rows, p->cols, by_two, max);
 }
 
-static void V_NAME(pool_row_f32)(float *y, size_t n, const float *x, size_t ldx, size_t rows,
-                                 size_t cols, size_t stride, bool max)
+static void V_NAME(pool_f32)(const struct steno_pool *p)
 {
-    if (stride == 1 && max)
-        pool_vectors(y, n, x, ldx, rows, cols, false, true);
-    else if (stride == 1)
-        pool_vectors(y, n, x, ldx, rows, cols, false, false);
-    else if (stride == 2 && max)
-        pool_vectors(y, n, x, ldx, rows, cols, true, true);
-    else if (stride == 2)
-        pool_vectors(y, n, x, ldx, rows, cols, true, false);
+    if (p->stride == 1 && p->max)
+        pool_windows(p, false, true);
+    else if (p->stride == 1)
+        pool_windows(p, false, false);
+    else if (p->max)
+        pool_windows(p, true, true);
     else
-        for (size_t o = 0; o < n; o++)
-            pool_rest(y + o, 1, x + o * stride, ldx, rows, cols, false, max);
+        pool_windows(p, true, false);
 }
 
 void V_NAME(steno_kernels_rows)(steno_kernels *k)
@@ -387,7 +403,7 @@ void V_NAME(steno_kernels_rows)(steno_kernels *k)
     k->sum_f32 = V_NAME(sum_f32);
     k->max_reduce_f32 = V_NAME(max_reduce_f32);
     k->min_reduce_f32 = V_NAME(min_reduce_f32);
-    k->pool_row_f32 = V_NAME(pool_row_f32);
+    k->pool_f32 = V_NAME(pool_f32);
     k->log_sum_f32 = V_NAME(log_sum_f32);
     k->dot_f32 = V_NAME(dot_f32);
     k->dots_f32 = V_NAME(dots_f32);

@@ -145,6 +145,12 @@ static inline vf v_even(vf a, vf b)
     __m256d v = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
     return _mm256_castpd_ps(_mm256_permute4x64_pd(v, 0xd8));
 }
+/* a[1], a[3], ... b[1], b[3], ... */
+static inline vf v_odd(vf a, vf b)
+{
+    __m256d v = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(v, 0xd8));
+}
 static inline float v_hsum(vf a)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -125,6 +125,12 @@ static inline vf v_even(vf a, vf b)
     const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     return _mm512_permutex2var_ps(a, at, b);
 }
+/* a[1], a[3], ... b[1], b[3], ... */
+static inline vf v_odd(vf a, vf b)
+{
+    const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_ps(a, at, b);
+}
 static inline float v_hsum(vf a)
 {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
