@@ -66,6 +66,38 @@ def model(cases, t, channels=False):
     return h.make_model(h.make_graph(nodes, "g", ins, outs, inits), opset_imports=[h.make_opsetid("", 21 if channels else 19)], ir_version=8)
 
 
+def between_convolutions(rng, data):
+    """One network whose pooling is done with channels last: case i is x, Conv, pool, Conv."""
+    from onnx import helper as h, numpy_helper as nh, TensorProto as T
+
+    cases, nodes, ins, outs, inits = [], [], [], [], []
+    while len(cases) < 40:
+        op, shape, attrs = case(rng)
+        if len(shape) != 4 or op == "LpPool" or max(shape) > 500:
+            continue
+        i, c = len(cases), 2056 if not len(cases) % 8 else rng.choice([8, 24, 64])
+        shape = [1, 1 if c > 2000 else 8, shape[2], min(shape[3], 9 if c > 2000 else 500)]
+        if any((k - 1) * d + 1 > n for k, d, n in zip(attrs["kernel_shape"], attrs["dilations"], shape[2:])):
+            continue
+        cases.append((op, [1, c] + shape[2:], attrs))
+        for name, to, of, k in (("a", c, shape[1], 3), ("b", 8, c, 1)):
+            inits.append(nh.from_array((data.standard_normal((to, of, k, k)) / of**0.5).astype("f4"), f"{name}{i}"))
+        nodes += [h.make_node("Conv", [f"x{i}", f"a{i}"], [f"c{i}"], pads=[1] * 4), h.make_node(op, [f"c{i}"], [f"p{i}"], **attrs),
+                  h.make_node("Conv", [f"p{i}", f"b{i}"], [f"y{i}"])]
+        ins.append(h.make_tensor_value_info(f"x{i}", T.FLOAT, shape))
+        outs.append(h.make_tensor_value_info(f"y{i}", T.FLOAT, None))
+    feeds = {v.name: data.standard_normal([d.dim_value for d in v.type.tensor_type.shape.dim]).astype("f4") for v in ins}
+    return cases, h.make_model(h.make_graph(nodes, "g", ins, outs, inits), opset_imports=[h.make_opsetid("", 19)], ir_version=8), feeds
+
+
+def pools_with_channels_last(m):
+    import onnx
+
+    with tempfile.TemporaryDirectory() as d:
+        onnx.save(m, f"{d}/m.onnx")
+        return subprocess.run([STENO, "graph", f"{d}/m.onnx"], capture_output=True, text=True).stdout.count("PoolNhwc")
+
+
 def differences(cases, got, want, tolerance):
     import numpy as np
 
@@ -117,6 +149,10 @@ def main():
         ints = {f"x{i}": data.integers(-128, 127, c[1]).astype(dtype) for i, c in enumerate(some)}
         doubles = {k: v.astype(np.float64) for k, v in ints.items()}
         result(f"maxima of {np.dtype(dtype)}", differences(some, run(model(some, t), ints, []), run(model(some, T.DOUBLE), doubles, []), 0))
+    cases, m, feeds = between_convolutions(rng, data)
+    bad = differences(cases, run(m, feeds, []), run(m, feeds, ["--opt-level", "0"]), 1e-4)
+    made = pools_with_channels_last(m)
+    result("windows with channels last", bad + [f"only {made} of {len(cases)} are so"] * (made < 20))
     norms = [("InstanceNormalization", [2, 3, size], {}) for size in (1, 1023, 1024, 5000)]
     norms += [("GroupNormalization", [2, 6, size], {"num_groups": 3}) for size in (1, 700, 5000)]
     rows = {f"x{i}": (data.standard_normal(c[1]) * 3 + 7).astype(np.float32) for i, c in enumerate(norms)}

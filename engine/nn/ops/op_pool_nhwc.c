@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+enum { ROOM = 2048 }; /* outputs of a block, in floats */
+
 struct pool_nhwc {
     const steno_kernels *k;
     struct steno_window win;
@@ -54,49 +56,82 @@ static steno_status infer_pool_nhwc(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* Taps of the window at o along axis a: *first is the input position of the first, *n the number
- * inside the input, *padded the number inside the padded input. */
-static void taps_of(const struct pool_nhwc *p, int a, int64_t o, int64_t *first, int64_t *n,
-                    int64_t *padded)
+/* The window at an output along an axis: the input position of its first tap, the number of taps
+ * inside the input, and inside the padded input. */
+struct taps {
+    int64_t first, n, padded;
+};
+
+static struct taps taps_of(const struct pool_nhwc *p, int a, int64_t o)
 {
     const int64_t step = p->win.dilation[a], from = o * p->win.stride[a] - p->win.before[a];
     int64_t k = 0, end;
+    struct taps t;
     while (k < p->win.kernel[a] && from + k * step < 0)
         k++;
-    *first = from + k * step;
+    t.first = from + k * step;
     for (end = k; end < p->win.kernel[a] && from + end * step < p->in[a]; end++)
         ;
-    *n = end - k;
+    t.n = end - k;
     while (end < p->win.kernel[a] && from + end * step < p->in[a] + p->win.after[a])
         end++;
-    *padded = end;
+    t.padded = end;
+    return t;
 }
 
-static void pool_pixel(const struct pool_nhwc *p, const float *image, int64_t i, int64_t j,
-                       float *y)
+/* y [m, n]: n channels of m outputs of a row, the first of which has `columns` and all of which
+ * have as many taps. More than one output only with all channels. image: its first channel. */
+static void pool_some(const struct pool_nhwc *p, const float *image, struct taps rows,
+                      struct taps columns, size_t m, size_t n, float *y)
 {
-    int64_t first[2], n[2], padded[2], taps = 0;
-    taps_of(p, 0, i, &first[0], &n[0], &padded[0]);
-    taps_of(p, 1, j, &first[1], &n[1], &padded[1]);
-    for (int64_t a = 0; a < n[0]; a++)
-        for (int64_t b = 0; b < n[1]; b++) {
-            const int64_t row = first[0] + a * p->win.dilation[0];
-            const int64_t column = first[1] + b * p->win.dilation[1];
-            const float *x = image + (size_t)(row * p->in[1] + column) * p->channels;
-            if (!taps++)
-                memcpy(y, x, p->channels * sizeof *y);
-            else if (p->max)
-                p->k->max_f32(y, y, 1, x, 1, p->channels);
-            else
-                p->k->add_f32(y, y, 1, x, 1, p->channels);
+    const int64_t taps =
+        p->include_pad ? rows.padded * columns.padded : rows.n * columns.n;
+    float more[ROOM];
+    for (int64_t r = 0; r < rows.n && columns.n; r++) {
+        const int64_t row = rows.first + r * p->win.dilation[0];
+        struct steno_pool k = {.m = m,
+                               .n = n,
+                               .rows = (size_t)columns.n,
+                               .cols = 1,
+                               .stride = 1,
+                               .x = image + (size_t)(row * p->in[1] + columns.first) * p->channels,
+                               .step = (size_t)p->win.stride[1] * p->channels,
+                               .ldx = (size_t)p->win.dilation[1] * p->channels,
+                               .y = r ? more : y,
+                               .ldy = n,
+                               .max = p->max};
+        p->k->pool_f32(&k);
+        if (r && p->max)
+            p->k->max_f32(y, y, 1, more, 1, m * n);
+        else if (r)
+            p->k->add_f32(y, y, 1, more, 1, m * n);
+    }
+    if (!rows.n || !columns.n) /* only padding: the largest of no numbers, or a mean of zeros */
+        for (size_t i = 0; i < m * n; i++)
+            y[i] = p->max ? -INFINITY : 0;
+    else if (!p->max)
+        p->k->affine_f32(y, y, m * n, 1 / (float)taps, 0);
+}
+
+/* One row of pixels: those with all taps inside the image several at a time. */
+static void pool_row(const struct pool_nhwc *p, const float *image, int64_t i, float *y)
+{
+    const struct taps rows = taps_of(p, 0, i);
+    const size_t n = p->channels < ROOM ? p->channels : ROOM;
+    const int64_t reach = (p->win.kernel[1] - 1) * p->win.dilation[1] + 1;
+    for (int64_t j = 0, m; j < p->out[1]; j += m) {
+        const struct taps columns = taps_of(p, 1, j);
+        m = 1;
+        if (columns.n == p->win.kernel[1] && n == p->channels) {
+            const int64_t more = (p->in[1] - reach - columns.first) / p->win.stride[1];
+            m = (int64_t)(ROOM / n);
+            m = more + 1 < m ? more + 1 : m;
+            m = p->out[1] - j < m ? p->out[1] - j : m;
         }
-    if (!taps) /* only padding: the largest of no numbers, or a mean of zeros */
-        for (size_t c = 0; c < p->channels; c++)
-            y[c] = p->max ? -INFINITY : 0;
-    if (p->include_pad)
-        taps = padded[0] * padded[1];
-    if (!p->max && taps)
-        p->k->affine_f32(y, y, p->channels, 1 / (float)taps, 0);
+        for (size_t c = 0; c < p->channels; c += n)
+            pool_some(p, image + c, rows, columns, (size_t)m,
+                      p->channels - c < n ? p->channels - c : n, y + (size_t)j * p->channels + c);
+    }
 }
 
 /* Rows of pixels [begin, end) of all images. */
@@ -106,9 +141,8 @@ static void pool_rows(void *arg, size_t begin, size_t end)
     const size_t height = (size_t)p->out[0], width = (size_t)p->out[1];
     const size_t image = (size_t)(p->in[0] * p->in[1]) * p->channels;
     for (size_t r = begin; r < end; r++)
-        for (size_t j = 0; j < width; j++)
-            pool_pixel(p, p->x + r / height * image, (int64_t)(r % height), (int64_t)j,
-                       p->y + (r * width + j) * p->channels);
+        pool_row(p, p->x + r / height * image, (int64_t)(r % height),
+                 p->y + r * width * p->channels);
 }
 
 static steno_status run_pool_nhwc(struct steno_op_ctx *ctx, steno_err *err)

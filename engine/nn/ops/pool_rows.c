@@ -1,8 +1,10 @@
 /* Pooling by rows of the last axis. Windows of neighbouring taps and a stride of 1 or 2 have a
  * kernel. Where windows overlap, or have padding along the rows, it first reduces the other axes,
- * to rows with their padding, of which a block stays in L1. Others use the elementwise kernels: the taps of the other axes reduce several rows to one. Then the
- * windows of that row: where they overlap little, each is a reduction of its own; else the row is
- * reduced with copies of itself that are shifted by one tap each, and every stride-th element of
+ * to rows with their padding, of which a block stays in L1.
+ *
+ * Others use the elementwise kernels: the taps of the other axes reduce several rows to one. Then
+ * the windows of that row: where they overlap little, each is a reduction of its own; else the row
+ * is reduced with copies of itself that are shifted by one tap each, and every stride-th element of
  * the result is taken. Rows go in blocks that stay in L1. */
 #include "nn/ops/pool.h"
 
