@@ -18,8 +18,8 @@ struct run {
 
 struct kernel {
     const char *name;
-    void (*attend)(const struct steno_attend *a);
-    void (*pack)(void *, const float *, size_t, bool, size_t, size_t);
+    const struct steno_attend_kernel *by;
+    bool is_best; /* at this level */
     double peak;
     bool positions;
 };
@@ -38,7 +38,7 @@ static void bench_shape(const struct kernel *k, const float *x, size_t keys, boo
                         void *packed[3])
 {
     alignas(64) float o[STENO_ATTEND_ROWS * SIZE], state[2 * STENO_ATTEND_ROWS];
-    struct run r = {k->attend,
+    struct run r = {k->by->attend,
                     {.m = STENO_ATTEND_ROWS,
                      .keys = keys,
                      .size = SIZE,
@@ -57,10 +57,10 @@ static void bench_shape(const struct kernel *k, const float *x, size_t keys, boo
                      .o = o}};
     const double scores = (double)keys * STENO_ATTEND_ROWS;
     double ns, flops = scores * SIZE * 4 + (positions ? (scores + 1024) * SIZE * 2 : 0);
-    k->pack(packed[0], x, SIZE, true, SIZE, keys);
-    k->pack(packed[1], x, SIZE, false, keys, SIZE);
+    k->by->pack(packed[0], x, SIZE, true, SIZE, keys);
+    k->by->pack(packed[1], x, SIZE, false, keys, SIZE);
     if (positions)
-        k->pack(packed[2], x, SIZE, true, SIZE, (keys + 63) / 32 * 32);
+        k->by->pack(packed[2], x, SIZE, true, SIZE, (keys + 63) / 32 * 32);
     ns = bench_time(call, &r);
     printf("| %dx%zux%d%s | %9.0f | %6.1f GF/s | %3.0f %% | %5.2f |\n", STENO_ATTEND_ROWS, keys,
            SIZE, positions ? " + positions" : "", ns, flops / ns, 100 * flops / ns / k->peak * 1e9,
@@ -71,7 +71,7 @@ static void bench_shape(const struct kernel *k, const float *x, size_t keys, boo
 static void bench_type(const struct kernel *k, const float *x, void *packed[3])
 {
     static const size_t keys[] = {24, 42, 128, 250, MOST};
-    if (!k->attend)
+    if (!k->is_best)
         return;
     printf("\n| %s rows x keys x size | ns | GFLOP/s | of peak | ns a vector of scores "
            "|\n|---|---|---|---|---|\n",
@@ -110,7 +110,7 @@ static void call_bf16(const void *arg)
             (const char *)p->a.k + at / STENO_KV_PAGE_KEYS * steno_kv_page_bytes(p->k, SIZE, SIZE);
         a.v = (const char *)a.k + steno_kv_page_key_bytes(p->k, SIZE);
         a.to = WINDOW - at < STENO_KV_PAGE_KEYS ? WINDOW - at : STENO_KV_PAGE_KEYS;
-        p->k->attend_bf16(&a);
+        p->k->attend_bf16.attend(&a);
     }
 }
 
@@ -127,7 +127,9 @@ static void bench_paged(const steno_kernels *k, const float *x)
 {
     alignas(64) static float y[STENO_ATTEND_ROWS * SIZE], state[2 * STENO_ATTEND_ROWS];
     const size_t i8 = steno_kv_i8_page_bytes(SIZE, SIZE),
-                 bf16 = k->attend_bf16 ? steno_kv_page_bytes(k, SIZE, SIZE) : 0;
+                 bf16 = k->attend_rounded_as == STENO_ATTEND_BF16
+                            ? steno_kv_page_bytes(k, SIZE, SIZE)
+                            : 0;
     char *pages = steno_aligned_zeroed(PAGES * (i8 > bf16 ? i8 : bf16));
     printf("\n| KV pages, %d keys of %d | rows | ns | ns a row and page | GB/s |\n"
            "|---|---|---|---|---|\n",
@@ -176,9 +178,11 @@ int bench_attend(void)
         fill_uniform(x, (size_t)PLACES * SIZE);
         const double peak = steno_peak_flops(&k);
         const struct kernel kernels[] = {
-            {"attend_f32", k.attend_f32, k.gemm_f32_pack, peak, true},
-            {"attend_bf16", k.attend_bf16, k.gemm_bf16.pack, steno_peak_bf16(&k), true},
-            {"attend_i16 (peak of f32)", k.attend_i16, k.attend_i16_pack, peak, false}};
+            {"attend_f32", &k.attend_f32, k.attend_as == STENO_ATTEND_F32, peak, true},
+            {"attend_bf16", &k.attend_bf16, k.attend_rounded_as == STENO_ATTEND_BF16,
+             steno_peak_bf16(&k), true},
+            {"attend_i16 (peak of f32)", &k.attend_i16, k.attend_rounded_as == STENO_ATTEND_I16,
+             peak, false}};
         for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
             bench_type(&kernels[i], x, packed);
         bench_paged(&k, x);

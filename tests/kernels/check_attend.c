@@ -154,24 +154,13 @@ static void row_is_right(const struct factors *f, const struct attend_case *c, f
     free(t);
 }
 
-/* A kernel with the packing of its factors. */
-struct slots {
-    void (*attend)(const struct steno_attend *a);
-    size_t (*packed_bytes)(size_t k, size_t n);
-    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
-};
-
-static struct slots slots_of(const steno_kernels *k, enum kind kind)
+static const struct steno_attend_kernel *slots_of(const steno_kernels *k, enum kind kind)
 {
-    return kind == I16
-               ? (struct slots){k->attend_i16, k->attend_i16_packed_bytes, k->attend_i16_pack}
-           : kind == BF16
-               ? (struct slots){k->attend_bf16, k->gemm_bf16.packed_bytes, k->gemm_bf16.pack}
-               : (struct slots){k->attend_f32, k->gemm_f32_packed_bytes, k->gemm_f32_pack};
+    return kind == I16 ? &k->attend_i16 : kind == BF16 ? &k->attend_bf16 : &k->attend_f32;
 }
 
-static void *packed(const struct slots *s, const float *b, size_t ldb, bool trans, size_t rows,
-                    size_t cols)
+static void *packed(const struct steno_attend_kernel *s, const float *b, size_t ldb, bool trans,
+                    size_t rows, size_t cols)
 {
     void *to = steno_aligned_alloc(s->packed_bytes(rows, cols));
     if (!to)
@@ -182,10 +171,10 @@ static void *packed(const struct slots *s, const float *b, size_t ldb, bool tran
 
 static void attend_one(const steno_kernels *k, const struct attend_case *c, float scale)
 {
-    const struct slots s = slots_of(k, c->kind);
+    const struct steno_attend_kernel *s = slots_of(k, c->kind);
     struct factors f;
     float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS];
-    const size_t ldo = steno_attend_ldo(c->v_size), panel = s.packed_bytes(c->size, 32);
+    const size_t ldo = steno_attend_ldo(c->v_size), panel = s->packed_bytes(c->size, 32);
     struct steno_attend a = {.m = c->m,
                              .keys = c->keys,
                              .size = c->size,
@@ -198,9 +187,9 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     struct steno_attend_seen seen[STENO_ATTEND_ROWS];
     void *kp, *vp, *pp;
     make(&f, c);
-    kp = packed(&s, f.k, f.ldk, true, c->size, c->keys);
-    vp = packed(&s, f.v, f.ldv, false, c->keys, c->v_size);
-    pp = c->positions == NONE ? NULL : packed(&s, f.p, f.ldp, true, c->size, f.places);
+    kp = packed(s, f.k, f.ldk, true, c->size, c->keys);
+    vp = packed(s, f.v, f.ldv, false, c->keys, c->v_size);
+    pp = c->positions == NONE ? NULL : packed(s, f.p, f.ldp, true, c->size, f.places);
     a.o = steno_aligned_alloc(STENO_ATTEND_ROWS * ldo * sizeof *a.o);
     if (!a.o)
         abort();
@@ -223,7 +212,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
             seen[i] = f.seen[i];
             seen[i].mask = seen[i].mask ? seen[i].mask + a.from : NULL;
         }
-        s.attend(&a);
+        s->attend(&a);
     }
     for (size_t i = 0; i < c->m; i++)
         row_is_right(&f, c, scale, i, a.o + i * ldo, max[i], sum[i]);
@@ -269,8 +258,8 @@ static void appended_equals_packed(const steno_kernels *k, size_t size, size_t v
         fill_uniform(x + at * (size + v_size), n * (size + v_size));
         k->kv_append_bf16(got, size, v_size, at, n, x + at * (size + v_size), size + v_size,
                           x + at * (size + v_size) + size, size + v_size);
-        k->gemm_bf16.pack(want, x, size + v_size, true, size, N);
-        k->gemm_bf16.pack(want + at_v, x + size, size + v_size, false, N, v_size);
+        k->attend_bf16.pack(want, x, size + v_size, true, size, N);
+        k->attend_bf16.pack(want + at_v, x + size, size + v_size, false, N, v_size);
         if (memcmp(want, got, bytes) != 0)
             test_fail("keys and values [%zu, %zu) of %zu and %zu numbers lie otherwise than packed",
                       at, at + n, size, v_size);
@@ -284,7 +273,7 @@ static void appended_equals_packed(const steno_kernels *k, size_t size, size_t v
 static void nonfinite_numbers(const steno_kernels *k, enum kind kind)
 {
     enum { KEYS = 40 };
-    const struct slots s = slots_of(k, kind);
+    const struct steno_attend_kernel *s = slots_of(k, kind);
     static const float nonfinite[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
         float q[1] = {1}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
@@ -307,11 +296,11 @@ static void nonfinite_numbers(const steno_kernels *k, enum kind kind)
             v[j] = 1;
         }
         kk[7] = nonfinite[i];
-        kp = packed(&s, kk, 1, true, 1, KEYS);
-        vp = packed(&s, v, 1, false, KEYS, 1);
+        kp = packed(s, kk, 1, true, 1, KEYS);
+        vp = packed(s, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
-        s.attend(&a);
+        s->attend(&a);
         if (i < 2 || kind == I16 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
             test_fail("a score of %g gives %g", (double)nonfinite[i], (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
@@ -323,7 +312,7 @@ static void nonfinite_numbers(const steno_kernels *k, enum kind kind)
 static void huge_scores(const steno_kernels *k, enum kind kind)
 {
     enum { KEYS = 256 };
-    const struct slots s = slots_of(k, kind);
+    const struct steno_attend_kernel *s = slots_of(k, kind);
     for (int i = 0; i < 8; i++) {
         float q[1] = {0x1p20f}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
         alignas(64) float o[STENO_ATTEND_ROWS * 32];
@@ -345,11 +334,11 @@ static void huge_scores(const steno_kernels *k, enum kind kind)
             kk[j] = 0x1p20f * (float)(j == best ? 2 : 1) * (i % 2 ? -1 : 1);
             v[j] = (float)(j == best);
         }
-        kp = packed(&s, kk, 1, true, 1, KEYS);
-        vp = packed(&s, v, 1, false, KEYS, 1);
+        kp = packed(s, kk, 1, true, 1, KEYS);
+        vp = packed(s, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
-        s.attend(&a);
+        s->attend(&a);
         if (!close_to(o[0] / sum[0], i % 2 ? 0 : 1, 0.01))
             test_fail("huge scores, the largest at %d, give %g", best, (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
@@ -360,13 +349,13 @@ static void huge_scores(const steno_kernels *k, enum kind kind)
 void check_attend(const steno_kernels *k)
 {
     for (enum kind i = F32; i <= I16; i++)
-        if (slots_of(k, i).attend && test_begin(k, kind_names[i])) {
+        if (test_begin(k, kind_names[i])) {
             shapes(k, i);
             nonfinite_numbers(k, i);
             huge_scores(k, i);
             test_end();
         }
-    if (k->kv_append_bf16 && test_begin(k, "kv_append_bf16")) {
+    if (test_begin(k, "kv_append_bf16")) {
         for (size_t size = 1; size <= 160; size += 13)
             appended_equals_packed(k, size, 161 - size);
         appended_equals_packed(k, 64, 64);

@@ -10,6 +10,7 @@ static void set_scalar(steno_kernels *k)
     steno_kernels_gemm__scalar(k);
     steno_kernels_conv__scalar(k);
     steno_kernels_attention__scalar(k);
+    steno_kernels_attend__scalar(k);
     steno_kernels_attend_i8__scalar(k);
     steno_kernels_gemm_i8__scalar(k);
     steno_kernels_gemm_nbits__scalar(k);

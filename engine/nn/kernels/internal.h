@@ -12,6 +12,7 @@ void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpo
 void steno_kernels_gemm__scalar(steno_kernels *k);
 void steno_kernels_conv__scalar(steno_kernels *k); /* both layouts */
 void steno_kernels_attention__scalar(steno_kernels *k);
+void steno_kernels_attend__scalar(steno_kernels *k);
 void steno_kernels_attend_i8__scalar(steno_kernels *k);
 void steno_kernels_gemm_i8__scalar(steno_kernels *k);
 void steno_kernels_gemm_nbits__scalar(steno_kernels *k);

@@ -204,7 +204,7 @@ struct steno_attend {
     size_t m, keys, size, v_size;     /* m: rows, 1..STENO_ATTEND_ROWS; keys: all packed keys */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
     size_t ldq;
-    const void *k, *v; /* [size, keys], [keys, v_size], packed by what belongs to the kernel */
+    const void *k, *v; /* [size, keys], [keys, v_size], packed by the kernel's pack */
     /* Positions, packed as [size, .] from the one for key `from` on, or NULL. Score (i, j) uses
      * position j - from or, with shifted, j - from + STENO_ATTEND_ROWS - 1 - i. Whole panels of 32
      * are read. */
@@ -223,6 +223,22 @@ static inline size_t steno_attend_ldo(size_t v_size)
 {
     return (v_size + 31) / 32 * 32;
 }
+
+/* The kernel, and the packing of K, V and positions that it reads: as gemm_f32_packed_bytes and
+ * gemm_f32_pack; with trans b are keys [n, k], without it values [k, n]. Matrices [k, 32 n] that
+ * are packed one behind the other are one with the columns of all (not attend_i16). */
+struct steno_attend_kernel {
+    size_t (*packed_bytes)(size_t k, size_t n);
+    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+    void (*attend)(const struct steno_attend *a);
+};
+
+enum steno_attend_form {
+    STENO_ATTEND_PRODUCTS, /* matrix products, and softmax apart */
+    STENO_ATTEND_F32,
+    STENO_ATTEND_BF16,
+    STENO_ATTEND_I16
+};
 
 /* Attention of queries of one head to keys and values in 8 bits:
  *     t = scale * q k',  w = e^(t - max t),  y = sum w v / sum w
@@ -334,24 +350,21 @@ struct steno_kernels {
      * (1..STENO_ATTEND_FEW_KEYS) keys. y is NaN where all scores of a row are -inf. Needs 40 KiB of
      * stack. */
     void (*attend_few_f32)(size_t m, size_t n, const struct steno_attend_few *a);
-    /* NULL where the level has none. Need 110 KiB of stack. Where they exist, gemm_panel divides
-     * 32. */
-    void (*attend_f32)(const struct steno_attend *a);
-    void (*attend_bf16)(const struct steno_attend *a);
+    /* Each needs 110 KiB of stack. */
+    struct steno_attend_kernel attend_f32, attend_bf16;
     /* The same with factors rounded to integers of 16 bits and fewer, without positions; size and
-     * v_size up to STENO_ATTEND_SIZE. k and v are of attend_i16_pack. Numbers of a column of K or V
-     * are rounded to 1/2047 and 1/1023 of the largest, those of a row of q, times what columns of K
-     * are in units of, to 1/4095, weights to 1/16383. y is NaN where K, or the column of V, has a
-     * number that is not finite. */
-    void (*attend_i16)(const struct steno_attend *a);
-    size_t (*attend_i16_packed_bytes)(size_t k, size_t n);
-    /* As gemm_f32_pack; with trans b are keys [n, k], without it values [k, n]. */
-    void (*attend_i16_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+     * v_size up to STENO_ATTEND_SIZE. Numbers of a column of K or V are rounded to 1/2047 and
+     * 1/1023 of the largest, those of a row of q, times what columns of K are in units of, to
+     * 1/4095, weights to 1/16383. max is in units of STENO_ATTEND_LOG2. y is NaN where K, or the
+     * column of V, has a number that is not finite. */
+    struct steno_attend_kernel attend_i16;
+    /* What is fastest at this level where results are f32, and where they may be rounded to 16
+     * bits. */
+    enum steno_attend_form attend_as, attend_rounded_as;
     /* Append keys [n, ldk] and values [n, ldv] of a head to a KV page, as numbers `at` and on of
-     * its STENO_KV_PAGE_KEYS. The layout is what attend_bf16 reads: gemm_bf16.pack of [size,
-     * STENO_KV_PAGE_KEYS] keys, followed by gemm_bf16.pack of [STENO_KV_PAGE_KEYS, v_size] values.
-     * The rest of the page does not change; a new page is all zeros. NULL where the level has
-     * none. */
+     * its STENO_KV_PAGE_KEYS. The layout is what attend_bf16 reads: its pack of [size,
+     * STENO_KV_PAGE_KEYS] keys, followed by its pack of [STENO_KV_PAGE_KEYS, v_size] values. The
+     * rest of the page does not change; a new page is all zeros. */
     void (*kv_append_bf16)(void *page, size_t size, size_t v_size, size_t at, size_t n,
                            const float *k, size_t ldk, const float *v, size_t ldv);
     /* Write a KV page of 8 bits: keys [n, ldk] and values [n, ldv] of a head, n of its
@@ -485,12 +498,13 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu);
  * page. */
 static inline size_t steno_kv_page_key_bytes(const steno_kernels *k, size_t size)
 {
-    return k->gemm_bf16.packed_bytes(size, STENO_KV_PAGE_KEYS);
+    return k->attend_bf16.packed_bytes(size, STENO_KV_PAGE_KEYS);
 }
 
 static inline size_t steno_kv_page_bytes(const steno_kernels *k, size_t size, size_t v_size)
 {
-    return steno_kv_page_key_bytes(k, size) + k->gemm_bf16.packed_bytes(STENO_KV_PAGE_KEYS, v_size);
+    return steno_kv_page_key_bytes(k, size) +
+           k->attend_bf16.packed_bytes(STENO_KV_PAGE_KEYS, v_size);
 }
 
 /* Bytes of a KV page of 8 bits (kv_pack_i8), a multiple of 64. */

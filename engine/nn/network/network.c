@@ -479,8 +479,8 @@ const struct steno_pass_counts *steno_network_passes(const steno_network *n)
 
 const steno_kernels *steno_network_kv_bf16(const steno_network *n)
 {
-    return n->k.kv_append_bf16 && steno_precision_rounds_attention(n->precision.kept) ? &n->k
-                                                                                      : NULL;
+    const bool fast = n->k.attend_rounded_as == STENO_ATTEND_BF16;
+    return fast && steno_precision_rounds_attention(n->precision.kept) ? &n->k : NULL;
 }
 
 const struct steno_kernels *steno_network_kv_i8(const steno_network *n)

@@ -122,9 +122,7 @@ float steno_attention_filled(const struct steno_attention *a, size_t b, size_t h
 struct steno_attention_fused {
     const struct steno_attention *a;
     const steno_kernels *k;
-    void (*attend)(const struct steno_attend *a); /* with the packing below */
-    size_t (*packed_bytes)(size_t k, size_t n);
-    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+    const struct steno_attend_kernel *by;
     size_t bytes; /* scratch of one part */
     float unit;   /* of largest scores (struct steno_attend) */
     bool plain;   /* all rows see all keys */

@@ -1,4 +1,4 @@
-/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, _bf16, _i16). K, V and
+/* Attention where one kernel does all of it best (kernels.h: attend_f32, _bf16, _i16). K, V and
  * the positions of a head are packed once; then all keys are multiplied with ROWS rows at a time.
  *
  * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j. A tile from row i0
@@ -31,7 +31,7 @@ static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
 
 static bool in_bf16(const struct steno_attention *a, const steno_kernels *k)
 {
-    return a->use_bf16 && k->attend_bf16;
+    return a->use_bf16 && k->attend_rounded_as == STENO_ATTEND_BF16;
 }
 
 static bool is_plain(const struct steno_attention *a)
@@ -44,14 +44,14 @@ static bool is_plain(const struct steno_attention *a)
  * lost, so there may not be too many. */
 static bool in_i16(const struct steno_attention *a, const steno_kernels *k)
 {
-    return a->use_bf16 && !k->attend_bf16 && k->attend_i16 && is_plain(a) && !a->p.data &&
-           a->v_size <= STENO_ATTEND_SIZE && a->keys <= I16_KEYS;
+    return a->use_bf16 && k->attend_rounded_as == STENO_ATTEND_I16 && is_plain(a) &&
+           !a->p.data && a->v_size <= STENO_ATTEND_SIZE && a->keys <= I16_KEYS;
 }
 
 bool steno_attention_fused_fits(const struct steno_attention *a, const steno_kernels *k)
 {
-    return (in_bf16(a, k) || k->attend_f32) && a->rows >= 8 && a->keys &&
-           a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attention_wraps(a));
+    return (in_bf16(a, k) || k->attend_as == STENO_ATTEND_F32) && a->rows >= 8 &&
+           a->keys && a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attention_wraps(a));
 }
 
 bool steno_attention_fused_init(struct steno_attention_fused *t, const struct steno_attention *a,
@@ -61,27 +61,18 @@ bool steno_attention_fused_init(struct steno_attention_fused *t, const struct st
     int64_t origin;
     memset(t, 0, sizeof *t);
     t->a = a;
-    t->attend = k->attend_f32;
-    t->packed_bytes = k->gemm_f32_packed_bytes;
-    t->pack = k->gemm_f32_pack;
-    if (in_bf16(a, k)) {
-        t->attend = k->attend_bf16;
-        t->packed_bytes = k->gemm_bf16.packed_bytes;
-        t->pack = k->gemm_bf16.pack;
-    } else if (in_i16(a, k)) {
-        t->attend = k->attend_i16;
-        t->packed_bytes = k->attend_i16_packed_bytes;
-        t->pack = k->attend_i16_pack;
-    }
+    t->by = in_bf16(a, k) ? &k->attend_bf16 : in_i16(a, k) ? &k->attend_i16 : &k->attend_f32;
     t->k = k;
     t->unit = in_bf16(a, k) || in_i16(a, k) ? STENO_ATTEND_LOG2 : 1;
     t->plain = is_plain(a);
     t->skips = by_row && a->keys > MASKED_BLOCK;
     t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;
-    return steno_attention_reserve(&t->bytes, &t->at_k, 1, t->packed_bytes(a->size, a->keys)) &&
-           steno_attention_reserve(&t->bytes, &t->at_v, 1, t->packed_bytes(a->keys, a->v_size)) &&
+    return steno_attention_reserve(&t->bytes, &t->at_k, 1,
+                                   t->by->packed_bytes(a->size, a->keys)) &&
+           steno_attention_reserve(&t->bytes, &t->at_v, 1,
+                                   t->by->packed_bytes(a->keys, a->v_size)) &&
            (!a->p.data || steno_attention_reserve(&t->bytes, &t->at_p, pos_panels(a, &origin),
-                                                  t->packed_bytes(a->size, PANEL))) &&
+                                                  t->by->packed_bytes(a->size, PANEL))) &&
            steno_attention_reserve(&t->bytes, &t->at_edge, PANEL * sizeof(float), a->size) &&
            steno_attention_reserve(&t->bytes, &t->at_o, ROWS * sizeof(float),
                                    steno_attend_ldo(a->v_size)) &&
@@ -125,17 +116,17 @@ static void pack_positions(struct head *d)
 {
     const struct steno_attention *a = d->a;
     const struct steno_attention_fused *t = d->t;
-    const size_t panels = pos_panels(a, &d->origin), bytes = t->packed_bytes(a->size, PANEL);
+    const size_t panels = pos_panels(a, &d->origin), bytes = t->by->packed_bytes(a->size, PANEL);
     char *to = d->mem + d->t->at_p;
     for (size_t i = 0, n; i < panels; i += n, to += n * bytes) {
         const int64_t first = d->origin + (int64_t)(i * PANEL), left = (int64_t)a->p_len - first;
         n = 1;
         if (first < 0 || left < PANEL) {
-            t->pack(to, edge(d, first), a->size, true, a->size, PANEL);
+            t->by->pack(to, edge(d, first), a->size, true, a->size, PANEL);
             continue;
         }
         n = (size_t)left / PANEL < panels - i ? (size_t)left / PANEL : panels - i;
-        t->pack(to, d->p + (size_t)first * a->p.row, a->p.row, true, a->size, n * PANEL);
+        t->by->pack(to, d->p + (size_t)first * a->p.row, a->p.row, true, a->size, n * PANEL);
     }
 }
 
@@ -181,7 +172,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
                              .first = true,
                              .max = at(d, t->at_row),
                              .o = at(d, t->at_o)};
-    const size_t panel = t->packed_bytes(a->size, PANEL);
+    const size_t panel = t->by->packed_bytes(a->size, PANEL);
     x.sum = x.max + ROWS;
     x.q_bias = a->q_bias ? a->q_bias + d->h * a->size : NULL;
     x.p_bias = a->p_bias ? a->p_bias + d->h * a->size : NULL;
@@ -197,7 +188,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         x.p = d->p ? d->mem + t->at_p + (size_t)first / PANEL * panel : NULL;
         if (!t->plain && !look(d, i0, m, x.from, x.to - x.from, seen) && t->skips)
             continue;
-        t->attend(&x);
+        t->by->attend(&x);
         x.first = false;
     }
     for (size_t i = 0; i < m; i++)
@@ -216,9 +207,9 @@ void steno_attention_fused_head(const struct steno_attention_fused *t, size_t b,
     d.q = a->q.data + b * a->q.batch + h * a->q.head;
     d.p = a->p.data ? a->p.data + b * a->p.batch + h * a->p.head : NULL;
     d.y = a->y + b * a->y_view.batch + h * a->y_view.head;
-    t->pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size,
+    t->by->pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size,
             a->keys);
-    t->pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys,
+    t->by->pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys,
             a->v_size);
     if (d.p)
         pack_positions(&d);

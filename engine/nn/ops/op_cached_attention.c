@@ -172,7 +172,7 @@ static void bf16_tile(const struct cached *c, size_t h, size_t b, size_t m, cons
         a.k = page;
         a.v = page + steno_kv_page_key_bytes(c->k, c->size);
         a.to = c->rows.n - at < STENO_KV_PAGE_KEYS ? c->rows.n - at : STENO_KV_PAGE_KEYS;
-        c->k->attend_bf16(&a);
+        c->k->attend_bf16.attend(&a);
     }
     for (size_t i = 0; i < m; i++, y += y_row)
         c->k->affine_f32(y, a.o + i * ldo, c->v_size, 1 / sum[i], 0);

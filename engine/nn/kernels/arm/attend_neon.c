@@ -4,5 +4,7 @@
 
 void V_NAME(steno_kernels_attend)(steno_kernels *k)
 {
-    k->attend_f32 = attend;
+    k->attend_f32 =
+        (struct steno_attend_kernel){k->gemm_f32_packed_bytes, k->gemm_f32_pack, attend};
+    k->attend_as = k->attend_rounded_as = STENO_ATTEND_F32;
 }

@@ -492,8 +492,7 @@ static void attend(const struct steno_attend *a)
 #ifdef ATTEND_INTS
 void V_NAME(steno_kernels_attend_i16)(steno_kernels *k)
 {
-    k->attend_i16 = attend;
-    k->attend_i16_packed_bytes = packed_bytes;
-    k->attend_i16_pack = pack;
+    k->attend_i16 = (struct steno_attend_kernel){packed_bytes, pack, attend};
+    k->attend_rounded_as = STENO_ATTEND_I16;
 }
 #endif

@@ -414,6 +414,8 @@ static void attend_bf16(const struct steno_attend *a)
 
 void steno_kernels_attend__amx(steno_kernels *k)
 {
-    k->attend_bf16 = attend_bf16;
+    k->attend_bf16 =
+        (struct steno_attend_kernel){k->gemm_bf16.packed_bytes, k->gemm_bf16.pack, attend_bf16};
     k->kv_append_bf16 = kv_append_bf16;
+    k->attend_rounded_as = STENO_ATTEND_BF16;
 }

@@ -12,6 +12,8 @@
 
 void steno_kernels_attend__bf16(steno_kernels *k)
 {
-    k->attend_bf16 = attend;
+    k->attend_bf16 =
+        (struct steno_attend_kernel){k->gemm_bf16.packed_bytes, k->gemm_bf16.pack, attend};
     k->kv_append_bf16 = kv_append_bf16;
+    k->attend_rounded_as = STENO_ATTEND_BF16;
 }
