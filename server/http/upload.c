@@ -29,12 +29,12 @@ void steno_upload_free(struct steno_upload *up)
     steno_models_release(up->sv->srv->models, up->served);
     if (up->stored)
         steno_upload_storing_of(up)->free(up);
-    steno_multipart_close(up->parts);
-    steno_hint_store_free(&up->ask.hints);
-    steno_buf_free(&up->body);
-    steno_buf_free(&up->field);
-    steno_buf_free(&up->answer);
-    steno_buf_free(&up->events);
+    steno_multipart_close(up->in.parts);
+    steno_hint_store_free(&up->want.ask.hints);
+    steno_buf_free(&up->in.body);
+    steno_buf_free(&up->in.field);
+    steno_buf_free(&up->out.answer);
+    steno_buf_free(&up->sse.events);
     pthread_mutex_destroy(&up->lock);
     free(up);
 }
@@ -78,12 +78,12 @@ struct steno_upload *steno_upload_new(const struct steno_services *sv, enum sten
     up->sv = sv;
     up->api = api;
     up->form = form_of(api);
-    up->segment = -1;
-    steno_sha256_begin(&up->sum);
-    steno_buf_init(&up->body, sv->srv->conf->body_bytes);
-    steno_buf_init(&up->field, STENO_OPENAI_FIELD);
-    steno_buf_init(&up->answer, ANSWER_MAX);
-    steno_buf_init(&up->events, EVENTS_MAX);
+    up->sse.segment = -1;
+    steno_sha256_begin(&up->in.sum);
+    steno_buf_init(&up->in.body, sv->srv->conf->body_bytes);
+    steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);
+    steno_buf_init(&up->out.answer, ANSWER_MAX);
+    steno_buf_init(&up->sse.events, EVENTS_MAX);
     return up;
 }
 
@@ -94,12 +94,12 @@ static struct steno_upload *upload_of(struct steno_request *rq)
     if (!up)
         return NULL;
     steno_origin_lines(rq->sv->srv->conf->cors_origins, origin, origin ? strlen(origin) : 0,
-                       up->cors);
+                       up->client.cors);
     (void)steno_trace_id(&rq->trace, up->trace);
-    up->ask.hints.translate = rq->route->translate;
-    up->conn = rq->conn;
-    up->http11 = rq->http11;
-    up->id = rq->id;
+    up->want.ask.hints.translate = rq->route->translate;
+    up->client.conn = rq->conn;
+    up->client.http11 = rq->http11;
+    up->client.id = rq->id;
     up->errors = rq->route->errors;
     return up;
 }
@@ -107,31 +107,31 @@ static struct steno_upload *upload_of(struct steno_request *rq)
 /* Lock held. */
 void steno_upload_resume(struct steno_upload *up)
 {
-    if (!up->suspended)
+    if (!up->client.suspended)
         return;
-    up->suspended = false;
-    MHD_resume_connection(up->conn);
+    up->client.suspended = false;
+    MHD_resume_connection(up->client.conn);
 }
 
 void steno_upload_give_back(struct steno_upload *up)
 {
-    if (up->reserved)
-        steno_limits_release(up->sv->srv->limits, up->reserved);
-    up->reserved = 0;
+    if (up->in.reserved)
+        steno_limits_release(up->sv->srv->limits, up->in.reserved);
+    up->in.reserved = 0;
 }
 
 /* Options that the clients of a form send to all models, such as OpenAI's temperature, are for the
  * families that have them. */
 static steno_status take_options(struct steno_upload *up, steno_err *err)
 {
-    struct steno_options only = up->cpp.options;
+    struct steno_options only = up->want.cpp.options;
     char text[STENO_OPTION_TEXT];
     steno_status st = STENO_OK;
-    snprintf(text, sizeof text, "%.6g", up->ask.temperature);
-    if (up->ask.temperature > 0)
+    snprintf(text, sizeof text, "%.6g", up->want.ask.temperature);
+    if (up->want.ask.temperature > 0)
         st = steno_options_set(&only, "temperature", text, err);
     steno_options_keep(&only, STENO_OPTION_OF_STREAM, up->served->family);
-    steno_options_complete(&up->options, &only);
+    steno_options_complete(&up->want.options, &only);
     return st;
 }
 
@@ -139,7 +139,7 @@ static steno_status take_options(struct steno_upload *up, steno_err *err)
  * send them to all models. */
 static struct steno_hints hints_of(const struct steno_upload *up)
 {
-    const struct steno_hints h = steno_hints_of(&up->ask.hints);
+    const struct steno_hints h = steno_hints_of(&up->want.ask.hints);
     return up->form == STENO_UPLOAD_NATIVE ? h : steno_hints_taken(&h, &up->served->info);
 }
 
@@ -169,17 +169,17 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
     steno_status st;
     if (up->served)
         return true;
-    st = steno_models_acquire(models, up->ask.model, &up->options, &up->served, err);
+    st = steno_models_acquire(models, up->want.ask.model, &up->want.options, &up->served, err);
     if (!st) {
         busy = STENO_REJECT_CAPACITY;
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
     }
-    up->refused = st == STENO_ERR_BUSY;
-    if (up->refused && !up->background)
+    up->in.refused = st == STENO_ERR_BUSY;
+    if (up->in.refused && !up->background)
         steno_metric_add(up->sv->srv->stats->sessions_rejected[busy], 1);
     map = steno_status_info(st);
     *why = (struct steno_upload_refused){map->http, map->name, "model"};
-    if (st == STENO_ERR_INVAL && steno_models_check(models, up->ask.model, NULL))
+    if (st == STENO_ERR_INVAL && steno_models_check(models, up->want.ask.model, NULL))
         *why = (struct steno_upload_refused){404, "model_not_found", "model"};
     else if (st == STENO_ERR_INVAL)
         why->param = steno_options_named_in(err->msg);
@@ -191,13 +191,13 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
 void steno_upload_fail(struct steno_upload *up, int http, const char *code, const char *param,
                        const steno_err *err)
 {
-    if (up->fail_http)
+    if (up->fault.http)
         return;
-    up->fail_http = http;
-    up->fail_code = code;
-    up->fail_param = param;
-    up->fail = *err;
-    steno_buf_free(&up->body);
+    up->fault.http = http;
+    up->fault.code = code;
+    up->fault.param = param;
+    up->fault.err = *err;
+    steno_buf_free(&up->in.body);
     steno_upload_give_back(up);
 }
 
@@ -235,34 +235,36 @@ static void take_result(struct steno_upload *up, const struct steno_transcriptio
 {
     const struct steno_openai_result out = steno_upload_result(up, r);
     steno_status st = r->status;
-    up->err = r->err;
-    up->audio_seconds = r->stats.audio_seconds;
-    up->inference_seconds = r->stats.inference_seconds;
-    up->pool = r->stats;
-    up->result_ns = steno_now_ns();
-    memcpy(up->audio_format, r->format, sizeof up->audio_format);
-    memcpy(up->warning, r->warning, sizeof up->warning);
-    if (!st && up->sse && up->multichannel)
+    up->out.err = r->err;
+    up->out.audio_seconds = r->stats.audio_seconds;
+    up->out.inference_seconds = r->stats.inference_seconds;
+    up->out.pool = r->stats;
+    up->out.result_ns = steno_now_ns();
+    memcpy(up->out.audio_format, r->format, sizeof up->out.audio_format);
+    memcpy(up->out.warning, r->warning, sizeof up->out.warning);
+    if (!st && up->sse.on && up->want.multichannel)
         steno_upload_enter_channel(up, r->channels);
-    if (!st && up->sse_failure)
-        st = up->sse_failure;
+    if (!st && up->sse.failure)
+        st = up->sse.failure;
     if (!st)
-        st = up->sse ? steno_openai_write_done(&up->events, &out) : steno_upload_write(up, &out);
+        st = up->sse.on ? steno_openai_write_done(&up->sse.events, &out)
+                        : steno_upload_write(up, &out);
     if (st && !r->status)
-        (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st, "%s",
+        (void)steno_fail(&up->out.err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st, "%s",
                          st == STENO_ERR_NOMEM ? "out of memory for the answer"
                                                : "the answer is too large");
-    up->code = st ? steno_status_info(up->err.code)->http : 200;
+    up->out.code = st ? steno_status_info(up->out.err.code)->http : 200;
     if (st == STENO_ERR_CANCELLED)
-        up->code = 503; /* by the server's shutdown, unless: */
-    if (up->gone)
-        up->code = 499;
-    else if (up->timed_out)
-        up->code = 504;
-    if (up->code != 200 && up->sse_begun) /* without memory: the stream ends without a done event */
-        (void)!steno_openai_write_error_event(&up->events, up->err.msg,
-                                              steno_openai_error_type(up->code),
-                                              steno_status_info(up->err.code)->name);
+        up->out.code = 503; /* by the server's shutdown, unless: */
+    if (up->client.gone)
+        up->out.code = 499;
+    else if (up->client.timed_out)
+        up->out.code = 504;
+    if (up->out.code != 200 &&
+        up->sse.begun) /* without memory: the stream ends without a done event */
+        (void)!steno_openai_write_error_event(&up->sse.events, up->out.err.msg,
+                                              steno_openai_error_type(up->out.code),
+                                              steno_status_info(up->out.err.code)->name);
 }
 
 /* log.transcripts alone. Lock held. */
@@ -270,7 +272,7 @@ static void log_transcript(const struct steno_upload *up,
                            const struct steno_transcription_result *r)
 {
     const char *text = steno_transcript_text(r->transcript);
-    const char *id = up->conn ? up->id : "";
+    const char *id = up->client.conn ? up->client.id : "";
     const struct steno_log_field fields[] = {{"request_id", id, 0}, {"text", text, 0}};
     steno_log_event(LOG_INFO, "upload_transcript", STENO_LOG_FIELDS(fields), "%s: %s", id, text);
 }
@@ -285,7 +287,7 @@ static void on_done(void *user, steno_transcription *work)
         log_transcript(up, r);
     take_result(up, r);
     up->work = NULL;
-    up->over = true;
+    up->out.over = true;
     steno_upload_answer_half_closed(up);
     steno_upload_resume(up);
     pthread_mutex_unlock(&up->lock);
@@ -301,9 +303,9 @@ static void on_hangup(void *user, enum steno_hangup_why why)
     pthread_mutex_lock(&up->lock);
     if (why == STENO_HANGUP_HALF) {
         steno_upload_probe(up);
-    } else if (!up->over) {
-        up->timed_out = why == STENO_HANGUP_LATE;
-        up->gone = !up->timed_out;
+    } else if (!up->out.over) {
+        up->client.timed_out = why == STENO_HANGUP_LATE;
+        up->client.gone = !up->client.timed_out;
         if (up->work)
             steno_transcription_cancel(up->work);
     }
@@ -316,28 +318,29 @@ static void watch_connection(struct steno_request *rq, struct steno_upload *up)
         MHD_get_connection_info(rq->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     int64_t limit = (int64_t)(rq->sv->srv->conf->request_timeout * 1e9);
     if (info)
-        up->watch = steno_hangup_watch(rq->sv->hangup, info->connect_fd, steno_now_ns() + limit,
-                                       on_hangup, up);
+        up->in.watch = steno_hangup_watch(rq->sv->hangup, info->connect_fd, steno_now_ns() + limit,
+                                          on_hangup, up);
 }
 
 /* Whether the answer has the times of words. */
 static bool shows_words(const struct steno_upload *up)
 {
-    const enum steno_openai_format f = up->ask.format;
+    const enum steno_openai_format f = up->want.ask.format;
     if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT)
         return true;
     switch (up->form) {
     case STENO_UPLOAD_OPENAI:
-        return f == STENO_OPENAI_VERBOSE_JSON && up->ask.words && !up->ask.stream;
+        return f == STENO_OPENAI_VERBOSE_JSON && up->want.ask.words && !up->want.ask.stream;
     case STENO_UPLOAD_NATIVE:
-        return f == STENO_OPENAI_JSON && !up->no_words;
+        return f == STENO_OPENAI_JSON && !up->want.no_words;
     case STENO_UPLOAD_DEEPGRAM:
         return true;
     case STENO_UPLOAD_WHISPER_CPP:
-        return f == STENO_OPENAI_VERBOSE_JSON && !up->cpp.no_times && !up->cpp.no_word_times;
+        return f == STENO_OPENAI_VERBOSE_JSON && !up->want.cpp.no_times &&
+               !up->want.cpp.no_word_times;
     case STENO_UPLOAD_WHISPER_ASR:
-        return up->asr.words || up->asr.output == STENO_WHISPER_ASR_SRT ||
-               up->asr.output == STENO_WHISPER_ASR_VTT;
+        return up->want.asr.words || up->want.asr.output == STENO_WHISPER_ASR_SRT ||
+               up->want.asr.output == STENO_WHISPER_ASR_VTT;
     case STENO_UPLOAD_DETECT:
         break;
     }
@@ -347,8 +350,8 @@ static bool shows_words(const struct steno_upload *up)
 /* What the request said of speech detection. */
 static enum steno_vad_choice vad_of(const struct steno_upload *up)
 {
-    if (up->vad != STENO_VAD_UNSET || !up->ask.vad_filter)
-        return up->vad;
+    if (up->want.vad != STENO_VAD_UNSET || !up->want.ask.vad_filter)
+        return up->want.vad;
     return up->sv->srv->vad_net ? STENO_VAD_SILERO : STENO_VAD_ENERGY;
 }
 
@@ -357,17 +360,17 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
     return (struct steno_transcription_request){.api = up->api,
                                                 .owner = steno_key_owner(up->key),
                                                 .served = up->served,
-                                                .channel = (unsigned)up->ask.channel,
-                                                .multichannel = up->multichannel,
-                                                .seconds = up->seconds,
-                                                .raw = up->raw,
-                                                .beam = up->beam,
-                                                .n_best = up->n_best,
+                                                .channel = (unsigned)up->want.ask.channel,
+                                                .multichannel = up->want.multichannel,
+                                                .seconds = up->want.seconds,
+                                                .raw = up->want.raw,
+                                                .beam = up->want.beam,
+                                                .n_best = up->want.n_best,
                                                 .vad = vad_of(up),
                                                 .hints = hints_of(up),
                                                 .no_word_times = !shows_words(up),
-                                                .options = up->options,
-                                                .no_endpointing = up->no_endpointing};
+                                                .options = up->want.options,
+                                                .no_endpointing = up->want.no_endpointing};
 }
 
 static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
@@ -378,30 +381,30 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     uint8_t digest[STENO_SHA256_BYTES];
     size_t len;
     if (up->form == STENO_UPLOAD_DEEPGRAM) {
-        steno_sha256_end(&up->sum, digest);
-        steno_sha256_text(digest, up->sha256);
+        steno_sha256_end(&up->in.sum, digest);
+        steno_sha256_text(digest, up->in.sha256);
     }
-    request.partials = up->sse;
-    request.event = up->sse ? steno_upload_on_event : NULL;
+    request.partials = up->sse.on;
+    request.event = up->sse.on ? steno_upload_on_event : NULL;
     request.done = on_done;
     request.released = on_released;
     request.user = up;
-    request.len = up->body.len;
-    request.audio = steno_buf_take(&up->body, &len);
-    up->started = true;
-    up->received_ns = steno_now_ns();
+    request.len = up->in.body.len;
+    request.audio = steno_buf_take(&up->in.body, &len);
+    up->in.started = true;
+    up->out.received_ns = steno_now_ns();
     watch_connection(rq, up);
     pthread_mutex_lock(&up->lock);
     up->sides++;
-    up->suspended = true;
+    up->client.suspended = true;
     MHD_suspend_connection(rq->conn);
     st = steno_transcription_start(&up->work, rq->sv->transcriber, &request, &err);
     if (st) {
         free(request.audio);
         up->sides--;
-        up->over = true;
-        up->err = err;
-        up->code = st == STENO_ERR_CANCELLED ? 503 : steno_status_info(st)->http;
+        up->out.over = true;
+        up->out.err = err;
+        up->out.code = st == STENO_ERR_CANCELLED ? 503 : steno_status_info(st)->http;
         steno_upload_resume(up);
     }
     pthread_mutex_unlock(&up->lock);
@@ -416,37 +419,37 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 static void on_fetched(void *user, struct steno_fetched *got)
 {
     struct steno_upload *up = user;
-    steno_sha256_begin(&up->sum); /* until now it was of the body with the URL */
-    steno_sha256_add(&up->sum, got->body.data, got->body.len);
+    steno_sha256_begin(&up->in.sum); /* until now it was of the body with the URL */
+    steno_sha256_add(&up->in.sum, got->body.data, got->body.len);
     pthread_mutex_lock(&up->lock);
-    up->fetched = true;
-    up->fetch_err = got->err;
-    up->reserved = got->reserved;
-    up->body = got->body;
+    up->in.fetched = true;
+    up->in.fetch_err = got->err;
+    up->in.reserved = got->reserved;
+    up->in.body = got->body;
     steno_upload_resume(up);
     pthread_mutex_unlock(&up->lock);
     steno_upload_leave(up);
 }
 
 /* Fetch the recording, with the connection suspended meanwhile. False: it cannot be fetched
- * (up->fetch_err). The lock is held, so on_fetched comes after all of this. */
+ * (up->in.fetch_err). The lock is held, so on_fetched comes after all of this. */
 static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
 {
     char url[STENO_FETCH_URL];
     steno_err err;
-    steno_status st =
-        steno_deepgram_url(up->body.data ? up->body.data : "", up->body.len, url, sizeof url, &err);
-    steno_buf_free(&up->body);
+    steno_status st = steno_deepgram_url(up->in.body.data ? up->in.body.data : "", up->in.body.len,
+                                         url, sizeof url, &err);
+    steno_buf_free(&up->in.body);
     steno_upload_give_back(up);
     pthread_mutex_lock(&up->lock);
     if (!st)
         st = steno_fetch(rq->sv->fetcher, url, &rq->trace, on_fetched, up, &err);
-    up->fetched = st != STENO_OK;
+    up->in.fetched = st != STENO_OK;
     if (st) {
-        up->fetch_err = err;
+        up->in.fetch_err = err;
     } else {
         up->sides++;
-        up->suspended = true;
+        up->client.suspended = true;
         MHD_suspend_connection(rq->conn);
     }
     pthread_mutex_unlock(&up->lock);
@@ -459,39 +462,40 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
     const char *file = steno_upload_file_field(up);
     struct steno_upload_refused why;
     steno_err err;
-    if (!up->fail_http && up->parts) {
-        if (steno_multipart_end(up->parts, &err) ||
+    if (!up->fault.http && up->in.parts) {
+        if (steno_multipart_end(up->in.parts, &err) ||
             (!up->stored && steno_upload_check_form(up, &err)))
-            steno_upload_fail_status(up, up->fail_param, &err);
+            steno_upload_fail_status(up, up->fault.param, &err);
     }
-    if (!up->fail_http && up->stored && steno_upload_storing_of(up)->store(rq, up))
+    if (!up->fault.http && up->stored && steno_upload_storing_of(up)->store(rq, up))
         return MHD_YES;
-    if (!up->fail_http && up->multichannel && up->ask.channel) {
+    if (!up->fault.http && up->want.multichannel && up->want.ask.channel) {
         (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
         steno_upload_fail_status(up, "multichannel", &err);
     }
-    if (!up->fail_http && up->ask.format == STENO_OPENAI_DIARIZED_JSON && !up->multichannel) {
+    if (!up->fault.http && up->want.ask.format == STENO_OPENAI_DIARIZED_JSON &&
+        !up->want.multichannel) {
         (void)steno_fail(&err, STENO_ERR_INVAL,
                          "response_format: diarized_json needs multichannel=true (a speaker on "
                          "each channel): no model of this server tells voices apart");
         steno_upload_fail_status(up, "response_format", &err);
     }
-    if (!up->fail_http && !steno_upload_choose_model(up, &why, &err))
+    if (!up->fault.http && !steno_upload_choose_model(up, &why, &err))
         steno_upload_fail(up, why.http, why.code, why.param, &err);
-    if (!up->fail_http && !up->fetched && up->json && !up->stored && begin_fetch(rq, up))
+    if (!up->fault.http && !up->in.fetched && up->json && !up->stored && begin_fetch(rq, up))
         return MHD_YES;
-    if (!up->fail_http && up->fetched && up->fetch_err.code)
-        steno_upload_fail_status(up, "url", &up->fetch_err);
-    if (!up->fail_http && !up->body.len) {
+    if (!up->fault.http && up->in.fetched && up->in.fetch_err.code)
+        steno_upload_fail_status(up, "url", &up->in.fetch_err);
+    if (!up->fault.http && !up->in.body.len) {
         steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
-        (void)steno_fail(&err, STENO_ERR_FORMAT, "%s%s", up->parts ? file : "the request body",
-                         up->parts ? ": it is empty" : " is empty");
-        steno_upload_fail_status(up, up->parts ? file : NULL, &err);
+        (void)steno_fail(&err, STENO_ERR_FORMAT, "%s%s", up->in.parts ? file : "the request body",
+                         up->in.parts ? ": it is empty" : " is empty");
+        steno_upload_fail_status(up, up->in.parts ? file : NULL, &err);
     }
-    if (up->fail_http)
-        return steno_respond_error(rq, up->fail_http, up->fail_code, up->fail_param, "%s",
-                                   up->fail.msg);
-    up->sse = up->ask.stream;
+    if (up->fault.http)
+        return steno_respond_error(rq, up->fault.http, up->fault.code, up->fault.param, "%s",
+                                   up->fault.err.msg);
+    up->sse.on = up->want.ask.stream;
     return start(rq, up);
 }
 
@@ -504,16 +508,16 @@ enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, si
         return MHD_NO;
     if (!steno_upload_body_goes_on(rq, up))
         return MHD_NO;
-    if (up->fail_http) {
-        up->discarded += n;
+    if (up->fault.http) {
+        up->in.discarded += n;
         /* a length bounds the body; without one the server reads only so much */
-        return up->content_length || up->discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
+        return up->in.content_length || up->in.discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
     }
     st = steno_upload_take(up, data, n, &err);
     if (st && up->stored)
         steno_upload_storing_of(up)->fail(up, &err);
     else if (st)
-        steno_upload_fail_status(up, up->fail_param, &err);
+        steno_upload_fail_status(up, up->fault.param, &err);
     return MHD_YES;
 }
 
@@ -539,24 +543,24 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
                                    "Content-Length is not a number");
     st = steno_upload_storing_of(up)->want(rq, up, &err);
     if (st)
-        return steno_respond_status(rq, &err, up->fail_param);
-    if (up->content_length > steno_upload_max(up)) {
+        return steno_respond_status(rq, &err, up->fault.param);
+    if (up->in.content_length > steno_upload_max(up)) {
         (void)steno_upload_too_large(up, &err);
         return refuse(rq, 413, "limit_exceeded", NULL, &err);
     }
-    up->body.max = steno_upload_max(up);
+    up->in.body.max = steno_upload_max(up);
     st = steno_upload_open_body(rq, up, &err);
     if (st)
-        return steno_respond_status(rq, &err, up->fail_param);
+        return steno_respond_status(rq, &err, up->fault.param);
     if (up->stored && !up->json) /* its body goes to the disk */
         return MHD_YES;
     if (!up->stored && !names_model_in_body(up) && !steno_upload_choose_model(up, &why, &err))
         return refuse(rq, why.http, why.code, why.param, &err);
-    if (up->content_length) {
-        st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
+    if (up->in.content_length) {
+        st = steno_limits_reserve(rq->sv->srv->limits, up->in.content_length, &err);
         if (st)
             return steno_respond_status(rq, &err, NULL);
-        up->reserved = up->content_length;
+        up->in.reserved = up->in.content_length;
     }
     return MHD_YES;
 }
@@ -607,24 +611,25 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_upload_headers headers;
-    const char *option = steno_options_named_in(up->err.msg);
+    const char *option = steno_options_named_in(up->out.err.msg);
     if (!option)
-        option = steno_hint_named_in(up->err.msg);
-    if (up->audio_seconds > 0)
+        option = steno_hint_named_in(up->out.err.msg);
+    if (up->out.audio_seconds > 0)
         snprintf(rq->note, sizeof rq->note, "%.3f s of %s, real-time factor %.4f",
-                 up->audio_seconds, up->audio_format, up->inference_seconds / up->audio_seconds);
-    if (up->code == 504)
+                 up->out.audio_seconds, up->out.audio_format,
+                 up->out.inference_seconds / up->out.audio_seconds);
+    if (up->out.code == 504)
         return steno_respond_error(rq, 504, "timeout", NULL,
                                    "recognition took longer than limits.request_timeout (%g s)",
                                    rq->sv->srv->conf->request_timeout);
-    if (up->code == 499)
+    if (up->out.code == 499)
         return steno_respond_error(rq, 499, "cancelled", NULL, "the client went away");
-    if (up->code != 200 && up->err.code == STENO_ERR_CANCELLED)
+    if (up->out.code != 200 && up->out.err.code == STENO_ERR_CANCELLED)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
-    if (up->code != 200)
-        return steno_respond_status(rq, &up->err, option ? option : "file");
+    if (up->out.code != 200)
+        return steno_respond_status(rq, &up->out.err, option ? option : "file");
     steno_upload_write_headers(up, &headers);
-    return steno_respond(rq, up->code, steno_upload_media_type(up), &up->answer, headers.v);
+    return steno_respond(rq, up->out.code, steno_upload_media_type(up), &up->out.answer, headers.v);
 }
 
 enum MHD_Result steno_upload_continue(struct steno_request *rq)
@@ -635,17 +640,17 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
         return MHD_NO;
     if (rq->code)
         return MHD_YES;
-    if (!up->started)
+    if (!up->in.started)
         return steno_upload_end_body(rq, up) ? check_and_start(rq, up) : MHD_NO;
     if (up->stored)
         return steno_upload_storing_of(up)->answer(rq, up);
     pthread_mutex_lock(&up->lock);
-    over = up->over;
-    failed = over && up->code != 200;
-    if (up->sse && !failed)
-        up->sse_begun = true;
+    over = up->out.over;
+    failed = over && up->out.code != 200;
+    if (up->sse.on && !failed)
+        up->sse.begun = true;
     pthread_mutex_unlock(&up->lock);
-    if (up->sse && !failed)
+    if (up->sse.on && !failed)
         return steno_upload_respond_events(rq, up);
     return over ? answer(rq, up) : MHD_YES;
 }
@@ -654,18 +659,18 @@ static enum steno_session_result result_of(const struct steno_request *rq,
                                            const struct steno_upload *up)
 {
     /* the status of an event stream is sent before its result is known */
-    int code = rq->code == 200 && up->sse_ended ? up->code : rq->code;
+    int code = rq->code == 200 && up->sse.ended ? up->out.code : rq->code;
     if (rq->unread)
         return STENO_SESSION_TIMEOUT;
     if (code == 202)
         return STENO_SESSION_OK;
     if (code == 200)
-        return up->sse && !up->sse_ended ? STENO_SESSION_GONE : STENO_SESSION_OK;
+        return up->sse.on && !up->sse.ended ? STENO_SESSION_GONE : STENO_SESSION_OK;
     if (code == 499)
         return STENO_SESSION_GONE;
     if (code == 504 || code == 408)
         return STENO_SESSION_TIMEOUT;
-    if (code == 503 && up->refused)
+    if (code == 503 && up->in.refused)
         return STENO_SESSION_REFUSED;
     if (code == 503)
         return steno_limits_draining(up->sv->srv->limits) ? STENO_SESSION_DRAINED
@@ -679,24 +684,24 @@ void steno_upload_end(struct steno_request *rq)
     if (!up)
         return;
     rq->upload = NULL;
-    steno_hangup_forget(rq->sv->hangup, up->watch);
+    steno_hangup_forget(rq->sv->hangup, up->in.watch);
     rq->key = up->key;
     rq->model = up->served ? up->served->label : NULL;
     pthread_mutex_lock(&up->lock);
-    rq->audio_seconds = up->audio_seconds;
-    rq->inference_seconds = up->inference_seconds;
+    rq->audio_seconds = up->out.audio_seconds;
+    rq->inference_seconds = up->out.inference_seconds;
     if (steno_trace_recorded(&rq->trace)) {
-        rq->received_ns = up->received_ns;
-        rq->result_ns = up->result_ns;
-        rq->pool = up->pool;
+        rq->received_ns = up->out.received_ns;
+        rq->result_ns = up->out.result_ns;
+        rq->pool = up->out.pool;
     }
-    up->conn = NULL;
-    if (up->answered)
-        rq->code = up->code;
+    up->client.conn = NULL;
+    if (up->out.answered)
+        rq->code = up->out.code;
     if (up->work)
         steno_transcription_cancel(up->work);
     pthread_mutex_unlock(&up->lock);
-    if (!up->started)
+    if (!up->in.started)
         steno_upload_give_back(up);
     rq->result = result_of(rq, up);
     steno_key_leave(rq->sv->srv->keys, up->key);

@@ -14,22 +14,23 @@
 
 static steno_status write_openai(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    if (up->ask.format == STENO_OPENAI_VERBOSE_JSON)
-        return steno_openai_write_verbose(&up->answer, r, up->ask.words, up->ask.segments);
-    if (up->ask.format == STENO_OPENAI_DIARIZED_JSON)
-        return steno_openai_write_diarized(&up->answer, r);
-    return steno_openai_write_json(&up->answer, r);
+    if (up->want.ask.format == STENO_OPENAI_VERBOSE_JSON)
+        return steno_openai_write_verbose(&up->out.answer, r, up->want.ask.words,
+                                          up->want.ask.segments);
+    if (up->want.ask.format == STENO_OPENAI_DIARIZED_JSON)
+        return steno_openai_write_diarized(&up->out.answer, r);
+    return steno_openai_write_json(&up->out.answer, r);
 }
 
 static steno_status write_native(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    const struct steno_result_json_options opt = {.no_words = up->no_words,
+    const struct steno_result_json_options opt = {.no_words = up->want.no_words,
                                                   .model = up->served->name,
                                                   .language = r->language,
                                                   .language_probability = r->language_probability,
                                                   .warning = r->warning};
-    steno_status st = steno_result_json_write(&up->answer, r->transcript, &opt);
-    return st ? st : steno_buf_puts(&up->answer, "\n");
+    steno_status st = steno_result_json_write(&up->out.answer, r->transcript, &opt);
+    return st ? st : steno_buf_puts(&up->out.answer, "\n");
 }
 
 static steno_status write_deepgram(struct steno_upload *up, const struct steno_openai_result *r)
@@ -38,25 +39,25 @@ static steno_status write_deepgram(struct steno_upload *up, const struct steno_o
     const size_t n = steno_transcript_n_channels(r->transcript);
     char id[STENO_DEEPGRAM_ID];
     const struct steno_deepgram_about about = {.request_id = id,
-                                               .sha256 = up->sha256,
+                                               .sha256 = up->in.sha256,
                                                .model = up->served->name,
                                                .version = info->version,
                                                .family = info->family,
                                                .channels = n ? (int)n : 1,
                                                .created = (int64_t)time(NULL),
-                                               .wants = up->wants};
-    steno_deepgram_request_id(up->id, id);
-    return steno_deepgram_write(&up->answer, r, &about);
+                                               .wants = up->want.deepgram};
+    steno_deepgram_request_id(up->client.id, id);
+    return steno_deepgram_write(&up->out.answer, r, &about);
 }
 
 static steno_status write_whisper_cpp(struct steno_upload *up, const struct steno_openai_result *r)
 {
     const struct steno_whisper_cpp_about about = {
-        .wants = &up->cpp,
-        .temperature = up->ask.temperature,
+        .wants = &up->want.cpp,
+        .temperature = up->want.ask.temperature,
         .detected = up->served->info.detects_language &&
-                    !steno_language_code(up->ask.hints.language)}; /* "", "auto" */
-    return steno_whisper_cpp_write(&up->answer, up->ask.format, r, &about);
+                    !steno_language_code(up->want.ask.hints.language)}; /* "", "auto" */
+    return steno_whisper_cpp_write(&up->out.answer, up->want.ask.format, r, &about);
 }
 
 /* A model of one language has nothing to detect: it is certain. */
@@ -65,20 +66,20 @@ static steno_status write_language(struct steno_upload *up, const struct steno_o
     struct steno_openai_result certain = *r;
     if (!up->served->info.detects_language && *up->served->info.language)
         certain.language_probability = 1;
-    return steno_whisper_asr_write_language(&up->answer, &certain);
+    return steno_whisper_asr_write_language(&up->out.answer, &certain);
 }
 
 static steno_status write_usual(struct steno_upload *up, const struct steno_openai_result *r)
 {
     steno_status st;
-    switch (up->ask.format) {
+    switch (up->want.ask.format) {
     case STENO_OPENAI_SRT:
-        return steno_subtitle_write(&up->answer, r->transcript, STENO_SRT, NULL);
+        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_SRT, NULL);
     case STENO_OPENAI_VTT:
-        return steno_subtitle_write(&up->answer, r->transcript, STENO_VTT, NULL);
+        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_VTT, NULL);
     case STENO_OPENAI_TEXT:
-        st = steno_buf_puts(&up->answer, steno_transcript_text(r->transcript));
-        return st ? st : steno_buf_puts(&up->answer, "\n");
+        st = steno_buf_puts(&up->out.answer, steno_transcript_text(r->transcript));
+        return st ? st : steno_buf_puts(&up->out.answer, "\n");
     case STENO_OPENAI_JSON:
     case STENO_OPENAI_VERBOSE_JSON:
     case STENO_OPENAI_DIARIZED_JSON:
@@ -94,7 +95,7 @@ steno_status steno_upload_write(struct steno_upload *up, const struct steno_open
     if (up->form == STENO_UPLOAD_WHISPER_CPP)
         return write_whisper_cpp(up, r);
     if (up->form == STENO_UPLOAD_WHISPER_ASR)
-        return steno_whisper_asr_write(&up->answer, r, &up->asr);
+        return steno_whisper_asr_write(&up->out.answer, r, &up->want.asr);
     return up->form == STENO_UPLOAD_DETECT ? write_language(up, r) : write_usual(up, r);
 }
 
@@ -103,7 +104,7 @@ const char *steno_upload_media_type(const struct steno_upload *up)
     if (up->form == STENO_UPLOAD_WHISPER_ASR) /* whatever the output is */
         return "text/plain; charset=utf-8";
     return steno_openai_media_type(up->form == STENO_UPLOAD_DETECT ? STENO_OPENAI_JSON
-                                                                   : up->ask.format);
+                                                                   : up->want.ask.format);
 }
 
 /* Write whisper-asr-webservice's Content-Disposition. */
@@ -111,10 +112,10 @@ static void write_disposition(const struct steno_upload *up, char *out, size_t s
 {
     struct steno_buf name;
     steno_buf_init(&name, size);
-    if (steno_query_encode(&name, *up->file_name ? up->file_name : "audio"))
+    if (steno_query_encode(&name, *up->in.file_name ? up->in.file_name : "audio"))
         steno_buf_reset(&name);
     snprintf(out, size, "attachment; filename=\"%s.%s\"", name.data ? name.data : "",
-             steno_whisper_asr_extension(up->asr.output));
+             steno_whisper_asr_extension(up->want.asr.output));
     steno_buf_free(&name);
 }
 
@@ -122,8 +123,8 @@ void steno_upload_write_headers(const struct steno_upload *up, struct steno_uplo
 {
     size_t n = 0;
     out->v[n++] = (struct steno_header){"X-Steno-Model", up->served->name};
-    if (*up->warning)
-        out->v[n++] = (struct steno_header){"X-Steno-Warning", up->warning};
+    if (*up->out.warning)
+        out->v[n++] = (struct steno_header){"X-Steno-Warning", up->out.warning};
     if (up->form == STENO_UPLOAD_WHISPER_ASR) {
         write_disposition(up, out->disposition, sizeof out->disposition);
         out->v[n++] = (struct steno_header){"Asr-Engine", "steno"};
@@ -137,15 +138,15 @@ struct steno_openai_result steno_upload_result(const struct steno_upload *up,
 {
     struct steno_openai_result out = {.transcript = r->transcript,
                                       .language = up->served->info.language,
-                                      .translated = up->ask.hints.translate,
+                                      .translated = up->want.ask.hints.translate,
                                       .duration = r->duration,
-                                      .logprobs = up->ask.logprobs,
-                                      .speakers = &up->ask.speakers,
+                                      .logprobs = up->want.ask.logprobs,
+                                      .speakers = &up->want.ask.speakers,
                                       .warning = *r->warning ? r->warning : NULL};
     const char *language =
         r->transcript ? steno_transcript_language(r->transcript, &out.language_probability) : NULL;
     if (!language && !*out.language) /* silence: what was asked for is all that is known */
-        language = steno_language_code(up->ask.hints.language);
+        language = steno_language_code(up->want.ask.hints.language);
     if (language)
         out.language = language;
     return out;
@@ -157,52 +158,54 @@ struct steno_openai_result steno_upload_result(const struct steno_upload *up,
  * events. */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
 {
-    if (ev->segment != up->segment) {
-        up->segment = ev->segment;
-        up->sent_bytes = 0;
+    if (ev->segment != up->sse.segment) {
+        up->sse.segment = ev->segment;
+        up->sse.sent_bytes = 0;
     }
-    if (stable <= up->sent_bytes || up->sse_failure)
+    if (stable <= up->sse.sent_bytes || up->sse.failure)
         return;
-    if (!up->sent_bytes && up->any_sent)
-        up->sse_failure = steno_openai_write_delta(&up->events, " ", 1, up->sent_channel);
-    if (!up->sse_failure)
-        up->sse_failure = steno_openai_write_delta(&up->events, ev->text + up->sent_bytes,
-                                                   stable - up->sent_bytes, up->sent_channel);
-    up->sent_bytes = stable;
-    up->any_sent = true;
+    if (!up->sse.sent_bytes && up->sse.any_sent)
+        up->sse.failure = steno_openai_write_delta(&up->sse.events, " ", 1, up->sse.sent_channel);
+    if (!up->sse.failure)
+        up->sse.failure =
+            steno_openai_write_delta(&up->sse.events, ev->text + up->sse.sent_bytes,
+                                     stable - up->sse.sent_bytes, up->sse.sent_channel);
+    up->sse.sent_bytes = stable;
+    up->sse.any_sent = true;
     steno_upload_resume(up);
 }
 
 /* Lock held. The same for a model that cuts: a delta for each section that is complete. */
 static void add_sections(struct steno_upload *up, const struct steno_event *ev)
 {
-    if (ev->segment != up->segment) {
-        up->segment = ev->segment;
-        up->sent_sections = 0;
+    if (ev->segment != up->sse.segment) {
+        up->sse.segment = ev->segment;
+        up->sse.sent_sections = 0;
     }
-    for (; up->sent_sections < ev->n_sections && !up->sse_failure; up->sent_sections++) {
-        const char *text = ev->sections[up->sent_sections].text;
-        if (!up->any_sent)
+    for (; up->sse.sent_sections < ev->n_sections && !up->sse.failure; up->sse.sent_sections++) {
+        const char *text = ev->sections[up->sse.sent_sections].text;
+        if (!up->sse.any_sent)
             text += strspn(text, " ");
         if (!*text)
             continue;
-        up->sse_failure =
-            steno_openai_write_delta(&up->events, text, strlen(text), up->sent_channel);
-        up->any_sent = true;
+        up->sse.failure =
+            steno_openai_write_delta(&up->sse.events, text, strlen(text), up->sse.sent_channel);
+        up->sse.any_sent = true;
     }
     steno_upload_resume(up);
 }
 
 void steno_upload_enter_channel(struct steno_upload *up, unsigned channel)
 {
-    if (!up->sent_channel)
-        up->sent_channel = 1;
-    if (channel == up->sent_channel)
+    if (!up->sse.sent_channel)
+        up->sse.sent_channel = 1;
+    if (channel == up->sse.sent_channel)
         return;
-    while (up->sent_channel < channel && !up->sse_failure)
-        up->sse_failure = steno_openai_write_delta(&up->events, "\n", 1, ++up->sent_channel);
-    up->segment = -1;
-    up->any_sent = false;
+    while (up->sse.sent_channel < channel && !up->sse.failure)
+        up->sse.failure =
+            steno_openai_write_delta(&up->sse.events, "\n", 1, ++up->sse.sent_channel);
+    up->sse.segment = -1;
+    up->sse.any_sent = false;
     steno_upload_resume(up);
 }
 
@@ -218,9 +221,10 @@ void steno_upload_on_event(void *user, unsigned channel, const struct steno_even
         add_sections(up, ev);
     else
         add_delta(up, ev, ev->kind == STENO_FINAL ? strlen(ev->text) : ev->stable_bytes);
-    if (up->ask.format == STENO_OPENAI_DIARIZED_JSON && ev->kind == STENO_FINAL && !up->sse_failure)
-        up->sse_failure = steno_openai_write_segment_events(&up->events, ev, channel,
-                                                            &up->ask.speakers, &up->told_segments);
+    if (up->want.ask.format == STENO_OPENAI_DIARIZED_JSON && ev->kind == STENO_FINAL &&
+        !up->sse.failure)
+        up->sse.failure = steno_openai_write_segment_events(
+            &up->sse.events, ev, channel, &up->want.ask.speakers, &up->sse.told_segments);
     pthread_mutex_unlock(&up->lock);
 }
 
@@ -230,16 +234,16 @@ static ssize_t read_events(void *ctx, uint64_t pos, char *out, size_t max)
     ssize_t n = 0;
     (void)pos;
     pthread_mutex_lock(&up->lock);
-    if (up->events.len) {
-        n = (ssize_t)(up->events.len < max ? up->events.len : max);
-        memcpy(out, up->events.data, (size_t)n);
-        steno_buf_drop(&up->events, (size_t)n);
-    } else if (up->over) {
+    if (up->sse.events.len) {
+        n = (ssize_t)(up->sse.events.len < max ? up->sse.events.len : max);
+        memcpy(out, up->sse.events.data, (size_t)n);
+        steno_buf_drop(&up->sse.events, (size_t)n);
+    } else if (up->out.over) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
-        up->sse_ended = true;
+        up->sse.ended = true;
     } else {
-        up->suspended = true;
-        MHD_suspend_connection(up->conn);
+        up->client.suspended = true;
+        MHD_suspend_connection(up->client.conn);
     }
     pthread_mutex_unlock(&up->lock);
     return n;

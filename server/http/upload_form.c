@@ -24,7 +24,7 @@ static steno_status set_native_format(struct steno_upload *up, const char *value
                  {"vtt", STENO_OPENAI_VTT}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(value, names[i].name)) {
-            up->ask.format = names[i].format;
+            up->want.ask.format = names[i].format;
             return STENO_OK;
         }
     return steno_fail(err, STENO_ERR_INVAL, "format: '%.40s' is not one of json, text, srt, vtt",
@@ -33,10 +33,10 @@ static steno_status set_native_format(struct steno_upload *up, const char *value
 
 static steno_status set_model(struct steno_upload *up, const char *value, steno_err *err)
 {
-    if (strlen(value) >= sizeof up->ask.model)
+    if (strlen(value) >= sizeof up->want.ask.model)
         return steno_fail(err, STENO_ERR_INVAL, "model: longer than %zu bytes",
-                          sizeof up->ask.model - 1);
-    memcpy(up->ask.model, value, strlen(value) + 1);
+                          sizeof up->want.ask.model - 1);
+    memcpy(up->want.ask.model, value, strlen(value) + 1);
     return STENO_OK;
 }
 
@@ -53,19 +53,19 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (!strcmp(name, "model"))
         return set_model(up, value, err);
     if (!strcmp(name, "channel"))
-        return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->ask.channel, err);
+        return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->want.ask.channel, err);
     if (!strcmp(name, "multichannel"))
-        return steno_query_bool(name, value, &up->multichannel, err);
+        return steno_query_bool(name, value, &up->want.multichannel, err);
     if (!strcmp(name, "beam"))
-        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
+        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->want.beam, err);
     if (!strcmp(name, "vad"))
-        return steno_vad_choice_parse(value, &up->vad, err);
+        return steno_vad_choice_parse(value, &up->want.vad, err);
     if (!strcmp(name, "n_best"))
-        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
+        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->want.n_best, err);
     if (steno_hint_known(name))
-        return steno_hint_set(&up->ask.hints, name, value, err);
+        return steno_hint_set(&up->want.ask.hints, name, value, err);
     if (steno_options_known(name))
-        return steno_options_set(&up->options, name, value, err);
+        return steno_options_set(&up->want.options, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, "
@@ -74,9 +74,9 @@ static steno_status on_query(void *user, const char *name, const char *value, st
                           name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
-        up->no_words = !flag;
+        up->want.no_words = !flag;
     else if (!st)
-        up->no_endpointing = !flag;
+        up->want.no_endpointing = !flag;
     return st;
 }
 
@@ -124,13 +124,13 @@ static bool is_item(char *name)
 static steno_status add_item(struct steno_upload *up, const char *value, steno_err *err)
 {
     char number[STENO_OPTION_TEXT];
-    const char *before = steno_options_get(&up->options, up->field_name, number);
+    const char *before = steno_options_get(&up->want.options, up->in.field_name, number);
     struct steno_buf all;
     steno_status st;
     steno_buf_init(&all, 2 * STENO_OPENAI_FIELD);
     st = steno_buf_printf(&all, "%s%s%s", before ? before : "", before ? "," : "", value);
-    st = st ? steno_fail(err, st, "%s: longer than %d bytes", up->field_name, STENO_OPENAI_FIELD)
-            : on_query(up, up->field_name, all.data, err);
+    st = st ? steno_fail(err, st, "%s: longer than %d bytes", up->in.field_name, STENO_OPENAI_FIELD)
+            : on_query(up, up->in.field_name, all.data, err);
     steno_buf_free(&all);
     return st;
 }
@@ -139,24 +139,26 @@ static steno_status add_item(struct steno_upload *up, const char *value, steno_e
 static steno_status set_extension(struct steno_upload *up, bool item, steno_err *err)
 {
     steno_status st;
-    if (!up->field.len) /* as steno_openai_field */
+    if (!up->in.field.len) /* as steno_openai_field */
         return STENO_OK;
-    st = steno_buf_add(&up->field, "", 1);
-    if (st || memchr(up->field.data, '\0', up->field.len - 1))
-        return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
-    up->fail_param = up->field_name;
-    return item ? add_item(up, up->field.data, err)
-                : on_query(up, up->field_name, up->field.data, err);
+    st = steno_buf_add(&up->in.field, "", 1);
+    if (st || memchr(up->in.field.data, '\0', up->in.field.len - 1))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long",
+                          up->in.field_name);
+    up->fault.param = up->in.field_name;
+    return item ? add_item(up, up->in.field.data, err)
+                : on_query(up, up->in.field_name, up->in.field.data, err);
 }
 
 /* Keep a field of a job's form; *param gets its name. */
 static steno_status set_stored(struct steno_upload *up, steno_err *err)
 {
-    steno_status st = steno_buf_add(&up->field, "", 1);
-    if (st || memchr(up->field.data, '\0', up->field.len - 1))
-        return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
-    up->fail_param = up->field_name;
-    return steno_upload_storing_of(up)->take_pair(up, up->field_name, up->field.data, err);
+    steno_status st = steno_buf_add(&up->in.field, "", 1);
+    if (st || memchr(up->in.field.data, '\0', up->in.field.len - 1))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long",
+                          up->in.field_name);
+    up->fault.param = up->in.field_name;
+    return steno_upload_storing_of(up)->take_pair(up, up->in.field_name, up->in.field.data, err);
 }
 
 size_t steno_upload_max(const struct steno_upload *up)
@@ -173,7 +175,7 @@ steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *er
     /* OpenAI's wording, which clients may look for */
     return steno_fail(err, STENO_ERR_LIMIT,
                       "Maximum content size limit (%zu) exceeded (%zu bytes read)", max,
-                      up->content_length > max ? up->content_length : max + 1);
+                      up->in.content_length > max ? up->in.content_length : max + 1);
 }
 
 steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data, size_t n,
@@ -181,18 +183,18 @@ steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data,
 {
     steno_status st;
     size_t need;
-    if (!steno_add_size(up->body.len, n, &need) || need > up->body.max)
+    if (!steno_add_size(up->in.body.len, n, &need) || need > up->in.body.max)
         return steno_upload_too_large(up, err);
-    while (up->reserved < need) {
-        size_t step = need - up->reserved > RESERVE_STEP ? need - up->reserved : RESERVE_STEP;
+    while (up->in.reserved < need) {
+        size_t step = need - up->in.reserved > RESERVE_STEP ? need - up->in.reserved : RESERVE_STEP;
         st = steno_limits_reserve(up->sv->srv->limits, step, err);
         if (st)
             return st;
-        up->reserved += step;
+        up->in.reserved += step;
     }
     if (up->form == STENO_UPLOAD_DEEPGRAM)
-        steno_sha256_add(&up->sum, data, n);
-    st = steno_buf_add(&up->body, data, n);
+        steno_sha256_add(&up->in.sum, data, n);
+    st = steno_buf_add(&up->in.body, data, n);
     return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
 }
 
@@ -212,30 +214,30 @@ static steno_status set_encoding(struct steno_upload *up, const char *value, ste
                           "encoding: packets of opus have no bounds in a body; Ogg has");
     if (st || encoding == STENO_ENCODING_CONTAINER || encoding == STENO_ENCODING_OPUS)
         return st;
-    up->raw_named = true;
-    return steno_pcm_parse(steno_encoding_name(encoding), &up->raw.format, err);
+    up->want.raw_named = true;
+    return steno_pcm_parse(steno_encoding_name(encoding), &up->want.raw.format, err);
 }
 
 static steno_status set_channels(struct steno_upload *up, const char *value, steno_err *err)
 {
     int n = 0;
     steno_status st = steno_query_int("channels", value, 1, STENO_CHANNELS_MAX, &n, err);
-    up->raw.channels = (unsigned)n;
+    up->want.raw.channels = (unsigned)n;
     return st;
 }
 
 /* The query is read: whether it describes samples without a header. */
 static steno_status check_raw(struct steno_upload *up, steno_err *err)
 {
-    if (!up->raw_named) {
-        up->raw = (struct steno_raw_audio){0};
+    if (!up->want.raw_named) {
+        up->want.raw = (struct steno_raw_audio){0};
         return STENO_OK;
     }
-    if (!up->raw.channels)
-        up->raw.channels = 1;
-    if (up->raw.sample_rate)
+    if (!up->want.raw.channels)
+        up->want.raw.channels = 1;
+    if (up->want.raw.sample_rate)
         return STENO_OK;
-    up->fail_param = "sample_rate";
+    up->fault.param = "sample_rate";
     return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
 }
 
@@ -251,17 +253,17 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
     if (!strcmp(name, "encoding"))
         return set_encoding(up, value, err);
     if (!strcmp(name, "sample_rate"))
-        return steno_query_int(name, value, STENO_RATE_MIN, STENO_RATE_MAX, &up->raw.sample_rate,
-                               err);
+        return steno_query_int(name, value, STENO_RATE_MIN, STENO_RATE_MAX,
+                               &up->want.raw.sample_rate, err);
     if (!strcmp(name, "channels"))
         return set_channels(up, value, err);
     if (!strcmp(name, "alternatives"))
-        return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
+        return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->want.n_best, err);
     if (steno_deepgram_is_want(name))
-        return steno_deepgram_want(&up->wants, &up->ask.hints, name, value, err);
+        return steno_deepgram_want(&up->want.deepgram, &up->want.ask.hints, name, value, err);
     if (!strcmp(name, "model") || is_extension(name))
         return on_query(user, name, value, err);
-    steno_deepgram_note_unsupported(&up->wants, name, value);
+    steno_deepgram_note_unsupported(&up->want.deepgram, name, value);
     return STENO_OK;
 }
 
@@ -272,21 +274,21 @@ static steno_status on_asr_query(void *user, const char *name, const char *value
     struct steno_upload *up = user;
     if (!strcmp(name, "model") || !strcmp(name, "channel") || is_extension(name))
         return on_query(user, name, value, err);
-    return steno_whisper_asr_query(&up->ask, &up->asr, name, value, err);
+    return steno_whisper_asr_query(&up->want.ask, &up->want.asr, name, value, err);
 }
 
 /* ---- fields of forms ------------------------------------------------------------------------- */
 
 static const char *field_value(const struct steno_upload *up)
 {
-    return up->field.data ? up->field.data : "";
+    return up->in.field.data ? up->in.field.data : "";
 }
 
 /* Take a field that is this project's extension of the form. *is: whether it is one. */
 static steno_status set_extended(struct steno_upload *up, bool *is, steno_err *err)
 {
-    const bool item = is_item(up->field_name);
-    *is = is_extended_field(up->field_name);
+    const bool item = is_item(up->in.field_name);
+    *is = is_extended_field(up->in.field_name);
     return *is ? set_extension(up, item, err) : STENO_OK;
 }
 
@@ -295,43 +297,43 @@ static steno_status on_openai_field(struct steno_upload *up, steno_err *err)
     bool is;
     steno_status st = set_extended(up, &is, err);
     return is ? st
-              : steno_openai_field(&up->ask, up->field_name, field_value(up), up->field.len,
-                                   &up->fail_param, err);
+              : steno_openai_field(&up->want.ask, up->in.field_name, field_value(up),
+                                   up->in.field.len, &up->fault.param, err);
 }
 
 static steno_status on_whisper_cpp_field(struct steno_upload *up, steno_err *err)
 {
     bool is;
-    if (!steno_whisper_cpp_known(up->field_name))
+    if (!steno_whisper_cpp_known(up->in.field_name))
         return set_extended(up, &is, err);
-    return steno_whisper_cpp_field(&up->ask, &up->cpp, up->field_name, field_value(up),
-                                   up->field.len, &up->fail_param, err);
+    return steno_whisper_cpp_field(&up->want.ask, &up->want.cpp, up->in.field_name, field_value(up),
+                                   up->in.field.len, &up->fault.param, err);
 }
 
 static steno_status check_openai(struct steno_upload *up, steno_err *err)
 {
-    return steno_openai_check(&up->ask, &up->fail_param, err);
+    return steno_openai_check(&up->want.ask, &up->fault.param, err);
 }
 
 static steno_status check_file(struct steno_upload *up, steno_err *err)
 {
-    if (up->ask.has_file)
+    if (up->want.ask.has_file)
         return STENO_OK;
-    up->fail_param = steno_upload_file_field(up);
-    return steno_fail(err, STENO_ERR_INVAL, "no '%s' field in the request", up->fail_param);
+    up->fault.param = steno_upload_file_field(up);
+    return steno_fail(err, STENO_ERR_INVAL, "no '%s' field in the request", up->fault.param);
 }
 
 /* What whisper.cpp's form asks for becomes what jobs know. */
 static steno_status check_whisper_cpp(struct steno_upload *up, steno_err *err)
 {
-    if (up->cpp.beam)
-        up->beam = up->cpp.beam;
-    up->seconds = up->cpp.seconds;
-    up->multichannel |= up->cpp.speakers;
-    if (up->cpp.detect) {
-        *up->ask.hints.language = '\0';
-        if (!(up->seconds > 0) || up->seconds > STENO_DETECT_SECONDS)
-            up->seconds = STENO_DETECT_SECONDS;
+    if (up->want.cpp.beam)
+        up->want.beam = up->want.cpp.beam;
+    up->want.seconds = up->want.cpp.seconds;
+    up->want.multichannel |= up->want.cpp.speakers;
+    if (up->want.cpp.detect) {
+        *up->want.ask.hints.language = '\0';
+        if (!(up->want.seconds > 0) || up->want.seconds > STENO_DETECT_SECONDS)
+            up->want.seconds = STENO_DETECT_SECONDS;
     }
     return check_file(up, err);
 }
@@ -342,8 +344,8 @@ static steno_status check_whisper_cpp(struct steno_upload *up, steno_err *err)
 static const struct reader {
     steno_query_fn parameter; /* takes a pair of the query */
     const char *file;         /* the field with the recording; NULL: the body is the recording */
-    /* Takes the field of up->field_name and up->field. NULL: all parameters are in the query, and
-     * other fields are ignored. */
+    /* Takes the field of up->in.field_name and up->in.field. NULL: all parameters are in the query,
+     * and other fields are ignored. */
     steno_status (*field)(struct steno_upload *up, steno_err *err);
     steno_status (*check)(struct steno_upload *up, steno_err *err); /* after the last field */
 } readers[] = {
@@ -366,7 +368,7 @@ steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err)
     return readers[up->form].check(up, err);
 }
 
-/* Take a pair of the query; when it is wrong, up->fail_param names it. */
+/* Take a pair of the query; when it is wrong, up->fault.param names it. */
 static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
@@ -375,8 +377,8 @@ static steno_status on_parameter(void *user, const char *name, const char *value
         st = readers[up->form].parameter(user, name, value, err);
     if (!st)
         return STENO_OK;
-    snprintf(up->field_name, sizeof up->field_name, "%s", name);
-    up->fail_param = up->field_name;
+    snprintf(up->in.field_name, sizeof up->in.field_name, "%s", name);
+    up->fault.param = up->in.field_name;
     return st;
 }
 
@@ -392,38 +394,39 @@ static steno_status on_part(void *user, const char *name, const char *filename, 
 {
     struct steno_upload *up = user;
     const char *file = steno_upload_file_field(up);
-    up->in_file = !strcmp(name, file);
-    up->fail_param = up->in_file ? file : NULL;
-    if (up->in_file && up->ask.has_file)
+    up->in.in_file = !strcmp(name, file);
+    up->fault.param = up->in.in_file ? file : NULL;
+    if (up->in.in_file && up->want.ask.has_file)
         return steno_fail(err, STENO_ERR_INVAL, "%s: the form has more than one", file);
-    up->ask.has_file |= up->in_file;
-    if (up->in_file) /* its format is not trusted: the first bytes tell that */
-        snprintf(up->file_name, sizeof up->file_name, "%s", filename ? filename : "");
-    snprintf(up->field_name, sizeof up->field_name, "%s", name);
-    up->field_is_file = filename && *filename;
-    steno_buf_reset(&up->field);
+    up->want.ask.has_file |= up->in.in_file;
+    if (up->in.in_file) /* its format is not trusted: the first bytes tell that */
+        snprintf(up->in.file_name, sizeof up->in.file_name, "%s", filename ? filename : "");
+    snprintf(up->in.field_name, sizeof up->in.field_name, "%s", name);
+    up->in.field_is_file = filename && *filename;
+    steno_buf_reset(&up->in.field);
     return STENO_OK;
 }
 
 static steno_status on_part_data(void *user, const char *data, size_t n, steno_err *err)
 {
     struct steno_upload *up = user;
-    if (up->in_file)
+    if (up->in.in_file)
         return keep(up, data, n, err);
     if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
-        up->ignored += n;
-        return up->ignored > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
+        up->in.ignored += n;
+        return up->in.ignored > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
     }
-    if (!steno_buf_add(&up->field, data, n))
+    if (!steno_buf_add(&up->in.field, data, n))
         return STENO_OK;
-    if (up->field_is_file && !up->ask.has_file) { /* the recording, by another server's name */
-        up->fail_param = steno_upload_file_field(up);
+    if (up->in.field_is_file &&
+        !up->want.ask.has_file) { /* the recording, by another server's name */
+        up->fault.param = steno_upload_file_field(up);
         return steno_fail(err, STENO_ERR_INVAL,
-                          "%s: is missing; the form has a file in the field '%s'", up->fail_param,
-                          up->field_name);
+                          "%s: is missing; the form has a file in the field '%s'", up->fault.param,
+                          up->in.field_name);
     }
-    up->fail_param = up->field_name;
-    return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
+    up->fault.param = up->in.field_name;
+    return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->in.field_name,
                       STENO_OPENAI_FIELD);
 }
 
@@ -431,12 +434,12 @@ static steno_status on_part_end(void *user, steno_err *err)
 {
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
-    if (!up->in_file && up->stored)
+    if (!up->in.in_file && up->stored)
         st = set_stored(up, err);
-    else if (!up->in_file && !ignores_fields(up))
+    else if (!up->in.in_file && !ignores_fields(up))
         st = readers[up->form].field(up, err);
     if (!st)
-        up->fail_param = NULL; /* later failures are not this part's fault */
+        up->fault.param = NULL; /* later failures are not this part's fault */
     return st;
 }
 
@@ -449,7 +452,7 @@ bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)
             !steno_add_size(v, (size_t)(*text - '0'), &v))
             return false;
     }
-    up->content_length = v;
+    up->in.content_length = v;
     return true;
 }
 
@@ -474,14 +477,14 @@ steno_status steno_upload_read_target(struct steno_upload *up, const char *targe
 {
     steno_status st = steno_query_each(target, on_parameter, up, err);
     if (!st && up->form == STENO_UPLOAD_DETECT) {
-        up->seconds = STENO_DETECT_SECONDS;
-        up->ask.hints.translate = false;
-        *up->ask.hints.language = '\0';
+        up->want.seconds = STENO_DETECT_SECONDS;
+        up->want.ask.hints.translate = false;
+        *up->want.ask.hints.language = '\0';
     }
-    if (!st && up->asr.raw) {
-        up->raw_named = true;
-        up->raw.sample_rate = STENO_WHISPER_ASR_RATE;
-        st = steno_pcm_parse("s16le", &up->raw.format, err);
+    if (!st && up->want.asr.raw) {
+        up->want.raw_named = true;
+        up->want.raw.sample_rate = STENO_WHISPER_ASR_RATE;
+        st = steno_pcm_parse("s16le", &up->want.raw.format, err);
     }
     return st ? st : check_raw(up, err);
 }
@@ -490,10 +493,11 @@ steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_uplo
                                      steno_err *err)
 {
     const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
-    return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);
+    return steno_multipart_open(&up->in.parts, steno_request_header(rq, "Content-Type"), &events,
+                                err);
 }
 
 steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n, steno_err *err)
 {
-    return up->parts ? steno_multipart_push(up->parts, data, n, err) : keep(up, data, n, err);
+    return up->in.parts ? steno_multipart_push(up->in.parts, data, n, err) : keep(up, data, n, err);
 }

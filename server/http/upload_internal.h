@@ -27,15 +27,11 @@ enum steno_upload_form {
 };
 #define STENO_DETECT_SECONDS 30 /* of a recording; as the service */
 
-struct steno_upload {
-    pthread_mutex_t lock;
-    int sides; /* still in use by: connection, job */
-    const struct steno_services *sv;
-    enum steno_session_api api;
-    enum steno_upload_form form;
-    enum steno_error_form errors;
+/* What is asked for. The connection's thread writes it until the body is complete; then both sides
+ * read it. */
+struct steno_upload_wants {
     struct steno_openai_request ask;
-    struct steno_deepgram_wants wants;
+    struct steno_deepgram_wants deepgram;
     struct steno_whisper_cpp_wants cpp;
     struct steno_whisper_asr_wants asr;
     bool no_words;
@@ -47,14 +43,14 @@ struct steno_upload {
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
-    struct steno_stored *stored; /* NULL: not a request for a job */
-    bool json;                   /* the body does not hold the recording, but names it */
-    bool background;             /* of a job that runs: it waits, and is not refused */
+};
 
-    /* receiving: of the connection's thread */
+/* The body while it comes. Of the connection's thread, unless a comment says otherwise. */
+struct steno_upload_body {
     struct steno_multipart *parts;
     struct steno_buf body, field;
-    size_t reserved, content_length;
+    size_t reserved; /* memory; the transcription's side gives it back once it has the body */
+    size_t content_length;
     size_t ignored;          /* bytes of fields without effect */
     size_t discarded;        /* of the body after it went wrong */
     struct steno_sha256 sum; /* of the body, in Deepgram's form */
@@ -64,35 +60,46 @@ struct steno_upload {
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */
     steno_err fetch_err; /* likewise; code OK: it is the body now */
-    int fail_http;       /* status of a wrong body, sent at its end; 0 = none */
-    const char *fail_param, *fail_code;
-    steno_err fail;
     steno_hangup_id watch;
+};
 
-    /* under lock */
-    struct steno_served *served; /* the model, once it is chosen */
-    steno_key *key;              /* NULL: no key */
+/* What is wrong with the body, sent at its end. Of the connection's thread. */
+struct steno_upload_fault {
+    int http; /* status; 0 = nothing is wrong */
+    const char *param, *code;
+    steno_err err;
+};
+
+/* The connection. Under the upload's lock. */
+struct steno_upload_client {
     struct MHD_Connection *conn; /* NULL after the request is over */
-    bool suspended, over, gone, timed_out;
+    const char *id;              /* the request's, while conn is not NULL */
+    bool suspended, gone, timed_out;
     bool body_over, expired; /* expired: the body stopped, and was answered 408 */
     int fd;
     bool http11, *linger;
     char cors[STENO_ORIGIN_LINES]; /* header lines of answers without libmicrohttpd */
-    const char *id;                /* the request's, while conn is not NULL */
-    steno_transcription *work;     /* NULL after its done */
-    struct steno_buf answer;       /* the answer's body, when over */
-    bool answered;                 /* written without libmicrohttpd */
+};
+
+/* What came of it. Under the upload's lock. Who sets `over` has written the rest, and the
+ * connection's side reads it after that; received_ns is the connection's side's. */
+struct steno_upload_outcome {
+    bool over;
+    bool answered;           /* written without libmicrohttpd */
+    struct steno_buf answer; /* the answer's body */
     int code;
     steno_err err;
     double audio_seconds, inference_seconds;
-    char trace[33]; /* id of its trace; "": not recorded */
     struct steno_pool_stream_stats pool;
     int64_t received_ns, result_ns; /* the body was complete; the result was there; 0: not yet */
     char audio_format[32], warning[160];
+};
 
-    /* server-sent events, under lock */
-    bool sse, sse_begun, sse_ended;
-    steno_status sse_failure; /* an event could not be written: only an error may follow */
+/* Server-sent events. Workers write them and the connection's thread reads them, under the upload's
+ * lock. */
+struct steno_upload_events {
+    bool on, begun, ended;
+    steno_status failure; /* an event could not be written: only an error may follow */
     struct steno_buf events;
     int64_t segment;       /* the one whose text is being sent */
     size_t sent_bytes;     /* of that segment's text */
@@ -100,6 +107,31 @@ struct steno_upload {
     size_t told_segments;  /* of diarized_json */
     bool any_sent;         /* of that channel */
     unsigned sent_channel; /* whose text is being sent, with multichannel; else 0 */
+};
+
+struct steno_upload {
+    /* frozen once the head is read */
+    const struct steno_services *sv;
+    enum steno_session_api api;
+    enum steno_upload_form form;
+    enum steno_error_form errors;
+    struct steno_stored *stored; /* NULL: not a request for a job */
+    bool json;                   /* the body does not hold the recording, but names it */
+    bool background;             /* of a job that runs: it waits, and is not refused */
+    char trace[33];              /* id of its trace; "": not recorded */
+    steno_key *key;              /* NULL: no key */
+
+    struct steno_upload_wants want;
+    struct steno_served *served; /* the model, once it is chosen; as want */
+    struct steno_upload_body in;
+    struct steno_upload_fault fault;
+
+    pthread_mutex_t lock;      /* guards what follows */
+    int sides;                 /* still in use by: connection, transcription */
+    steno_transcription *work; /* NULL after its done */
+    struct steno_upload_client client;
+    struct steno_upload_outcome out;
+    struct steno_upload_events sse;
 };
 
 /* ---- upload.c ---- */
@@ -131,14 +163,15 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
 /* The result of a job in the form of the next function. */
 struct steno_openai_result steno_upload_result(const struct steno_upload *up,
                                                const struct steno_transcription_result *r);
-/* Append the answer, in up->ask.format, to up->answer. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+/* Append the answer, in up->want.ask.format, to up->out.answer. STENO_ERR_LIMIT, STENO_ERR_NOMEM.
+ */
 STENO_MUST steno_status steno_upload_write(struct steno_upload *up,
                                            const struct steno_openai_result *r);
 /* The media type of that answer. */
 const char *steno_upload_media_type(const struct steno_upload *up);
 struct steno_upload_headers {
     struct steno_header v[5]; /* after the last one: name NULL */
-    char disposition[4 * sizeof((struct steno_upload *)0)->file_name];
+    char disposition[4 * sizeof((struct steno_upload *)0)->in.file_name];
 };
 /* Write the headers that an answer of 200 has beside those of every answer. They point into both
  * structs. */
@@ -177,7 +210,7 @@ steno_upload_storing_of(const struct steno_upload *up)
 
 /* ---- upload_form.c: the connection's thread ---- */
 
-/* Read the parameters of a target. When one is wrong, up->fail_param names it. */
+/* Read the parameters of a target. When one is wrong, up->fault.param names it. */
 STENO_MUST steno_status steno_upload_read_target(struct steno_upload *up, const char *target,
                                                  steno_err *err);
 /* Prepare for a multipart body. */
@@ -196,7 +229,7 @@ STENO_MUST steno_status steno_upload_open_body(struct steno_request *rq, struct 
 STENO_MUST steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err);
 /* The field of the form that has the recording. */
 const char *steno_upload_file_field(const struct steno_upload *up);
-/* Take a part of the body into up->body, whose memory is reserved. */
+/* Take a part of the body into up->in.body, whose memory is reserved. */
 STENO_MUST steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data,
                                                  size_t n, steno_err *err);
 /* Take a part of the body. */

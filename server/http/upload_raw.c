@@ -13,8 +13,8 @@
 void steno_upload_probe(struct steno_upload *up)
 {
     static const char processing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-    if (up->suspended && !up->over && !up->sse && up->http11)
-        (void)!send(up->fd, processing, sizeof processing - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (up->client.suspended && !up->out.over && !up->sse.on && up->client.http11)
+        (void)!send(up->client.fd, processing, sizeof processing - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -22,7 +22,8 @@ void steno_upload_probe(struct steno_upload *up)
 static steno_status write_refusal(const struct steno_upload *up, struct steno_buf *out, int http,
                                   const char *code, const char *message)
 {
-    return steno_error_write_answer(out, up->errors, up->id, up->cors, http, code, message);
+    return steno_error_write_answer(out, up->errors, up->client.id, up->client.cors, http, code,
+                                    message);
 }
 
 /* ---- bodies that stop ------------------------------------------------------------------------ */
@@ -34,15 +35,15 @@ static steno_status write_refusal(const struct steno_upload *up, struct steno_bu
 static void expire_body(struct steno_upload *up, const char *message)
 {
     struct steno_buf out;
-    if (up->body_over || up->expired)
+    if (up->client.body_over || up->client.expired)
         return;
-    up->expired = true;
-    *up->linger = true; /* data on the way must not reset the connection */
+    up->client.expired = true;
+    *up->client.linger = true; /* data on the way must not reset the connection */
     steno_buf_init(&out, STENO_REFUSAL_BYTES);
     if (!write_refusal(up, &out, 408, "body_timeout", message))
-        (void)!send(up->fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)!send(up->client.fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     steno_buf_free(&out);
-    shutdown(up->fd, SHUT_RDWR);
+    shutdown(up->client.fd, SHUT_RDWR);
 }
 
 static void on_stalled(void *user, enum steno_hangup_why why)
@@ -66,10 +67,12 @@ void steno_upload_watch_body(struct steno_request *rq, struct steno_upload *up)
         MHD_get_connection_info(rq->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (!info)
         return;
-    up->fd = info->connect_fd;
-    up->linger = rq->linger;
-    up->watch = steno_hangup_watch(rq->sv->hangup, up->fd, stalled_at(up), on_stalled, up);
-    if (up->watch) /* not the later of two timeouts: after a machine's sleep both expire at once */
+    up->client.fd = info->connect_fd;
+    up->client.linger = rq->linger;
+    up->in.watch =
+        steno_hangup_watch(rq->sv->hangup, up->client.fd, stalled_at(up), on_stalled, up);
+    if (up->in
+            .watch) /* not the later of two timeouts: after a machine's sleep both expire at once */
         (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
 }
 
@@ -77,14 +80,14 @@ bool steno_upload_end_body(struct steno_request *rq, struct steno_upload *up)
 {
     bool good;
     pthread_mutex_lock(&up->lock);
-    up->body_over = true;
-    good = !up->expired;
+    up->client.body_over = true;
+    good = !up->client.expired;
     pthread_mutex_unlock(&up->lock);
-    steno_hangup_forget(rq->sv->hangup, up->watch);
-    if (up->watch)
+    steno_hangup_forget(rq->sv->hangup, up->in.watch);
+    if (up->in.watch)
         (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT,
                                         (unsigned)rq->sv->srv->conf->idle_timeout);
-    up->watch = 0;
+    up->in.watch = 0;
     return good;
 }
 
@@ -94,10 +97,10 @@ int steno_upload_own_answer(const struct steno_request *rq)
     if (!rq->upload)
         return 0;
     pthread_mutex_lock(&rq->upload->lock);
-    if (rq->upload->expired)
+    if (rq->upload->client.expired)
         code = 408;
-    else if (rq->upload->answered)
-        code = rq->upload->code;
+    else if (rq->upload->out.answered)
+        code = rq->upload->out.code;
     pthread_mutex_unlock(&rq->upload->lock);
     return code;
 }
@@ -111,7 +114,7 @@ bool steno_upload_body_goes_on(struct steno_request *rq, struct steno_upload *up
         pthread_mutex_unlock(&up->lock);
         return false;
     }
-    steno_hangup_extend(rq->sv->hangup, up->watch, stalled_at(up));
+    steno_hangup_extend(rq->sv->hangup, up->in.watch, stalled_at(up));
     return true;
 }
 
@@ -140,13 +143,13 @@ static steno_status write_good_answer(struct steno_upload *up, struct steno_buf 
         out,
         "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
         "X-Request-Id: %s\r\n",
-        steno_upload_media_type(up), up->answer.len, up->id);
+        steno_upload_media_type(up), up->out.answer.len, up->client.id);
     steno_upload_write_headers(up, &headers);
     for (const struct steno_header *h = headers.v; h->name && !st; h++)
         st = steno_buf_printf(out, "%s: %s\r\n", h->name, h->value);
     if (!st)
-        st = steno_buf_printf(out, "%s\r\n", up->cors);
-    return st ? st : steno_buf_add(out, up->answer.data, up->answer.len);
+        st = steno_buf_printf(out, "%s\r\n", up->client.cors);
+    return st ? st : steno_buf_add(out, up->out.answer.data, up->out.answer.len);
 }
 
 void steno_upload_answer_half_closed(struct steno_upload *up)
@@ -154,18 +157,19 @@ void steno_upload_answer_half_closed(struct steno_upload *up)
     struct steno_buf out;
     steno_status st;
     char byte;
-    if (!up->suspended || up->sse || up->gone ||
-        recv(up->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
+    if (!up->client.suspended || up->sse.on || up->client.gone ||
+        recv(up->client.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
         return;
-    steno_buf_init(&out, up->answer.len + STENO_REFUSAL_BYTES);
-    st = up->code == 200 ? write_good_answer(up, &out)
-                         : write_refusal(up, &out, up->code, steno_status_info(up->err.code)->name,
-                                         up->err.msg);
-    up->answered = !st && send_all(up->fd, &out);
-    if (!up->answered)
+    steno_buf_init(&out, up->out.answer.len + STENO_REFUSAL_BYTES);
+    st = up->out.code == 200
+             ? write_good_answer(up, &out)
+             : write_refusal(up, &out, up->out.code, steno_status_info(up->out.err.code)->name,
+                             up->out.err.msg);
+    up->out.answered = !st && send_all(up->client.fd, &out);
+    if (!up->out.answered)
         steno_log(LOG_WARNING,
                   "the answer does not fit the socket of a client that closed its sending side");
     else
-        *up->linger = true;
+        *up->client.linger = true;
     steno_buf_free(&out);
 }

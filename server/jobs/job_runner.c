@@ -373,12 +373,12 @@ static steno_status write_body(struct run *x, const char *format, enum steno_upl
     struct steno_job_body *b = &x->bodies[x->end.n_results];
     steno_status st;
     x->up->form = form;
-    x->up->ask.format = f;
+    x->up->want.ask.format = f;
     st = steno_upload_write(x->up, r);
     if (st)
         return st;
     b->format = format;
-    b->text = steno_buf_take(&x->up->answer, &b->len);
+    b->text = steno_buf_take(&x->up->out.answer, &b->len);
     x->end.n_results++;
     return STENO_OK;
 }
@@ -550,9 +550,9 @@ static bool hash_recording(struct run *x)
     char block[16384];
     ssize_t n;
     while ((n = read(x->fd, block, sizeof block)) > 0)
-        steno_sha256_add(&x->up->sum, block, (size_t)n);
-    steno_sha256_end(&x->up->sum, digest);
-    steno_sha256_text(digest, x->up->sha256);
+        steno_sha256_add(&x->up->in.sum, block, (size_t)n);
+    steno_sha256_end(&x->up->in.sum, digest);
+    steno_sha256_text(digest, x->up->in.sha256);
     return n == 0 && lseek(x->fd, 0, SEEK_SET) == 0;
 }
 
@@ -684,7 +684,7 @@ static void begin_run(struct run *x)
         return;
     }
     x->up->form = deepgram ? STENO_UPLOAD_DEEPGRAM : STENO_UPLOAD_NATIVE;
-    x->up->id = x->rec.id;
+    x->up->client.id = x->rec.id;
     x->up->background = true;
     (void)steno_trace_id(&x->trace, x->up->trace);
     st = steno_upload_read_target(x->up, x->rec.target, &err);

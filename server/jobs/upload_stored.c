@@ -173,9 +173,9 @@ static steno_status take_pair(void *user, const char *name, const char *value, s
             st = steno_fail(err, STENO_ERR_LIMIT, "the parameters are longer than %d bytes",
                             TARGET_MAX);
     }
-    if (st && name != up->field_name) {
-        snprintf(up->field_name, sizeof up->field_name, "%s", name);
-        up->fail_param = up->field_name;
+    if (st && name != up->in.field_name) {
+        snprintf(up->in.field_name, sizeof up->in.field_name, "%s", name);
+        up->fault.param = up->in.field_name;
     }
     return st;
 }
@@ -202,7 +202,7 @@ static void fail_stored(struct steno_upload *up, const steno_err *err)
     if (err->code == STENO_ERR_IO) /* RFC 4918, 11.5 */
         steno_upload_fail(up, 507, "not_stored", NULL, err);
     else
-        steno_upload_fail_status(up, up->fail_param, err);
+        steno_upload_fail_status(up, up->fault.param, err);
     steno_spool_discard(s->file);
     s->file = NULL;
 }
@@ -214,13 +214,13 @@ static bool check_parameters(struct steno_upload *up)
     steno_err err;
     steno_status st = steno_upload_read_target(up, s->target.data, &err);
     if (st) {
-        steno_upload_fail_status(up, up->fail_param, &err);
+        steno_upload_fail_status(up, up->fault.param, &err);
         return false;
     }
-    st = steno_models_check(up->sv->srv->models, up->ask.model, &err);
+    st = steno_models_check(up->sv->srv->models, up->want.ask.model, &err);
     if (st)
         steno_upload_fail(up, 404, "model_not_found", "model", &err);
-    else if (up->multichannel && up->ask.channel)
+    else if (up->want.multichannel && up->want.ask.channel)
         st = steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
     if (st)
         steno_upload_fail_status(up, "multichannel", &err);
@@ -232,20 +232,20 @@ static steno_status check_recordings(struct steno_upload *up, steno_err *err)
 {
     struct steno_stored *s = up->stored;
     steno_status st;
-    up->fail_param = NULL;
+    up->fault.param = NULL;
     if (!up->json) {
-        up->fail_param = up->parts ? "file" : NULL;
+        up->fault.param = up->in.parts ? "file" : NULL;
         return s->file && steno_spool_size(s->file)
                    ? STENO_OK
                    : steno_fail(err, STENO_ERR_FORMAT, "%s",
-                                up->parts ? "file: it is missing or empty"
-                                          : "the request body is empty");
+                                up->in.parts ? "file: it is missing or empty"
+                                             : "the request body is empty");
     }
-    st = steno_job_request_read(up->body.data ? up->body.data : "", up->body.len, take_pair, up,
-                                &s->urls, &s->n, err);
+    st = steno_job_request_read(up->in.body.data ? up->in.body.data : "", up->in.body.len,
+                                take_pair, up, &s->urls, &s->n, err);
     if (st)
         return st;
-    up->fail_param = "url";
+    up->fault.param = "url";
     for (size_t i = 0, at = 0; i < s->n && !st; i++, at += strlen(s->urls.data + at) + 1) {
         if (i)
             steno_id_new(s->ids[i], "job");
@@ -397,16 +397,16 @@ static void store(struct steno_job_task *task)
     } else {
         if (!s->repeated)
             steno_job_service_submitted(s->service, s->n);
-        if (write_jobs(s, &up->answer)) { /* it is stored all the same */
-            steno_buf_reset(&up->answer);
-            (void)!steno_buf_printf(&up->answer, "{\"id\":\"%s\",\"state\":\"queued\"}\n",
+        if (write_jobs(s, &up->out.answer)) { /* it is stored all the same */
+            steno_buf_reset(&up->out.answer);
+            (void)!steno_buf_printf(&up->out.answer, "{\"id\":\"%s\",\"state\":\"queued\"}\n",
                                     s->ids[0]);
         }
     }
     pthread_mutex_lock(&up->lock);
-    up->err = err;
-    up->code = st ? refusal_of(s, st) : up->form == STENO_UPLOAD_DEEPGRAM ? 200 : 202;
-    up->over = true;
+    up->out.err = err;
+    up->out.code = st ? refusal_of(s, st) : up->form == STENO_UPLOAD_DEEPGRAM ? 200 : 202;
+    up->out.over = true;
     steno_upload_resume(up);
     pthread_mutex_unlock(&up->lock);
     steno_upload_leave(up);
@@ -421,21 +421,21 @@ static bool store_upload(struct steno_request *rq, struct steno_upload *up)
         fail_stored(up, &err);
     if (st || !check_parameters(up))
         return false;
-    steno_buf_free(&up->body); /* its URLs are in s->urls */
+    steno_buf_free(&up->in.body); /* its URLs are in s->urls */
     steno_upload_give_back(up);
     s->task.run = store;
     snprintf(s->location, sizeof s->location, "/v1/jobs/%s", s->ids[0]);
-    up->started = true;
+    up->in.started = true;
     pthread_mutex_lock(&up->lock);
     up->sides++;
-    up->suspended = true;
+    up->client.suspended = true;
     MHD_suspend_connection(rq->conn);
     st = steno_job_service_post(s->service, &s->task, &err);
     if (st) {
         up->sides--;
-        up->over = true;
-        up->err = err;
-        up->code = 503;
+        up->out.over = true;
+        up->out.err = err;
+        up->out.code = 503;
         s->error_code = "draining";
         steno_upload_resume(up);
     }
@@ -452,17 +452,17 @@ static enum MHD_Result answer_stored(struct steno_request *rq, struct steno_uplo
         {NULL, NULL}};
     bool over;
     pthread_mutex_lock(&up->lock);
-    over = up->over;
+    over = up->out.over;
     pthread_mutex_unlock(&up->lock);
     if (!over)
         return MHD_YES;
-    if (up->code == 429)
+    if (up->out.code == 429)
         rq->retry_after = 60;
-    if (up->code >= 400)
-        return steno_respond_error(rq, up->code, s->error_code, NULL, "%s", up->err.msg);
+    if (up->out.code >= 400)
+        return steno_respond_error(rq, up->out.code, s->error_code, NULL, "%s", up->out.err.msg);
     snprintf(rq->note, sizeof rq->note, "%s%s", s->ids[0], s->n > 1 ? " and others" : "");
     snprintf(rq->job, sizeof rq->job, "%s", s->ids[0]);
-    return steno_respond(rq, up->code, "application/json", &up->answer, headers);
+    return steno_respond(rq, up->out.code, "application/json", &up->out.answer, headers);
 }
 
 const struct steno_upload_storing steno_upload_storing = {.want = want_store,

@@ -64,21 +64,21 @@ static enum steno_upload_form form_of(const char *target)
 static void upload_open(struct steno_upload *up, const struct steno_services *sv,
                         const char *target)
 {
-    *up = (struct steno_upload){.sv = sv, .form = form_of(target), .segment = -1};
-    steno_buf_init(&up->body, BODY_MAX);
-    steno_buf_init(&up->field, STENO_OPENAI_FIELD);
-    steno_buf_init(&up->answer, ANSWER_MAX);
+    *up = (struct steno_upload){.sv = sv, .form = form_of(target), .sse.segment = -1};
+    steno_buf_init(&up->in.body, BODY_MAX);
+    steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);
+    steno_buf_init(&up->out.answer, ANSWER_MAX);
 }
 
 static void upload_close(struct steno_upload *up)
 {
-    if (up->reserved)
-        steno_limits_release(up->sv->srv->limits, up->reserved);
-    steno_multipart_close(up->parts);
-    steno_buf_free(&up->body);
-    steno_buf_free(&up->field);
-    steno_buf_free(&up->answer);
-    steno_hint_store_free(&up->ask.hints);
+    if (up->in.reserved)
+        steno_limits_release(up->sv->srv->limits, up->in.reserved);
+    steno_multipart_close(up->in.parts);
+    steno_buf_free(&up->in.body);
+    steno_buf_free(&up->in.field);
+    steno_buf_free(&up->out.answer);
+    steno_hint_store_free(&up->want.ask.hints);
 }
 
 /* The body in two pieces, split where the input says; like upload.c until the body is complete. */
@@ -91,14 +91,14 @@ static steno_status receive(struct steno_upload *up, struct steno_request *rq, c
         st = steno_upload_take(up, body, cut, err);
     if (!st)
         st = steno_upload_take(up, body + cut, n - cut, err);
-    if (!st && up->parts)
-        st = steno_multipart_end(up->parts, err);
-    if (!st && up->parts)
+    if (!st && up->in.parts)
+        st = steno_multipart_end(up->in.parts, err);
+    if (!st && up->in.parts)
         st = steno_upload_check_form(up, err);
-    require(up->body.len <= n && up->reserved >= up->body.len);
-    require(up->ask.channel >= 0 && up->ask.channel <= STENO_OPENAI_CHANNELS);
-    require(up->beam >= 0 && up->beam <= STENO_MAX_BEAM);
-    require(up->n_best >= 0 && up->n_best <= STENO_MAX_BEAM);
+    require(up->in.body.len <= n && up->in.reserved >= up->in.body.len);
+    require(up->want.ask.channel >= 0 && up->want.ask.channel <= STENO_OPENAI_CHANNELS);
+    require(up->want.beam >= 0 && up->want.beam <= STENO_MAX_BEAM);
+    require(up->want.n_best >= 0 && up->want.n_best <= STENO_MAX_BEAM);
     return st;
 }
 
@@ -135,12 +135,12 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
 {
     static steno_decoders *none; /* no processes: fuzz_av has what they read */
     struct steno_audio_options opt = {
-        .channel = (unsigned)up->ask.channel, .max_seconds = 600, .raw = up->raw};
-    struct steno_stream_options so = {.no_partials = !up->ask.stream,
-                                      .no_endpointing = up->no_endpointing,
-                                      .beam = up->beam,
-                                      .n_best = up->n_best,
-                                      .vad = up->vad == STENO_VAD_ENERGY ? vad : NULL};
+        .channel = (unsigned)up->want.ask.channel, .max_seconds = 600, .raw = up->want.raw};
+    struct steno_stream_options so = {.no_partials = !up->want.ask.stream,
+                                      .no_endpointing = up->want.no_endpointing,
+                                      .beam = up->want.beam,
+                                      .n_best = up->want.n_best,
+                                      .vad = up->want.vad == STENO_VAD_ENERGY ? vad : NULL};
     struct steno_option_list list;
     struct steno_audio_info info;
     steno_audio *a = NULL;
@@ -149,12 +149,12 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
     if (!none && steno_decoders_open(&none, 0, NULL))
         abort();
     opt.decoders = none;
-    st = steno_audio_open_mem(&a, up->body.data, up->body.len, &opt, err);
+    st = steno_audio_open_mem(&a, up->in.body.data, up->in.body.len, &opt, err);
     if (st)
         return st;
     steno_audio_get_info(a, &info);
     so.sample_rate = info.sample_rate;
-    steno_options_list(&up->options, STENO_OPTION_OF_STREAM, &list);
+    steno_options_list(&up->want.options, STENO_OPTION_OF_STREAM, &list);
     so.options = list.v;
     so.n_options = list.n;
     st = steno_stream_open(&s, model, &so, err);
@@ -181,65 +181,67 @@ static steno_status write_json(struct steno_upload *up, const struct steno_opena
     const struct steno_deepgram_about about = {
         .request_id = "r", .model = "tones", .version = "1", .family = "f", .channels = 1};
     const struct steno_result_json_options opt = {
-        .no_words = up->no_words, .model = "tones", .language = r->language};
+        .no_words = up->want.no_words, .model = "tones", .language = r->language};
     if (up->form == STENO_UPLOAD_NATIVE)
-        return steno_result_json_write(&up->answer, r->transcript, &opt);
+        return steno_result_json_write(&up->out.answer, r->transcript, &opt);
     if (up->form == STENO_UPLOAD_DEEPGRAM)
-        return steno_deepgram_write(&up->answer, r, &about);
-    if (up->ask.format == STENO_OPENAI_VERBOSE_JSON)
-        return steno_openai_write_verbose(&up->answer, r, up->ask.words, up->ask.segments);
-    if (up->ask.format == STENO_OPENAI_DIARIZED_JSON)
-        return steno_openai_write_diarized(&up->answer, r);
-    return steno_openai_write_json(&up->answer, r);
+        return steno_deepgram_write(&up->out.answer, r, &about);
+    if (up->want.ask.format == STENO_OPENAI_VERBOSE_JSON)
+        return steno_openai_write_verbose(&up->out.answer, r, up->want.ask.words,
+                                          up->want.ask.segments);
+    if (up->want.ask.format == STENO_OPENAI_DIARIZED_JSON)
+        return steno_openai_write_diarized(&up->out.answer, r);
+    return steno_openai_write_json(&up->out.answer, r);
 }
 
 static void answer_whisper_cpp(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    const enum steno_openai_format f = up->ask.format;
-    const struct steno_whisper_cpp_about about = {.wants = &up->cpp, .detected = true};
-    require(!steno_whisper_cpp_write(&up->answer, f, r, &about));
+    const enum steno_openai_format f = up->want.ask.format;
+    const struct steno_whisper_cpp_about about = {.wants = &up->want.cpp, .detected = true};
+    require(!steno_whisper_cpp_write(&up->out.answer, f, r, &about));
     if (f == STENO_OPENAI_JSON || f == STENO_OPENAI_VERBOSE_JSON)
-        check_json(&up->answer);
+        check_json(&up->out.answer);
 }
 
 static void answer_whisper_asr(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    require(!steno_whisper_asr_write(&up->answer, r, &up->asr));
-    if (up->asr.output == STENO_WHISPER_ASR_JSON)
-        check_json(&up->answer);
-    steno_buf_reset(&up->answer);
-    require(!steno_whisper_asr_write_language(&up->answer, r));
-    check_json(&up->answer);
+    require(!steno_whisper_asr_write(&up->out.answer, r, &up->want.asr));
+    if (up->want.asr.output == STENO_WHISPER_ASR_JSON)
+        check_json(&up->out.answer);
+    steno_buf_reset(&up->out.answer);
+    require(!steno_whisper_asr_write_language(&up->out.answer, r));
+    check_json(&up->out.answer);
 }
 
 static void answer(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    enum steno_openai_format f = up->ask.format;
+    enum steno_openai_format f = up->want.ask.format;
     if (up->form == STENO_UPLOAD_WHISPER_CPP) {
         answer_whisper_cpp(up, r);
     } else if (up->form == STENO_UPLOAD_WHISPER_ASR || up->form == STENO_UPLOAD_DETECT) {
         answer_whisper_asr(up, r);
-    } else if (up->ask.stream) {
-        require(!steno_openai_write_done(&up->answer, r));
-        require(up->answer.len > 2 && !memcmp(up->answer.data + up->answer.len - 2, "\n\n", 2));
+    } else if (up->want.ask.stream) {
+        require(!steno_openai_write_done(&up->out.answer, r));
+        require(up->out.answer.len > 2 &&
+                !memcmp(up->out.answer.data + up->out.answer.len - 2, "\n\n", 2));
     } else if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT) {
-        require(!steno_subtitle_write(&up->answer, r->transcript,
+        require(!steno_subtitle_write(&up->out.answer, r->transcript,
                                       f == STENO_OPENAI_SRT ? STENO_SRT : STENO_VTT, NULL));
-        require(!up->answer.len || !memchr(up->answer.data, '\0', up->answer.len));
+        require(!up->out.answer.len || !memchr(up->out.answer.data, '\0', up->out.answer.len));
     } else if (f == STENO_OPENAI_TEXT) {
         require(steno_transcript_text(r->transcript) != NULL);
     } else {
         require(!write_json(up, r));
-        check_json(&up->answer);
+        check_json(&up->out.answer);
     }
 }
 
 static void refuse(struct steno_upload *up, const steno_err *err)
 {
     require(err->code && err->msg[0]);
-    require(!steno_openai_write_error(&up->answer, err->msg, "invalid_request_error",
-                                      up->fail_param, steno_status_info(err->code)->name));
-    check_json(&up->answer);
+    require(!steno_openai_write_error(&up->out.answer, err->msg, "invalid_request_error",
+                                      up->fault.param, steno_status_info(err->code)->name));
+    check_json(&up->out.answer);
 }
 
 /* ---- all of it in order --------------------------------------------------------------------- */
@@ -262,10 +264,10 @@ static void serve(const struct steno_services *sv, char *target, const char *bod
     require(r.transcript != NULL);
     st = receive(&up, &rq, body, n, &err);
     if (!st && repair)
-        ogg_repair((uint8_t *)up.body.data, up.body.len);
+        ogg_repair((uint8_t *)up.in.body.data, up.in.body.len);
     if (!st)
         st = recognise(&up, vad, model, r.transcript, &r.duration, &err);
-    r.logprobs = up.ask.logprobs;
+    r.logprobs = up.want.ask.logprobs;
     steno_transcript_set_duration(r.transcript, r.duration);
     if (st)
         refuse(&up, &err);
