@@ -1,8 +1,6 @@
 #define _GNU_SOURCE /* MAP_POPULATE, MAP_ANONYMOUS */
 #include "base/map.h"
 
-#include "base/descriptor.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,30 +9,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-steno_status steno_map_fd(struct steno_map *out, int fd, bool now, const char *path, steno_err *err)
+steno_status steno_map_take(struct steno_map *out, int fd, bool now, const char *path,
+                            steno_err *err)
 {
     struct stat s;
     void *p;
-    int own;
     if (fstat(fd, &s))
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(s.st_mode))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: not a regular file", path);
     if (!s.st_size) {
         *out = (struct steno_map){0};
+        close(fd);
         return STENO_OK;
     }
-    own = steno_fd_copy(fd);
-    if (own < 0)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    p = mmap(NULL, (size_t)s.st_size, PROT_READ, now ? MAP_SHARED | MAP_POPULATE : MAP_PRIVATE, own,
+    p = mmap(NULL, (size_t)s.st_size, PROT_READ, now ? MAP_SHARED | MAP_POPULATE : MAP_PRIVATE, fd,
              0);
-    if (p == MAP_FAILED) {
-        (void)steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-        close(own);
-        return STENO_ERR_IO;
-    }
-    *out = (struct steno_map){p, (size_t)s.st_size, own, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+    if (p == MAP_FAILED)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    *out = (struct steno_map){p, (size_t)s.st_size, fd, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
     return STENO_OK;
 }
 
@@ -44,8 +37,9 @@ steno_status steno_map_open(struct steno_map *out, const char *path, steno_err *
     steno_status st;
     if (fd < 0)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    st = steno_map_fd(out, fd, false, path, err);
-    close(fd);
+    st = steno_map_take(out, fd, false, path, err);
+    if (st)
+        close(fd);
     return st;
 }
 

@@ -1,7 +1,6 @@
 #include "server/http/http.h"
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/threads.h"
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
@@ -14,6 +13,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -775,7 +775,7 @@ static void connection_closed(steno_http *http, void **context)
     bool moved = atomic_load_explicit(&c->moved, memory_order_relaxed);
     if (c->linger && !moved) {
         /* this descriptor keeps the socket open when libmicrohttpd closes its own */
-        int fd = steno_fd_copy(c->fd);
+        int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0) {
             shutdown(fd, SHUT_WR);
             steno_acceptor_linger(http->acceptor, fd);

@@ -1,7 +1,6 @@
 #include "server/jobs/job_spool.h"
 
 #include "base/atomic_file.h"
-#include "base/descriptor.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -55,7 +54,7 @@ static steno_status take_lock(steno_spool *s, steno_err *err)
 /* Call fn for every file of a folder. */
 static void each_file(int folder, void (*fn)(void *user, const char *name), void *user)
 {
-    int fd = steno_fd_open_at(folder, ".", O_RDONLY | O_DIRECTORY, 0);
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     const struct dirent *e;
     if (!d) {
@@ -147,7 +146,7 @@ steno_status steno_spool_begin(steno_spool_file **out, const steno_spool *s, con
     f->s = s;
     f->max = max;
     snprintf(f->id, sizeof f->id, "%s", id);
-    f->fd = steno_fd_open_at(s->tmp, f->id, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    f->fd = openat(s->tmp, f->id, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (f->fd < 0) {
         free(f);
         return steno_fail(err, STENO_ERR_IO, "the recording cannot be stored: %s", strerror(errno));
@@ -207,7 +206,7 @@ void steno_spool_discard(steno_spool_file *f)
 
 steno_status steno_spool_read(const steno_spool *s, const char *id, int *fd, steno_err *err)
 {
-    *fd = steno_fd_open_at(s->audio, id, O_RDONLY, 0);
+    *fd = openat(s->audio, id, O_RDONLY | O_CLOEXEC);
     return *fd < 0 ? steno_fail(err, STENO_ERR_IO, "the stored recording cannot be read: %s",
                                 strerror(errno))
                    : STENO_OK;

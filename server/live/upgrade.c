@@ -6,13 +6,14 @@
  * it is told to close them. So the WebSocket side gets a duplicate of the descriptor at once, and
  * libmicrohttpd closes its own without shutting the socket down. No other descriptor of the socket
  * may live: libev would not forget it when libwebsockets closes its own. */
+#define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/live/upgrade.h"
 
-#include "base/descriptor.h"
 #include "server/live/ws.h"
 #include "server/live/ws_admission.h"
 #include "server/port/refusal.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
@@ -57,7 +58,7 @@ static void on_upgraded(void *cls, struct MHD_Connection *conn, void *con_cls, c
                         size_t n_early, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
 {
     struct steno_request *rq = cls;
-    int fd = steno_fd_copy(sock), one = 1;
+    int fd = fcntl(sock, F_DUPFD_CLOEXEC, 0), one = 1;
     (void)conn, (void)con_cls;
     if (fd >= 0) {
         /* libmicrohttpd has switched it off */

@@ -2,7 +2,6 @@
 
 #include "base/atomic_file.h"
 #include "base/buf.h"
-#include "base/descriptor.h"
 #include "nn/network/cache_key.h"
 #include "nn/onnx/private_copy.h"
 
@@ -81,8 +80,8 @@ static struct steno_cache *map_file(const char *file)
     int fd = c ? open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     struct stat sb;
     bool mapped = fd >= 0 && !fstat(fd, &sb) && steno_cache_trusted(&sb) && sb.st_size > HEAD &&
-                  !steno_map_fd(&c->file, fd, true, file, NULL);
-    if (fd >= 0)
+                  !steno_map_take(&c->file, fd, true, file, NULL);
+    if (fd >= 0 && !mapped)
         close(fd);
     if (!mapped || c->file.n <= HEAD) {
         steno_cache_unmap(c);
@@ -384,7 +383,7 @@ void steno_cache_store(const steno_network *n, const char *path,
               (!mkdir(opt->cache_dir, 0700) || errno == EEXIST) &&
               !steno_atomic_file_open(&file, id->file, NULL);
     if (ok) {
-        int fd = steno_fd_copy(file.fd);
+        int fd = fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
         o.f = fd >= 0 ? fdopen(fd, "wb") : NULL;
         if (fd >= 0 && !o.f)
             close(fd);

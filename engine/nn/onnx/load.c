@@ -156,7 +156,8 @@ steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t
 
 /* ---- files ---- */
 
-static steno_status parse_file(struct steno_graph **out, int fd, const char *path,
+/* *fd becomes -1 once the mapping has it. */
+static steno_status parse_file(struct steno_graph **out, int *fd, const char *path,
                                const struct steno_onnx_options *opt, struct steno_onnx_info *info,
                                steno_err *err)
 {
@@ -167,7 +168,7 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
     struct steno_map map;
     char *dir;
     steno_status st;
-    if (fstat(fd, &sb) || !S_ISREG(sb.st_mode))
+    if (fstat(*fd, &sb) || !S_ISREG(sb.st_mode))
         return steno_fail(err, STENO_ERR_IO, "not a regular file");
     if (sb.st_size <= 0)
         return steno_fail(err, STENO_ERR_FORMAT, "the file is empty");
@@ -175,8 +176,9 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
     if (!dir)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     /* the graph keeps the mapping; matrices are copied out when they are packed */
-    st = steno_map_fd(&map, fd, false, path, err);
+    st = steno_map_take(&map, *fd, false, path, err);
     if (!st) {
+        *fd = -1;
         st = parse(out, map.p, map.n, dir, opt, info, &large, err);
         if (st && steno_map_changed(&map))
             st = steno_map_check(&map, path, err); /* the reason */
@@ -199,7 +201,8 @@ steno_status steno_onnx_load(struct steno_graph **out, const char *path,
     steno_status st;
     if (fd < 0)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    st = parse_file(out, fd, path, opt, info, err);
-    close(fd);
+    st = parse_file(out, &fd, path, opt, info, err);
+    if (fd >= 0)
+        close(fd);
     return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
 }
