@@ -19,8 +19,9 @@ struct steno_map {
 /* Map a file. STENO_ERR_IO: the reason; STENO_ERR_FORMAT: not a regular file. An empty file maps
  * nothing and is not an error. */
 STENO_MUST steno_status steno_map_open(struct steno_map *out, const char *path, steno_err *err);
-/* The same for an open file, whose descriptor is the mapping's unless it fails: no duplicate, as
- * ThreadSanitizer does not see those. now: read all pages at once. */
+/* The same for an open file. The mapping owns fd from then on; if it fails, the caller still does.
+ * (A duplicate of fd would be safe, but ThreadSanitizer reports its use as a race.) now: read all
+ * pages at once. */
 STENO_MUST steno_status steno_map_take(struct steno_map *out, int fd, bool now, const char *path,
                                        steno_err *err);
 void steno_map_close(struct steno_map *m);

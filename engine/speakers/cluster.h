@@ -20,7 +20,7 @@ STENO_MUST steno_status steno_cluster_merges(float *distance, size_t n, enum ste
                                              const float *weight, struct steno_merge *out,
                                              steno_err *err);
 /* Apply the first `merges` of them. label: [n], numbered by first appearance. Returns the number of
- * clusters. STENO_ERR_NOMEM is not possible: label is all that it needs. */
+ * clusters. */
 size_t steno_cluster_cut(const struct steno_merge *merge, size_t merges, size_t n, uint32_t *label);
 
 /* Condensed distances max(0, 1 - cosine) of n vectors of unit length [n, dim]; a vector of zeros is

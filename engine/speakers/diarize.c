@@ -146,42 +146,49 @@ void steno_diarization_close(steno_diarization *d)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* Make room for one more of `size` bytes in an array. */
-static bool room(void **array, size_t n, size_t cap, size_t size)
+static size_t larger(size_t cap)
+{
+    return cap ? 2 * cap : 64;
+}
+
+/* Make an array hold n elements of `size` bytes. Returns it, or NULL, and then it is as it was. */
+static void *resize(void *array, size_t n, size_t size)
 {
     size_t bytes;
-    void *grown;
-    if (n < cap)
-        return true;
-    if (!steno_mul_size(cap ? 2 * cap : 64, size, &bytes))
-        return false;
-    grown = realloc(*array, bytes);
-    if (grown)
-        *array = grown;
-    return grown != NULL;
+    return steno_mul_size(n, size, &bytes) ? realloc(array, bytes) : NULL;
 }
 
 static bool more_windows(steno_diarization *d)
 {
-    void *sets = d->sets;
-    const bool made = room(&sets, d->windows, d->cap_windows, d->speakers->segmentation.frames);
+    const size_t cap = larger(d->cap_windows);
+    uint8_t *sets;
+    if (d->windows < d->cap_windows)
+        return true;
+    sets = resize(d->sets, cap, d->speakers->segmentation.frames);
+    if (!sets)
+        return false;
     d->sets = sets;
-    if (made && d->windows == d->cap_windows)
-        d->cap_windows = d->cap_windows ? 2 * d->cap_windows : 64;
-    return made;
+    d->cap_windows = cap;
+    return true;
 }
 
 static bool more_items(steno_diarization *d)
 {
     struct steno_group_items *g = &d->items;
-    void *item = g->item, *vector = g->vector;
-    const bool made = room(&item, g->n, d->cap_items, sizeof *g->item) &&
-                      room(&vector, g->n, d->cap_items, g->dim * sizeof *g->vector);
-    g->item = item;
+    const size_t cap = larger(d->cap_items);
+    struct steno_group_item *item;
+    float *vector;
+    if (g->n < d->cap_items)
+        return true;
+    item = resize(g->item, cap, sizeof *item);
+    if (item)
+        g->item = item;
+    vector = item ? resize(g->vector, cap, g->dim * sizeof *vector) : NULL;
+    if (!vector)
+        return false;
     g->vector = vector;
-    if (made && g->n == d->cap_items)
-        d->cap_items = d->cap_items ? 2 * d->cap_items : 64;
-    return made;
+    d->cap_items = cap;
+    return true;
 }
 
 /* Copy the samples in which only speaker s of the window talks to d->clean. Returns their number;
@@ -345,6 +352,17 @@ static steno_status find_clusters(steno_diarization *d, int32_t *cluster, steno_
     return st;
 }
 
+/* number: of each cluster, -1 = not yet met; next: the first that is free. */
+static void number_turns(struct steno_turn *turn, size_t n, int *number, int *next)
+{
+    for (size_t i = 0; i < n; i++) {
+        int *to = &number[turn[i].speaker];
+        if (*to < 0)
+            *to = (*next)++;
+        turn[i].speaker = *to;
+    }
+}
+
 /* Number speakers by their first turn. */
 static steno_status renumber(steno_diarization *d, steno_err *err)
 {
@@ -354,18 +372,8 @@ static steno_status renumber(steno_diarization *d, steno_err *err)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     for (size_t k = 0; k < n; k++)
         number[k] = -1;
-    for (size_t i = 0; i < d->n_turns; i++) {
-        int *to = &number[d->turns[i].speaker];
-        if (*to < 0)
-            *to = next++;
-        d->turns[i].speaker = *to;
-    }
-    for (size_t i = 0; i < d->n_exclusive; i++) {
-        int *to = &number[d->exclusive[i].speaker];
-        if (*to < 0)
-            *to = next++;
-        d->exclusive[i].speaker = *to;
-    }
+    number_turns(d->turns, d->n_turns, number, &next);
+    number_turns(d->exclusive, d->n_exclusive, number, &next);
     d->found = next;
     free(number);
     return STENO_OK;

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "features/cmvn.h"
+#include "speakers/metadata.h"
 
 #define MAX_DIM 4096
 #define MAX_SECONDS 60 /* of a stretch */
+#define MISSING (-1)   /* within no bounds: the file must have the number */
 
 /* sherpa-onnx divides by the deviation + 1e-5, with divisor frames. */
 #define PER_FEATURE ((struct steno_utterance_norm){.vars = true, .eps = 1e-5})
@@ -30,24 +32,13 @@ bool steno_embedding_is(const steno_onnx_head *h)
             !strcmp(framework, "nemo"));
 }
 
-static steno_status number(const steno_network *n, const char *key, long min, long max, long *out,
-                           steno_err *err)
-{
-    const char *text = steno_network_meta(n, key);
-    char *end;
-    *out = text ? strtol(text, &end, 10) : 0;
-    return text && end != text && !*end && *out >= min && *out <= max
-               ? STENO_OK
-               : steno_fail(err, STENO_ERR_FORMAT, "metadata %s is '%.40s', expected %ld to %ld",
-                            key, text ? text : "", min, max);
-}
-
 /* What the metadata of 3D-Speaker and WeSpeaker says beyond rate and size. */
 static steno_status read_kaldi(struct steno_embedding *e, steno_err *err)
 {
     const char *type = steno_network_meta(e->net, "feature_normalize_type");
     long normalize;
-    steno_status st = number(e->net, "normalize_samples", 0, 1, &normalize, err);
+    steno_status st =
+        steno_speakers_number(e->net, "normalize_samples", MISSING, 0, 1, &normalize, err);
     if (st)
         return st;
     e->fbank = steno_fbank_kaldi(e->rate, 80);
@@ -66,11 +57,11 @@ static steno_status read_nemo(struct steno_embedding *e, steno_err *err)
     const char *type = steno_network_meta(e->net, "feature_normalize_type");
     const char *window = steno_network_meta(e->net, "window_type");
     long bins, shift, length;
-    steno_status st = number(e->net, "feat_dim", 1, 512, &bins, err);
+    steno_status st = steno_speakers_number(e->net, "feat_dim", MISSING, 1, 512, &bins, err);
     if (!st)
-        st = number(e->net, "window_size_ms", 1, 100, &length, err);
+        st = steno_speakers_number(e->net, "window_size_ms", MISSING, 1, 100, &length, err);
     if (!st)
-        st = number(e->net, "window_stride_ms", 1, 100, &shift, err);
+        st = steno_speakers_number(e->net, "window_stride_ms", MISSING, 1, 100, &shift, err);
     if (st)
         return st;
     if (!type || strcmp(type, "per_feature"))
@@ -112,9 +103,10 @@ static steno_status read_meta(struct steno_embedding *e, steno_err *err)
 {
     const char *framework = steno_network_meta(e->net, "framework");
     long rate, dim;
-    steno_status st = number(e->net, "sample_rate", 8000, 48000, &rate, err);
+    steno_status st =
+        steno_speakers_number(e->net, "sample_rate", MISSING, 8000, 48000, &rate, err);
     if (!st)
-        st = number(e->net, "output_dim", 1, MAX_DIM, &dim, err);
+        st = steno_speakers_number(e->net, "output_dim", MISSING, 1, MAX_DIM, &dim, err);
     if (st)
         return st;
     e->rate = (int)rate;

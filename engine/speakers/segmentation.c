@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "speakers/metadata.h"
+
 #define MAX_FRAMES 100000
 
 bool steno_segmentation_is(const steno_onnx_head *h)
@@ -14,36 +16,22 @@ bool steno_segmentation_is(const steno_onnx_head *h)
            steno_onnx_head_has_input(h, "input_values") && steno_onnx_head_has_output(h, "logits");
 }
 
-/* A whole number of the metadata; `fallback` if the file says nothing. */
-static steno_status number(const steno_network *n, const char *key, long fallback, long min,
-                           long max, long *out, steno_err *err)
-{
-    const char *text = steno_network_meta(n, key);
-    char *end;
-    *out = fallback;
-    if (!text)
-        return STENO_OK;
-    *out = strtol(text, &end, 10);
-    return end != text && !*end && *out >= min && *out <= max
-               ? STENO_OK
-               : steno_fail(err, STENO_ERR_FORMAT, "metadata %s is '%.40s', expected %ld to %ld",
-                            key, text, min, max);
-}
-
 static steno_status read_meta(struct steno_segmentation *s, steno_err *err)
 {
     long rate, window, shift, field, speakers, together, classes;
-    steno_status st = number(s->net, "sample_rate", 16000, 8000, 48000, &rate, err);
+    steno_status st = steno_speakers_number(s->net, "sample_rate", 16000, 8000, 48000, &rate, err);
     if (!st)
-        st = number(s->net, "window_size", 10 * rate, rate, 60 * rate, &window, err);
+        st = steno_speakers_number(s->net, "window_size", 10 * rate, rate, 60 * rate, &window, err);
     if (!st)
-        st = number(s->net, "receptive_field_shift", 270, 16, rate, &shift, err);
+        st = steno_speakers_number(s->net, "receptive_field_shift", 270, 16, rate, &shift, err);
     if (!st)
-        st = number(s->net, "receptive_field_size", 991, 16, rate, &field, err);
+        st = steno_speakers_number(s->net, "receptive_field_size", 991, 16, rate, &field, err);
     if (!st)
-        st = number(s->net, "num_speakers", 3, 1, STENO_POWERSET_SPEAKERS, &speakers, err);
+        st = steno_speakers_number(s->net, "num_speakers", 3, 1, STENO_POWERSET_SPEAKERS, &speakers,
+                                   err);
     if (!st)
-        st = number(s->net, "powerset_max_classes", 2, 1, speakers, &together, err);
+        st = steno_speakers_number(s->net, "powerset_max_classes", speakers < 2 ? 1 : 2, 1,
+                                   speakers, &together, err);
     if (st)
         return st;
     s->rate = (int)rate;
@@ -52,7 +40,8 @@ static steno_status read_meta(struct steno_segmentation *s, steno_err *err)
     s->field = (size_t)field;
     s->speakers = (int)speakers;
     s->classes = steno_powerset(s->sets, s->speakers, (int)together);
-    st = number(s->net, "num_classes", (long)s->classes, 2, STENO_POWERSET_CLASSES, &classes, err);
+    st = steno_speakers_number(s->net, "num_classes", (long)s->classes, 2, STENO_POWERSET_CLASSES,
+                               &classes, err);
     if (!st && (size_t)classes != s->classes)
         st = steno_fail(err, STENO_ERR_FORMAT,
                         "metadata num_classes is %ld; %ld speakers, %ld at once, make %zu", classes,

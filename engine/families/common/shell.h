@@ -19,7 +19,8 @@
 /* Functions may be NULL unless it says otherwise. */
 struct steno_shell {
     size_t model_bytes, stream_bytes, worker_bytes;
-    /* Open the directory o->dir: everything of base but shell, dir, name and threads. Not NULL. */
+    /* Open the directory o->dir and fill base, whose shell, dir, name and threads are already
+     * set. Not NULL. */
     steno_status (*open)(void *model, const struct steno_family_open *o, steno_err *err);
     void (*close)(void *model);
     /* Fill what steno_shell_info does not. Not NULL. */
