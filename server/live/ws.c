@@ -31,7 +31,8 @@
 #include "server/base/log.h"
 
 #define SWEEP_US (1000 * 1000)
-#define LINGER_S 2 /* longest time of reading after the last message */
+#define LINGER_S 2      /* longest time of reading after the last message */
+#define LINGER_MAX 1024 /* sockets that linger at once; further ones are closed at once */
 
 struct steno_ws_adoption {
     struct steno_ws_adoption *next;
@@ -41,54 +42,6 @@ struct steno_ws_adoption {
     char *early; /* [n_early] bytes that came behind the handshake, or NULL */
     size_t n_early;
 };
-
-/* ---- ready list ------------------------------------------------------------------------------ */
-
-void steno_ws_conn_wake(struct steno_ws_conn *c)
-{
-    steno_ws *ws = c->ws;
-    bool first;
-    pthread_mutex_lock(&ws->mx);
-    first = !ws->ready;
-    if (!c->in_ready) {
-        c->in_ready = true;
-        c->next_ready = ws->ready;
-        ws->ready = c;
-    }
-    pthread_mutex_unlock(&ws->mx);
-    if (first)
-        lws_cancel_service(ws->ctx);
-}
-
-void steno_ws_conn_unlink_ready(struct steno_ws_conn *c)
-{
-    pthread_mutex_lock(&c->ws->mx);
-    for (struct steno_ws_conn **p = &c->ws->ready; *p; p = &(*p)->next_ready)
-        if (*p == c) {
-            *p = c->next_ready;
-            break;
-        }
-    c->in_ready = false;
-    pthread_mutex_unlock(&c->ws->mx);
-}
-
-static void take_ready(steno_ws *ws)
-{
-    for (;;) {
-        struct steno_ws_conn *c;
-        pthread_mutex_lock(&ws->mx);
-        c = ws->ready;
-        if (c) {
-            ws->ready = c->next_ready;
-            c->in_ready = false;
-        }
-        pthread_mutex_unlock(&ws->mx);
-        if (!c)
-            return;
-        if (c->established)
-            steno_ws_conn_attend(c);
-    }
-}
 
 /* ---- begin and end of connections ------------------------------------------------------------ */
 
@@ -146,7 +99,10 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     c->opened_ns = c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();
     steno_ws_conn_link(&ws->conns, c);
     lws_set_opaque_user_data(c->wsi, c);
-    steno_ws_conn_begin(c, a->handshake.resumes);
+    if (!a->handshake.resumes)
+        steno_ws_conn_begin(c);
+    else if (!steno_ws_ask_storage(c))
+        steno_ws_conn_resume_here(c);
     free(a);
 }
 
@@ -174,16 +130,6 @@ static struct steno_ws_question *take_questions(steno_ws *ws)
     return q;
 }
 
-void steno_ws_answer_question(steno_ws *ws, struct steno_ws_question *q)
-{
-    struct steno_ws_refusal no = {0};
-    const int64_t began = steno_now_ns();
-    const bool good = steno_ws_can_resume(ws, q->handshake, &no);
-    if (!good)
-        steno_ws_trace_refusal(ws->srv, q->handshake, began, NULL, &no);
-    q->answer(q, good ? NULL : &no);
-}
-
 static void answer_questions(steno_ws *ws)
 {
     struct steno_ws_question *q = take_questions(ws), *next;
@@ -194,23 +140,8 @@ static void answer_questions(steno_ws *ws)
     }
 }
 
-void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c)
-{
-    c->back = list;
-    c->next = *list;
-    if (c->next)
-        c->next->back = &c->next;
-    *list = c;
-}
-
-void steno_ws_conn_unlink(struct steno_ws_conn *c)
-{
-    *c->back = c->next;
-    if (c->next)
-        c->next->back = c->back;
-}
-
-void steno_ws_conn_free(struct steno_ws_conn *c)
+/* Its socket no longer belongs to it. */
+static void free_conn(struct steno_ws_conn *c)
 {
     steno_ws_conn_finish(c);
     steno_ws_conn_unlink(c);
@@ -221,7 +152,9 @@ void steno_ws_conn_free(struct steno_ws_conn *c)
 /* User data of a socket that lingers without a connection and whose input is discarded. */
 static char lingers;
 
-int steno_ws_linger(steno_ws *ws, struct lws *wsi)
+/* Nothing more is sent or processed, and the socket stays open until the client is done, at most
+ * LINGER_S. -1: it must be closed at once. */
+static int linger(steno_ws *ws, struct lws *wsi)
 {
     ws->lingering++;
     lws_set_opaque_user_data(wsi, &lingers);
@@ -230,6 +163,32 @@ int steno_ws_linger(steno_ws *ws, struct lws *wsi)
     lws_rx_flow_control(wsi, 1);
     lws_set_timeout(wsi, PENDING_TIMEOUT_SHUTDOWN_FLUSH, LINGER_S);
     return 0;
+}
+
+/* Everything is sent: release the socket such that the client receives it. The session ends here,
+ * its socket a little later. (A duplicate descriptor on which the acceptor lingers would be
+ * simpler. But libev does not forget a descriptor whose file lives on: at its first event it makes
+ * its epoll anew, with all connections.) */
+static int release_socket(struct steno_ws_conn *c)
+{
+    steno_ws *ws = c->ws;
+    struct lws *wsi = c->wsi;
+    bool may = ws->lingering < LINGER_MAX;
+    c->discarding = true;
+    if (!steno_ws_conn_wait(c)) {
+        if (may)
+            free_conn(c);
+        else
+            steno_ws_conn_finish(c);
+    }
+    return may ? linger(ws, wsi) : -1;
+}
+
+static int write_to(struct steno_ws_conn *c)
+{
+    bool all_sent = false;
+    int failed = steno_ws_conn_write(c, &all_sent);
+    return all_sent ? release_socket(c) : failed;
 }
 
 static void drain_all(steno_ws *ws)
@@ -267,7 +226,7 @@ static void on_sweep(lws_sorted_usec_list_t *sul)
     count_stall(ws, now);
     for (struct steno_ws_conn *c = ws->conns, *next; c; c = next) {
         next = c->next;
-        if (!steno_ws_conn_sweep(c, now, &queued))
+        if (steno_ws_conn_refresh(c) && !steno_ws_conn_sweep(c, now, &queued))
             lws_set_timeout(c->wsi, PENDING_TIMEOUT_KILLED_BY_PARENT, LWS_TO_KILL_ASYNC);
     }
     steno_ws_waiting_sweep(ws, now);
@@ -277,12 +236,15 @@ static void on_sweep(lws_sorted_usec_list_t *sul)
 
 static void on_wake(steno_ws *ws)
 {
+    struct steno_ws_conn *c;
     adopt_waiting(ws);
     answer_questions(ws);
     steno_ws_take_moves(ws);
     if (!ws->drained && atomic_load_explicit(&ws->drain, memory_order_acquire))
         drain_all(ws);
-    take_ready(ws);
+    while ((c = steno_ws_next_ready(ws)))
+        if (c->established && steno_ws_conn_refresh(c))
+            steno_ws_conn_attend(c);
 }
 
 static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unused, void *in,
@@ -305,14 +267,14 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unuse
         steno_ws_conn_receive(c, in, len);
         return 0;
     case LWS_CALLBACK_RAW_WRITEABLE:
-        return c ? steno_ws_conn_write(c) : -1;
+        return c ? write_to(c) : -1;
     case LWS_CALLBACK_RAW_CLOSE:
         if (c && !steno_ws_conn_wait(c))
             steno_ws_conn_finish(c);
         return 0;
     case LWS_CALLBACK_WSI_DESTROY:
         if (c)
-            steno_ws_conn_free(c);
+            free_conn(c);
         return 0;
     default:
         return 0;

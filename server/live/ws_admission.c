@@ -41,8 +41,8 @@ bool steno_ws_asked(const struct steno_server *srv, const struct steno_peer *pee
                               steno_dialect_of_root(srv->conf->ws_root));
 }
 
-static bool refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message,
-                   double retry_after)
+bool steno_ws_refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message,
+                     double retry_after)
 {
     no->status = status;
     no->code = code;
@@ -85,8 +85,8 @@ static bool find_dialect(const struct steno_server *srv, handshake *g, struct st
     g->dialect = steno_dialect_find(g->hs.target, steno_query_path_len(g->hs.target),
                                     steno_dialect_of_root(srv->conf->ws_root));
     if (!g->dialect)
-        return refuse(no, 404, "not_found", "no WebSocket endpoint at this path; /v1/stream is one",
-                      0);
+        return steno_ws_refuse(no, 404, "not_found",
+                               "no WebSocket endpoint at this path; /v1/stream is one", 0);
     g->api = api_of(g->dialect);
     return true;
 }
@@ -106,12 +106,12 @@ static bool check_handshake(const handshake *g, struct steno_ws_refusal *no)
     const char *own = g->dialect->subprotocol;
     const char *wrong = steno_handshake_check(&g->hs, &status);
     if (wrong)
-        return refuse(no, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
-                      0);
+        return steno_ws_refuse(no, status, status == 426 ? "upgrade_required" : "invalid_argument",
+                               wrong, 0);
     if (!*g->hs.protocols || *steno_ws_subprotocol(g->dialect, &g->hs) ||
         steno_credentials_protocol(g->hs.protocols))
         return true;
-    refuse(no, 400, "invalid_argument", "", 0);
+    steno_ws_refuse(no, 400, "invalid_argument", "", 0);
     /* the list itself may hold a key, so it is not in the message */
     snprintf(
         no->message, sizeof no->message,
@@ -134,7 +134,7 @@ static bool find_key(const struct steno_server *srv, handshake *g, struct steno_
     if (!st)
         return true;
     steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
-    return refuse(no, 401, "invalid_api_key", err.msg, 0);
+    return steno_ws_refuse(no, 401, "invalid_api_key", err.msg, 0);
 }
 
 static steno_status on_setting(void *user, const char *name, const char *value, steno_err *err)
@@ -189,8 +189,8 @@ static bool check_settings(const struct steno_server *srv, const handshake *g,
     if (!st)
         return true;
     if (st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL)
-        return refuse(no, 503, steno_status_info(st)->name, "out of memory", 1);
-    return refuse(no, 400, "invalid_argument", err.msg, 0);
+        return steno_ws_refuse(no, 503, steno_status_info(st)->name, "out of memory", 1);
+    return steno_ws_refuse(no, 400, "invalid_argument", err.msg, 0);
 }
 
 /* Check whether the pool of the model that the URL names would take a stream, and note its name for
@@ -224,18 +224,18 @@ static bool take_place(const struct steno_server *srv, handshake *g, const struc
     enum steno_rejection why;
     steno_err err;
     if (steno_limits_enter(srv->limits, g->api, &err))
-        return refuse(no, 503,
-                      steno_limits_draining(srv->limits) ? "draining"
-                                                         : steno_status_info(err.code)->name,
-                      err.msg, steno_limits_come_back(srv->limits, now));
+        return steno_ws_refuse(
+            no, 503,
+            steno_limits_draining(srv->limits) ? "draining" : steno_status_info(err.code)->name,
+            err.msg, steno_limits_come_back(srv->limits, now));
     if (admit(srv, g, a, &why, &err)) {
         steno_limits_refund(srv->limits, g->api, why);
-        return refuse(no, 503, steno_status_info(err.code)->name, err.msg,
-                      steno_limits_come_back(srv->limits, now));
+        return steno_ws_refuse(no, 503, steno_status_info(err.code)->name, err.msg,
+                               steno_limits_come_back(srv->limits, now));
     }
     if (steno_key_enter(srv->keys, g->key, now, &after, &err)) {
         steno_limits_refund(srv->limits, g->api, STENO_REJECT_QUOTA);
-        return refuse(no, 429, "quota_exceeded", err.msg, after);
+        return steno_ws_refuse(no, 429, "quota_exceeded", err.msg, after);
     }
     steno_limits_started(srv->limits, g->api);
     g->entered = true;
@@ -263,7 +263,7 @@ static bool check_sender(const struct steno_server *srv, const struct steno_peer
     if (!why)
         return true;
     steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_ORIGIN], 1);
-    return refuse(no, 403, "forbidden", why, 0);
+    return steno_ws_refuse(no, 403, "forbidden", why, 0);
 }
 
 static bool check_admission(const struct steno_server *srv, const struct steno_peer *peer,
@@ -491,7 +491,7 @@ bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd, const struct s
     g->api = STENO_SESSION_WYOMING;
     if (steno_keys_named(d->srv->keys, d->srv->conf->wyoming_key, &g->key, &err)) {
         steno_metric_add(d->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
-        refuse(&no, 401, "invalid_api_key", err.msg, 0);
+        steno_ws_refuse(&no, 401, "invalid_api_key", err.msg, 0);
     } else if (take_place(d->srv, g, &nothing, &no)) {
         steno_ws_request_id(g->request_id, &g->hs, steno_id_new(g->id, "sess"));
         return true;
@@ -519,8 +519,8 @@ static bool decide(struct steno_ws_admission *d, struct steno_peer *peer, handsh
     if (try_admission(d->srv, peer, g, no)) {
         if (!forwarded || d->owner->recount(d->user, peer, &client.addr))
             return true;
-        refuse(no, 503, "busy", "too many connections from this address",
-               steno_limits_come_back(d->srv->limits, steno_now_ns()));
+        steno_ws_refuse(no, 503, "busy", "too many connections from this address",
+                        steno_limits_come_back(d->srv->limits, steno_now_ns()));
         steno_id_new(no->request_id, "req");
     }
     steno_ws_trace_refusal(d->srv, g, started, forwarded ? &client.addr : &peer->addr, no);
@@ -538,7 +538,8 @@ bool steno_ws_decide(struct steno_ws_admission *d, struct steno_peer *peer, cons
     st = steno_handshake_parse(&g->hs, head, len, &err);
     if (st) {
         steno_id_new(no->request_id, "req");
-        return refuse(no, steno_status_info(st)->http, steno_status_info(st)->name, err.msg, 1);
+        return steno_ws_refuse(no, steno_status_info(st)->http, steno_status_info(st)->name,
+                               err.msg, 1);
     }
     if (decide(d, peer, g, no))
         return true;

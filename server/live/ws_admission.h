@@ -41,6 +41,10 @@ struct steno_ws_refusal {
     char message[sizeof((steno_err *)0)->msg];
 };
 
+/* Fill *no, but for what the connection knows. Returns false. */
+bool steno_ws_refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message,
+                     double retry_after);
+
 /* Whether a request head [len] asks for WebSocket on a path that has it. Pure. */
 bool steno_ws_asked(const struct steno_server *srv, const struct steno_peer *peer, const char *head,
                     size_t len);

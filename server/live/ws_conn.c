@@ -6,7 +6,8 @@
  * reads again, switches it on. A client that reads nothing for websocket.slow_timeout is closed.
  *
  * The end: after the close frame is written, the socket lingers without its connection, and the
- * loop reads on for a while. Closing at once would reset the connection and lose the reason. */
+ * loop (ws.c) reads on for a while. Closing at once would reset the connection and lose the reason.
+ */
 #include "server/live/ws_internal.h"
 
 #include <stdio.h>
@@ -176,7 +177,9 @@ void steno_ws_conn_end_session(conn *c)
 
 void steno_ws_conn_finish(conn *c)
 {
-    steno_ws_move_forget(c);
+    if (c->asked)
+        *c->asked = NULL;
+    c->asked = NULL;
     steno_handshake_free(&c->hs);
     free(c->preset);
     c->preset = NULL;
@@ -198,32 +201,12 @@ void steno_ws_conn_finish(conn *c)
     c->established = false;
 }
 
-/* Everything is sent: release the socket such that the client receives it. The session ends here,
- * its socket a little later. (A duplicate descriptor on which the acceptor lingers would be
- * simpler. But libev does not forget a descriptor whose file lives on: at its first event it makes
- * its epoll anew, with all connections.) */
-static int release_socket(conn *c)
-{
-    steno_ws *ws = c->ws;
-    struct lws *wsi = c->wsi;
-    bool linger = ws->lingering < STENO_WS_LINGER_MAX;
-    c->discarding = true;
-    if (!steno_ws_conn_wait(c)) {
-        if (linger)
-            steno_ws_conn_free(c);
-        else
-            steno_ws_conn_finish(c);
-    }
-    return linger ? steno_ws_linger(ws, wsi) : -1;
-}
-
 /* ---- handshake --------------------------------------------------------------------------- */
 
-/* Too late for an HTTP status: the reason goes into the close frame. */
-static void refuse_answered(conn *c, int status, const char *message)
+void steno_ws_conn_close(conn *c, int close_code, const char *reason)
 {
     unsigned char frame[STENO_WS_CONTROL_BYTES + 2];
-    size_t n = steno_ws_close_frame(frame, status == 503 ? 1013 : 1008, message);
+    size_t n = steno_ws_close_frame(frame, close_code, reason);
     steno_buf_init(&c->refusal, sizeof frame);
     if (steno_buf_add(&c->refusal, frame, n))
         steno_buf_reset(&c->refusal);
@@ -235,8 +218,8 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
 {
     struct steno_ws_refusal no = {.status = status, .code = code};
     char id[STENO_ID_SIZE];
-    if (c->hs.answered) {
-        refuse_answered(c, status, message);
+    if (c->hs.answered) { /* too late for an HTTP status */
+        steno_ws_conn_close(c, status == 503 ? 1013 : 1008, message);
         return;
     }
     steno_ws_request_id(no.request_id, &c->hs, steno_id_new(id, "req"));
@@ -264,21 +247,25 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     return STENO_OK;
 }
 
+bool steno_ws_conn_new_session(conn *c)
+{
+    const struct steno_config *conf = c->ws->srv->conf;
+    const struct steno_ws_session_limits limits = {
+        conf->ws_message_bytes, conf->ws_send_bytes, conf->audio_seconds,
+        conf->ws_resume > 0 ? conf->ws_resume_bytes : 0, (int64_t)time(NULL)};
+    c->session = steno_ws_session_new(c->dialect, &steno_ws_engine, c, c->id, &limits);
+    return c->session;
+}
+
 static bool open_session(conn *c)
 {
-    struct steno_server *srv = c->ws->srv;
-    struct steno_ws_session_limits limits = {
-        srv->conf->ws_message_bytes, srv->conf->ws_send_bytes, srv->conf->audio_seconds,
-        srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes : 0, (int64_t)time(NULL)};
-    c->session = steno_ws_session_new(c->dialect, &steno_ws_engine, c, c->id, &limits);
-    if (!c->session) {
-        steno_key_leave(srv->keys, c->key);
-        steno_limits_leave(srv->limits, c->api, STENO_SESSION_FAILED);
-        steno_ws_conn_refuse(c, 503, "out_of_memory", "out of memory");
-        return false;
-    }
-    c->entered = true;
-    return true;
+    c->entered = steno_ws_conn_new_session(c);
+    if (c->entered)
+        return true;
+    steno_key_leave(c->ws->srv->keys, c->key);
+    steno_limits_leave(c->ws->srv->limits, c->api, STENO_SESSION_FAILED);
+    steno_ws_conn_refuse(c, 503, "out_of_memory", "out of memory");
+    return false;
 }
 
 void steno_ws_conn_connected(conn *c)
@@ -300,9 +287,11 @@ void steno_ws_conn_connected(conn *c)
     lws_callback_on_writable(c->wsi);
 }
 
-static void establish(conn *c)
+void steno_ws_conn_begin(conn *c)
 {
     steno_err err;
+    if (!open_session(c))
+        return;
     steno_ws_conn_connected(c);
     if (c->api == STENO_SESSION_REALTIME &&
         (*c->hs.beta || steno_list_holds(c->hs.protocols, STENO_OPENAI_BETA)))
@@ -316,14 +305,6 @@ static void establish(conn *c)
         steno_ws_session_drain(c->session);
     if (c->n_unread)
         steno_ws_conn_attend(c);
-}
-
-void steno_ws_conn_begin(conn *c, bool resumes)
-{
-    if (resumes)
-        steno_ws_conn_resume(c);
-    else if (open_session(c))
-        establish(c);
 }
 
 /* ---- input ------------------------------------------------------------------------------- */
@@ -499,8 +480,6 @@ static void read_on(conn *c)
 void steno_ws_conn_attend(conn *c)
 {
     struct steno_ws_session_state st;
-    if (!steno_ws_conn_refresh(c))
-        return;
     steno_ws_session_get_state(c->session, &st);
     if (st.room_wanted)
         steno_ws_session_resume(c->session);
@@ -527,11 +506,12 @@ static bool put_control(conn *c, enum steno_ws_opcode opcode, const char *p, siz
     return put(c, out, head + n);
 }
 
-static int write_refusal(conn *c)
+static int write_refusal(conn *c, bool *all_sent)
 {
     if (c->refusal.len && !put(c, c->refusal.data, c->refusal.len))
         return -1;
-    return release_socket(c);
+    *all_sent = true;
+    return 0;
 }
 
 static bool write_accept(conn *c)
@@ -585,24 +565,24 @@ static bool write_messages(conn *c, bool *any)
     return !*any || put(c, tx->data, tx->len);
 }
 
-static int write_close(conn *c, const struct steno_ws_session_state *st)
+static int write_close(conn *c, const struct steno_ws_session_state *st, bool *all_sent)
 {
     unsigned char out[STENO_WS_CONTROL_BYTES + 2];
     size_t n =
         steno_ws_close_frame(out, st->close_code == 1005 ? 1000 : st->close_code, st->reason);
     if (!is_wyoming(c) && !put(c, out, n))
         return -1;
-    c->told = true;
-    return release_socket(c);
+    c->told = *all_sent = true;
+    return 0;
 }
 
-int steno_ws_conn_write(conn *c)
+int steno_ws_conn_write(conn *c, bool *all_sent)
 {
     struct steno_ws_session_state st;
     bool any;
     c->last_tx_ns = steno_now_ns();
     if (!c->session)
-        return write_refusal(c);
+        return write_refusal(c, all_sent);
     if (c->hs.memory) {
         lws_callback_on_writable(c->wsi); /* a failed query has something to send */
         return write_accept(c) ? 0 : -1;
@@ -623,7 +603,7 @@ int steno_ws_conn_write(conn *c)
         return 0;
     }
     steno_ws_session_get_state(c->session, &st);
-    return st.close ? write_close(c, &st) : 0;
+    return st.close ? write_close(c, &st, all_sent) : 0;
 }
 
 /* ---- time -------------------------------------------------------------------------------- */
@@ -676,8 +656,6 @@ bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
     struct steno_ws_session_state st;
     if (!c->session)
         return seconds_since(c->opened_ns, now) <= conf->ws_slow_timeout;
-    if (!steno_ws_conn_refresh(c))
-        return true;
     ask_to_write(c); /* what was held back may be due */
     steno_ws_session_get_state(c->session, &st);
     *queued += st.queued;

@@ -245,7 +245,12 @@ static steno_status engine_decode(void *ctx, const struct steno_container_option
 
 static const struct steno_ws_storage *engine_store(void *ctx, void **place)
 {
-    return steno_ws_conn_store(ctx, place);
+    conn *c = ctx;
+    if (!c->ws->sessions)
+        return NULL;
+    *place = steno_stored_session_new(c->ws->sessions, c->id, steno_key_name(c->key),
+                                      steno_ws_conn_wake, c);
+    return *place ? &steno_session_storage : NULL;
 }
 
 const struct steno_ws_engine steno_ws_engine = {.resolve = engine_resolve,

@@ -1,6 +1,7 @@
-/* Shared by ws.c (the loop: the list of connections, the ready list, time), ws_conn.c (one
- * connection: handshake, frames, its session, its end) and ws_engine.c (what recognizes its audio).
- * Confined to the service thread unless a comment says otherwise. */
+/* Shared by ws.c (the loop: sockets, time), ws_move.c and ws_resume.c (sessions that leave their
+ * connection), ws_conn.c (one connection: handshake, frames, its session, its end), ws_engine.c
+ * (what recognizes its audio) and ws_lists.c. Confined to the service thread unless a comment says
+ * otherwise. */
 #ifndef STENO_SERVER_LIVE_WS_INTERNAL_H
 #define STENO_SERVER_LIVE_WS_INTERNAL_H
 
@@ -49,8 +50,8 @@ struct steno_ws_conn {
     unsigned channels;                   /* of it */
     struct steno_served *served;         /* its model, once it is chosen */
     struct steno_pool_stream_stats past; /* of its earlier streams */
-    struct steno_ws_move *move;          /* asks the storage for its session; NULL: it does not */
-    steno_waker_id decoding;             /* the watch of the process that decodes its audio */
+    struct steno_ws_conn **asked; /* where the answer of the storage finds it; NULL: none comes */
+    steno_waker_id decoding;      /* the watch of the process that decodes its audio */
     struct steno_ws_reader reader;
     struct steno_wyoming_reader events; /* instead, where the dialect is Wyoming */
     char *unread; /* [n_unread] bytes that came while the session was paused, or with its request */
@@ -102,85 +103,89 @@ static inline const char *steno_ws_conn_request_id(const struct steno_ws_conn *c
     return c->extra && *c->extra->request_id ? c->extra->request_id : c->id;
 }
 
-/* Put c on the ready list, so that the service thread attends to it. Any thread. */
-void steno_ws_conn_wake(struct steno_ws_conn *c);
+/* The files call each other downwards only: ws.c, ws_move.c, ws_resume.c, ws_conn.c, ws_engine.c,
+ * ws_lists.c. */
+
+/* ---- ws_lists.c ---- */
+
+/* Add to, and remove from, a list of connections. */
+void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c);
+void steno_ws_conn_unlink(struct steno_ws_conn *c);
+/* Put a struct steno_ws_conn on the ready list, so that the service thread attends to it. Any
+ * thread. */
+void steno_ws_conn_wake(void *conn);
 /* Remove c from the ready list. */
 void steno_ws_conn_unlink_ready(struct steno_ws_conn *c);
+/* Take a connection off the ready list; NULL: it is empty. */
+struct steno_ws_conn *steno_ws_next_ready(steno_ws *ws);
 
-/* Sockets that linger at once; further ones are closed at once. */
-#define STENO_WS_LINGER_MAX 1024
-/* Let wsi linger: nothing more is sent or processed, and it stays open until the client is done, at
- * most 2 s. -1: it must be closed at once. */
-int steno_ws_linger(steno_ws *ws, struct lws *wsi);
-/* Remove the connection from its list and free it. Its socket no longer belongs to it. */
-void steno_ws_conn_free(struct steno_ws_conn *c);
+/* ---- ws_engine.c ---- */
 
-/* Answer the handshake of an adopted socket. resumes: it names a session; otherwise it holds its
- * own places. */
-void steno_ws_conn_begin(struct steno_ws_conn *c, bool resumes);
+/* How sessions reach recognition; its context is a struct steno_ws_conn. */
+extern const struct steno_ws_engine steno_ws_engine;
+
+/* ---- ws_conn.c ---- */
+
+/* Answer the handshake of an adopted socket that holds its own places, and begin its session. */
+void steno_ws_conn_begin(struct steno_ws_conn *c);
+/* Answer the upgrade request with an error status and close. */
+void steno_ws_conn_refuse(struct steno_ws_conn *c, int status, const char *code,
+                          const char *message);
+/* Write a close frame and close: there is no session. */
+void steno_ws_conn_close(struct steno_ws_conn *c, int close_code, const char *reason);
+/* Make c->session. False: out of memory. */
+bool steno_ws_conn_new_session(struct steno_ws_conn *c);
+/* The session has a socket now, and its 101 is due. */
+void steno_ws_conn_connected(struct steno_ws_conn *c);
 /* Process p [n <= STENO_WS_RX_BYTES], bytes of the client, which are unmasked in place. */
 void steno_ws_conn_receive(struct steno_ws_conn *c, char *p, size_t n);
-/* Write to a socket that can take data. -1: the connection is over. */
-int steno_ws_conn_write(struct steno_ws_conn *c);
-/* Attend to a connection of the ready list. */
+/* Write to a socket that can take data. -1: the connection is over. *all_sent is set when nothing
+ * follows: the socket is to be released. */
+int steno_ws_conn_write(struct steno_ws_conn *c, bool *all_sent);
+/* Attend to an established connection that was woken, or has input. */
 void steno_ws_conn_attend(struct steno_ws_conn *c);
 /* Check a connection, once a second. False: the peer is gone or reads nothing, and the connection
  * must be killed. queued: its unread bytes are added. */
 bool steno_ws_conn_sweep(struct steno_ws_conn *c, int64_t now, size_t *queued);
 void steno_ws_conn_drain(struct steno_ws_conn *c);
-/* Release everything except the struct. A second call does nothing. */
-void steno_ws_conn_finish(struct steno_ws_conn *c);
 /* Count the session and give its places back. A second call does nothing. The session itself stays.
  */
 void steno_ws_conn_end_session(struct steno_ws_conn *c);
-/* Add to, and remove from, a list of connections. */
-void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c);
-void steno_ws_conn_unlink(struct steno_ws_conn *c);
-/* Answer the upgrade request with an error status and close. */
-void steno_ws_conn_refuse(struct steno_ws_conn *c, int status, const char *code,
-                          const char *message);
-/* The session has a socket now, and its 101 is due. */
-void steno_ws_conn_connected(struct steno_ws_conn *c);
+/* Release everything except the struct. A second call does nothing. */
+void steno_ws_conn_finish(struct steno_ws_conn *c);
 
-/* How sessions reach recognition; its context is a struct steno_ws_conn (ws_engine.c). */
-extern const struct steno_ws_engine steno_ws_engine;
+/* ---- ws_resume.c ---- */
 
-/* ws_move.c */
-/* Ask the storage who has the session that the handshake of c names. False:
- * steno_ws_conn_resume_here is next; otherwise it or a refusal follows. */
-bool steno_ws_ask_storage(struct steno_ws_conn *c);
-/* Likewise for a question. False: steno_ws_answer_question is next. */
-bool steno_ws_ask_storage_for(steno_ws *ws, struct steno_ws_question *q);
-/* c is gone. */
-void steno_ws_move_forget(struct steno_ws_conn *c);
-/* Act on the answers that came. */
-void steno_ws_take_moves(steno_ws *ws);
+#define STENO_WS_TAKEN_OVER 4001 /* close code of the old connection (RFC 6455, 7.4.2: private) */
+
+/* The connection is lost. True when the session stays and waits without it. */
+bool steno_ws_conn_wait(struct steno_ws_conn *c);
+/* Once a second: end sessions that have waited long enough. now INT64_MAX: all. */
+void steno_ws_waiting_sweep(steno_ws *ws, int64_t now);
+/* Read what a target asks to resume. False: it cannot be read. */
+bool steno_ws_read_resume(const char *target, struct steno_native_resume *out);
+/* A session of this key that can be resumed here; NULL: there is none. */
+struct steno_ws_conn *steno_ws_find_session(steno_ws *ws, const steno_key *key, const char *id);
+/* Resume a session of this process. c may be gone afterwards. */
+void steno_ws_conn_resume_here(struct steno_ws_conn *c);
+/* Answer a question by the sessions of this process. */
+void steno_ws_answer_question(steno_ws *ws, struct steno_ws_question *q);
+/* The session of c goes on elsewhere. A waiting one is gone after this. */
+void steno_ws_send_off(struct steno_ws_conn *c, int close_code);
 /* Something may have changed in the storage. False: another machine has the session, and c may be
  * gone. */
 bool steno_ws_conn_refresh(struct steno_ws_conn *c);
 /* The server shuts down. True: another machine can go on with the session, and c may be gone. */
 bool steno_ws_conn_hand_over(struct steno_ws_conn *c);
-const struct steno_ws_storage *steno_ws_conn_store(struct steno_ws_conn *c, void **place);
 
-/* ws_resume.c */
-/* Read what a target asks to resume. False: it cannot be read. */
-bool steno_ws_read_resume(const char *target, struct steno_native_resume *out);
-/* A session of this key that can be resumed here; NULL: there is none. */
-struct steno_ws_conn *steno_ws_find_session(steno_ws *ws, const steno_key *key, const char *id);
-/* End a session that waits. */
-void steno_ws_waiting_forget(struct steno_ws_conn *c);
-/* Resume a session of this process. c may be gone afterwards. */
-void steno_ws_conn_resume_here(struct steno_ws_conn *c);
-/* The connection is lost. True when the session stays and waits without it. */
-bool steno_ws_conn_wait(struct steno_ws_conn *c);
-/* The handshake of c asks to resume a session: answer it. c may be gone afterwards. */
-void steno_ws_conn_resume(struct steno_ws_conn *c);
-/* Whether the session that handshake g names can be resumed; otherwise *no says why not. */
-bool steno_ws_can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
-                         struct steno_ws_refusal *no);
-/* Answer a question by the sessions of this process. */
-void steno_ws_answer_question(steno_ws *ws, struct steno_ws_question *q);
-/* Once a second: end sessions that have waited long enough. now INT64_MAX: all. */
-void steno_ws_waiting_sweep(steno_ws *ws, int64_t now);
+/* ---- ws_move.c ---- */
+
+/* Ask the storage who has the session that the handshake of c names. False:
+ * steno_ws_conn_resume_here is next; otherwise it or a refusal follows. */
+bool steno_ws_ask_storage(struct steno_ws_conn *c);
+/* Likewise for a question. False: steno_ws_answer_question is next. */
+bool steno_ws_ask_storage_for(steno_ws *ws, struct steno_ws_question *q);
+/* Act on the answers that came. */
+void steno_ws_take_moves(steno_ws *ws);
 
 #endif

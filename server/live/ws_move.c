@@ -11,14 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "protocol/session_head.h"
 #include "server/base/log.h"
 #include "server/live/session_store.h"
-
-#define TAKEN_OVER 4001
 
 typedef struct steno_ws_conn conn;
 
@@ -32,53 +29,6 @@ struct steno_ws_move {
     uint64_t next_seq;
     int64_t began;
 };
-
-/* ---- leaving --------------------------------------------------------------------------------- */
-
-/* The session of c goes on elsewhere. A waiting one is gone after this. */
-static void send_off(conn *c, int close_code)
-{
-    steno_session_store_count_moved(c->ws->sessions, false);
-    steno_log(LOG_DEBUG, "stream %s goes on on another machine", c->id);
-    steno_ws_session_move(c->session, close_code);
-    if (c->wsi)
-        lws_callback_on_writable(c->wsi);
-    else
-        steno_ws_waiting_forget(c);
-}
-
-bool steno_ws_conn_refresh(conn *c)
-{
-    bool ours;
-    if (!c->session || !steno_ws_session_place(c->session))
-        return true;
-    ours = steno_ws_session_refresh(c->session, steno_now_ns());
-    steno_session_store_count_unstored(c->ws->sessions, steno_ws_session_take_unstored(c->session));
-    if (!ours)
-        send_off(c, TAKEN_OVER);
-    return ours;
-}
-
-bool steno_ws_conn_hand_over(conn *c)
-{
-    if (!c->established || !c->session || !steno_ws_session_hand_over(c->session))
-        return false;
-    send_off(c, 1012);
-    return true;
-}
-
-static void on_stored(void *user)
-{
-    steno_ws_conn_wake(user);
-}
-
-const struct steno_ws_storage *steno_ws_conn_store(conn *c, void **place)
-{
-    if (!c->ws->sessions)
-        return NULL;
-    *place = steno_stored_session_new(c->ws->sessions, c->id, steno_key_name(c->key), on_stored, c);
-    return *place ? &steno_session_storage : NULL;
-}
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
@@ -123,7 +73,7 @@ static bool ask(steno_ws *ws, const char *target, steno_key *key, conn *c,
     if (here)
         steno_stored_session_token(steno_ws_session_place(here->session), m->claim.local);
     if (c) {
-        c->move = m;
+        c->asked = &m->c;
         lws_rx_flow_control(c->wsi, 0); /* nothing is read before there is a session */
     }
     steno_session_store_claim(ws->sessions, &m->claim);
@@ -140,21 +90,7 @@ bool steno_ws_ask_storage_for(steno_ws *ws, struct steno_ws_question *q)
     return ask(ws, q->handshake->hs.target, q->handshake->key, NULL, q);
 }
 
-void steno_ws_move_forget(conn *c)
-{
-    if (c->move)
-        c->move->c = NULL;
-    c->move = NULL;
-}
-
 /* ---- arriving -------------------------------------------------------------------------------- */
-
-static void refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message)
-{
-    no->status = status;
-    no->code = code;
-    snprintf(no->message, sizeof no->message, "%s", message);
-}
 
 /* Take the places of a session that begins here. */
 static bool take_places(conn *x, struct steno_ws_refusal *no)
@@ -164,15 +100,12 @@ static bool take_places(conn *x, struct steno_ws_refusal *no)
     double after = 1;
     steno_err err;
     no->retry_after = steno_limits_come_back(srv->limits, now);
-    if (steno_limits_enter(srv->limits, x->api, &err)) {
-        refuse(no, 503, steno_limits_draining(srv->limits) ? "draining" : "busy", err.msg);
-        return false;
-    }
+    if (steno_limits_enter(srv->limits, x->api, &err))
+        return steno_ws_refuse(no, 503, steno_limits_draining(srv->limits) ? "draining" : "busy",
+                               err.msg, no->retry_after);
     if (steno_key_enter(srv->keys, x->key, now, &after, &err)) {
         steno_limits_refund(srv->limits, x->api, STENO_REJECT_QUOTA);
-        refuse(no, 429, "quota_exceeded", err.msg);
-        no->retry_after = after;
-        return false;
+        return steno_ws_refuse(no, 429, "quota_exceeded", err.msg, after);
     }
     steno_limits_started(srv->limits, x->api);
     x->entered = true;
@@ -204,27 +137,19 @@ static conn *new_waiting(const struct steno_ws_move *m)
 static bool restore(conn *x, const struct steno_ws_move *m, const struct steno_session_head *h,
                     struct steno_ws_refusal *no)
 {
-    const struct steno_config *conf = x->ws->srv->conf;
-    const struct steno_ws_session_limits limits = {conf->ws_message_bytes, conf->ws_send_bytes,
-                                                   conf->audio_seconds, conf->ws_resume_bytes,
-                                                   (int64_t)time(NULL)};
-    steno_stored_session *place;
+    steno_stored_session *place = NULL;
     steno_err err;
     steno_status st;
-    x->session = steno_ws_session_new(x->dialect, &steno_ws_engine, x, x->id, &limits);
-    place =
-        x->session ? steno_stored_session_adopt(x->ws->sessions, &m->claim, on_stored, x) : NULL;
-    if (!place) {
-        refuse(no, 503, "out_of_memory", "out of memory");
-        return false;
-    }
+    if (steno_ws_conn_new_session(x))
+        place = steno_stored_session_adopt(x->ws->sessions, &m->claim, steno_ws_conn_wake, x);
+    if (!place)
+        return steno_ws_refuse(no, 503, "out_of_memory", "out of memory", no->retry_after);
     st = steno_ws_session_restore(x->session, h, &m->claim.messages, m->next_seq,
                                   &steno_session_storage, place, &err);
     if (!st)
         return true;
-    refuse(no, st == STENO_ERR_BUSY || st == STENO_ERR_NOMEM ? 503 : 409,
-           steno_status_info(st)->name, err.msg);
-    return false;
+    return steno_ws_refuse(no, st == STENO_ERR_BUSY || st == STENO_ERR_NOMEM ? 503 : 409,
+                           steno_status_info(st)->name, err.msg, no->retry_after);
 }
 
 /* Free a session that could not go on here. Its place in the storage stays: another machine may
@@ -249,12 +174,12 @@ static bool arrive(struct steno_ws_move *m, struct steno_ws_refusal *no)
     conn *x;
     if (steno_session_head_read(m->claim.head, &h, &err)) {
         steno_log(LOG_WARNING, "%s", err.msg);
-        refuse(no, 404, "session_not_found", "session_id: its stored state cannot be used");
-        return false;
+        return steno_ws_refuse(no, 404, "session_not_found",
+                               "session_id: its stored state cannot be used", 0);
     }
     x = new_waiting(m);
     if (!x)
-        refuse(no, 503, "out_of_memory", "out of memory");
+        steno_ws_refuse(no, 503, "out_of_memory", "out of memory", 0);
     if (x && ((!h.over && !take_places(x, no)) || !restore(x, m, &h, no))) {
         discard(x);
         x = NULL;
@@ -278,11 +203,11 @@ static bool act(struct steno_ws_move *m, struct steno_ws_refusal *no)
     switch (m->claim.result) {
     case STENO_CLAIM_TAKEN:
         if (here)
-            send_off(here, TAKEN_OVER);
+            steno_ws_send_off(here, STENO_WS_TAKEN_OVER);
         return arrive(m, no);
     case STENO_CLAIM_CLOSED:
         if (here && steno_ws_session_place(here->session))
-            send_off(here, TAKEN_OVER);
+            steno_ws_send_off(here, STENO_WS_TAKEN_OVER);
         break;
     case STENO_CLAIM_NONE:
         if (here && steno_ws_session_place(here->session))
@@ -302,7 +227,7 @@ static void answer_one(struct steno_ws_move *m)
     const bool good = !wanted || act(m, &no);
     conn *c = m->c;
     if (c) {
-        c->move = NULL;
+        c->asked = NULL;
         lws_rx_flow_control(c->wsi, 1);
         if (good)
             steno_ws_conn_resume_here(c);

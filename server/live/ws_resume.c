@@ -20,13 +20,11 @@
 #include "server/base/log.h"
 #include "server/core/credentials.h"
 
-#define TAKEN_OVER 4001 /* close code of the old connection (RFC 6455, 7.4.2: private use) */
-
 typedef struct steno_ws_conn conn;
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-void steno_ws_waiting_forget(conn *c)
+static void forget_waiting(conn *c)
 {
     if (c->entered)
         steno_metric_add(c->ws->srv->stats->ws_waiting, -1);
@@ -46,7 +44,7 @@ static void limit_ended(steno_ws *ws)
             n++;
         }
     if (n > ws->srv->conf->sessions)
-        steno_ws_waiting_forget(oldest);
+        forget_waiting(oldest);
 }
 
 bool steno_ws_conn_wait(conn *c)
@@ -75,6 +73,37 @@ bool steno_ws_conn_wait(conn *c)
     return true;
 }
 
+void steno_ws_send_off(conn *c, int close_code)
+{
+    steno_session_store_count_moved(c->ws->sessions, false);
+    steno_log(LOG_DEBUG, "stream %s goes on on another machine", c->id);
+    steno_ws_session_move(c->session, close_code);
+    if (c->wsi)
+        lws_callback_on_writable(c->wsi);
+    else
+        forget_waiting(c);
+}
+
+bool steno_ws_conn_refresh(conn *c)
+{
+    bool ours;
+    if (!c->session || !steno_ws_session_place(c->session))
+        return true;
+    ours = steno_ws_session_refresh(c->session, steno_now_ns());
+    steno_session_store_count_unstored(c->ws->sessions, steno_ws_session_take_unstored(c->session));
+    if (!ours)
+        steno_ws_send_off(c, STENO_WS_TAKEN_OVER);
+    return ours;
+}
+
+bool steno_ws_conn_hand_over(conn *c)
+{
+    if (!c->established || !c->session || !steno_ws_session_hand_over(c->session))
+        return false;
+    steno_ws_send_off(c, 1012);
+    return true;
+}
+
 void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
 {
     double most = ws->srv->conf->ws_resume;
@@ -83,7 +112,7 @@ void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
         if (now != INT64_MAX && !steno_ws_conn_refresh(c))
             continue;
         if (now == INT64_MAX || (double)(now - c->waiting_ns) * 1e-9 > most)
-            steno_ws_waiting_forget(c);
+            forget_waiting(c);
     }
 }
 
@@ -94,13 +123,6 @@ static steno_status on_parameter(void *user, const char *name, const char *value
     if (steno_credentials_parameter(name))
         return STENO_OK;
     return steno_native_resume_query(name, value, user, err);
-}
-
-static void refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message)
-{
-    no->status = status;
-    no->code = code;
-    snprintf(no->message, sizeof no->message, "%s", message);
 }
 
 /* The time does not depend on how much of it is right. */
@@ -143,27 +165,28 @@ static conn *find_session(steno_ws *ws, const char *target, const steno_key *key
     steno_err err;
     steno_native_resume_init(ask);
     if (steno_query_each(target, on_parameter, ask, &err)) {
-        refuse(no, 400, "invalid_argument", err.msg);
+        steno_ws_refuse(no, 400, "invalid_argument", err.msg, 0);
         return NULL;
     }
     session = steno_ws_find_session(ws, key, ask->session_id);
     if (!session)
-        refuse(no, 404, "session_not_found",
-               "session_id: no such session: it was not resumable, or its time is over");
+        steno_ws_refuse(no, 404, "session_not_found",
+                        "session_id: no such session: it was not resumable, or its time is over",
+                        0);
     return session;
 }
 
 static void refuse_attach(struct steno_ws_refusal *no, const steno_err *err)
 {
     if (err->code == STENO_ERR_LIMIT)
-        refuse(no, 410, "messages_lost", err->msg);
+        steno_ws_refuse(no, 410, "messages_lost", err->msg, 0);
     else
-        refuse(no, err->code == STENO_ERR_NOMEM ? 503 : 409, steno_status_info(err->code)->name,
-               err->msg);
+        steno_ws_refuse(no, err->code == STENO_ERR_NOMEM ? 503 : 409,
+                        steno_status_info(err->code)->name, err->msg, 0);
 }
 
-bool steno_ws_can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
-                         struct steno_ws_refusal *no)
+static bool can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
+                       struct steno_ws_refusal *no)
 {
     struct steno_native_resume ask;
     steno_err err;
@@ -176,14 +199,22 @@ bool steno_ws_can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
     return false;
 }
 
+void steno_ws_answer_question(steno_ws *ws, struct steno_ws_question *q)
+{
+    struct steno_ws_refusal no = {0};
+    const int64_t began = steno_now_ns();
+    const bool good = can_resume(ws, q->handshake, &no);
+    if (!good)
+        steno_ws_trace_refusal(ws->srv, q->handshake, began, NULL, &no);
+    q->answer(q, good ? NULL : &no);
+}
+
 /* The old connection still exists: its socket goes to c, which has nothing else, and its client
  * gets the reason. */
 static void take_over(conn *session, conn *c)
 {
-    unsigned char frame[STENO_WS_CONTROL_BYTES + 2];
     struct lws *old = session->wsi;
     struct steno_peer peer = session->peer;
-    size_t n = steno_ws_close_frame(frame, TAKEN_OVER, "resumed on another connection");
     session->wsi = c->wsi;
     session->peer = c->peer;
     c->wsi = old;
@@ -194,12 +225,8 @@ static void take_over(conn *session, conn *c)
     steno_handshake_free(&session->hs);
     session->hs = c->hs;
     c->hs = (struct steno_handshake){0};
-    c->discarding = true;
     c->opened_ns = steno_now_ns();
-    steno_buf_init(&c->refusal, sizeof frame);
-    if (steno_buf_add(&c->refusal, frame, n))
-        steno_buf_reset(&c->refusal);
-    lws_callback_on_writable(old);
+    steno_ws_conn_close(c, STENO_WS_TAKEN_OVER, "resumed on another connection");
 }
 
 /* The session waits: it gets the socket, and c is freed. */
@@ -237,7 +264,7 @@ static void move(conn *session, conn *c)
     steno_metric_add(session->ws->srv->stats->ws_resumed, 1);
     steno_log(LOG_DEBUG, "stream %s continues on another connection", session->id);
     steno_ws_conn_connected(session);
-    if (n_early)
+    if (n_early && steno_ws_conn_refresh(session))
         steno_ws_conn_attend(session);
 }
 
@@ -254,10 +281,4 @@ void steno_ws_conn_resume_here(conn *c)
     if (session)
         refuse_attach(&no, &err);
     steno_ws_conn_refuse(c, no.status, no.code, no.message);
-}
-
-void steno_ws_conn_resume(conn *c)
-{
-    if (!steno_ws_ask_storage(c))
-        steno_ws_conn_resume_here(c);
 }
