@@ -35,7 +35,7 @@ static unsigned wanted_channel(const steno_ws_session *s)
 /* The number of channels is known: how many transcripts there are. */
 static steno_status count_channels(steno_ws_session *s, steno_err *err)
 {
-    const unsigned n = steno_feed_channels(s->feed);
+    const unsigned n = steno_feed_channels(s->audio.feed);
     if (!s->d.start.multichannel) {
         s->d.mixed = s->d.start.audio.channel || n < 2 ? 0 : n;
         return STENO_OK;
@@ -45,7 +45,7 @@ static steno_status count_channels(steno_ws_session *s, steno_err *err)
                           "multichannel: %u channels, at most %d are possible", n,
                           STENO_AUDIO_MAX_CHANNELS);
     pthread_mutex_lock(&s->mx);
-    s->width = s->d.channels = n;
+    s->audio.width = s->d.channels = n;
     s->d.start.audio.channels = (int)n;
     pthread_mutex_unlock(&s->mx);
     return STENO_OK;
@@ -55,16 +55,16 @@ static steno_status count_channels(steno_ws_session *s, steno_err *err)
 static steno_status take_place(steno_ws_session *s, steno_err *err)
 {
     steno_status st;
-    if (s->opened)
+    if (s->stream.opened)
         return STENO_OK;
-    s->rate = steno_feed_rate(s->feed);
-    if (!s->rate)
+    s->audio.rate = steno_feed_rate(s->audio.feed);
+    if (!s->audio.rate)
         return STENO_OK;
     st = count_channels(s, err);
     if (st)
         return st;
-    st = s->engine->open(s->ctx, &s->d.start, s->rate, err);
-    s->opened = !st;
+    st = s->engine->open(s->ctx, &s->d.start, s->audio.rate, err);
+    s->stream.opened = !st;
     return st;
 }
 
@@ -74,7 +74,7 @@ steno_status steno_ws_session_open_raw(steno_ws_session *s, steno_err *err)
                                    .sample_rate = s->d.start.audio.sample_rate,
                                    .channels = (unsigned)s->d.start.audio.channels,
                                    .channel = wanted_channel(s)};
-    steno_status st = steno_feed_open(&s->feed, &o, err);
+    steno_status st = steno_feed_open(&s->audio.feed, &o, err);
     return st ? st : take_place(s, err);
 }
 
@@ -86,11 +86,11 @@ static steno_status open_opus(steno_ws_session *s, const char *p, size_t n, sten
     steno_status st;
     struct steno_feed_options o = {.sample_rate = s->d.start.audio.sample_rate,
                                    .channel = wanted_channel(s)};
-    s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
-    o.encoding = s->whole_packets ? "opus" : "ogg-opus";
-    st = steno_ws_session_check_resumable(s, s->whole_packets ? NULL : "Ogg", err);
+    s->audio.whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
+    o.encoding = s->audio.whole_packets ? "opus" : "ogg-opus";
+    st = steno_ws_session_check_resumable(s, s->audio.whole_packets ? NULL : "Ogg", err);
     if (!st)
-        st = steno_feed_open(&s->feed, &o, err);
+        st = steno_feed_open(&s->audio.feed, &o, err);
     return st ? st : take_place(s, err);
 }
 
@@ -116,14 +116,14 @@ static steno_status check_container(const char *p, size_t n, steno_err *err)
 /* Count bytes that have brought no sound yet. */
 static steno_status count_silent(steno_ws_session *s, size_t n, steno_err *err)
 {
-    if (s->rate)
-        s->silent_bytes = 0;
-    else if (n < s->silent_bytes)
-        s->silent_bytes -= n;
+    if (s->audio.rate)
+        s->audio.silent_bytes = 0;
+    else if (n < s->audio.silent_bytes)
+        s->audio.silent_bytes -= n;
     else
         return steno_fail(err, STENO_ERR_FORMAT,
                           "encoding: no sound was found in the audio, which begins as %s",
-                          s->container ? s->container : "no container that is known");
+                          s->audio.container ? s->audio.container : "no container that is known");
     return STENO_OK;
 }
 
@@ -140,11 +140,11 @@ static steno_status open_container(steno_ws_session *s, const char *p, size_t n,
         st = check_container(p, n, err);
     if (st)
         return st;
-    s->container = is ? is->name : NULL;
-    s->silent_bytes = has_pictures(p, n) ? PICTURE_BYTES : SILENT_BYTES;
+    s->audio.container = is ? is->name : NULL;
+    s->audio.silent_bytes = has_pictures(p, n) ? PICTURE_BYTES : SILENT_BYTES;
     if (!s->engine->decode)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "audio: containers are not decoded here");
-    return s->engine->decode(s->ctx, &o, channel, &s->feed, err);
+    return s->engine->decode(s->ctx, &o, channel, &s->audio.feed, err);
 }
 
 static bool is_webm(const char *p, size_t n)
@@ -168,58 +168,68 @@ steno_status steno_ws_session_open_feed(steno_ws_session *s, const char *p, size
 void steno_ws_session_init_held(steno_ws_session *s)
 {
     const size_t most = s->limits.message_bytes; /* of bytes that can arrive at once */
-    steno_buf_init(&s->held_bytes, most > PAUSED_BYTES ? most : PAUSED_BYTES);
+    steno_buf_init(&s->held.bytes, most > PAUSED_BYTES ? most : PAUSED_BYTES);
 }
 
 void steno_ws_session_drop_held(steno_ws_session *s)
 {
-    free(s->held);
-    s->held = NULL;
-    s->n_held = 0;
+    free(s->held.pcm);
+    s->held.pcm = NULL;
+    s->held.n = 0;
 }
 
 static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
 {
-    s->held = malloc(n * s->width * sizeof *pcm);
-    if (!s->held)
+    s->held.pcm = malloc(n * s->audio.width * sizeof *pcm);
+    if (!s->held.pcm)
         return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
-    memcpy(s->held, pcm, n * s->width * sizeof *pcm);
-    s->n_held = n;
+    memcpy(s->held.pcm, pcm, n * s->audio.width * sizeof *pcm);
+    s->held.n = n;
     return STENO_OK;
 }
 
 /* Push n samples of each channel to the recogniser; those that do not fit are held back. */
 static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
 {
-    int64_t most = (int64_t)(s->limits.audio_seconds * s->rate);
-    size_t taken = 0, again = s->skip_samples < (int64_t)n ? (size_t)s->skip_samples : n;
+    int64_t most = (int64_t)(s->limits.audio_seconds * s->audio.rate);
+    size_t taken = 0, again = s->audio.skip < (int64_t)n ? (size_t)s->audio.skip : n;
     bool too_long;
     steno_status st;
-    s->skip_samples -= (int64_t)again;
-    pcm += again * s->width;
+    s->audio.skip -= (int64_t)again;
+    pcm += again * s->audio.width;
     n -= again;
     if (!n)
         return STENO_OK;
-    s->received += (int64_t)n;
-    too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
+    s->audio.received += (int64_t)n;
+    too_long = s->limits.audio_seconds > 0 && s->audio.samples + (int64_t)n > most;
     if (too_long) {
-        s->lost += s->samples + (int64_t)n - most;
-        n = (size_t)(most - s->samples);
+        s->audio.lost += s->audio.samples + (int64_t)n - most;
+        n = (size_t)(most - s->audio.samples);
     }
     pthread_mutex_lock(&s->mx);
-    s->samples += (int64_t)n;
+    s->audio.samples += (int64_t)n;
     pthread_mutex_unlock(&s->mx);
     st = s->engine->push(s->ctx, pcm, n, &taken, err);
     if (!st && taken < n)
-        st = hold(s, pcm + taken * s->width, n - taken, err);
+        st = hold(s, pcm + taken * s->audio.width, n - taken, err);
     if (st)
-        s->lost += (int64_t)(n - taken);
+        s->audio.lost += (int64_t)(n - taken);
     if (st == STENO_ERR_CANCELLED) /* the stream failed; its DONE note has the reason */
         return STENO_OK;
     if (!st && too_long)
         st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
                         s->limits.audio_seconds);
     return st;
+}
+
+/* pcm [n, width], the samples of the session from `at` on: silence what is in a final already. */
+static void silence_finals(const steno_ws_session *s, float *pcm, size_t n, int64_t at)
+{
+    if (!s->stored || !s->stored->apart)
+        return;
+    for (unsigned c = 0; c < s->audio.width; c++)
+        for (size_t i = 0; i < n && at + (int64_t)i < s->audio.restored[c]; i++)
+            pcm[i * s->audio.width + c] = 0;
 }
 
 /* This needs no check of the room beforehand: at most one scratch buffer of samples does not fit.
@@ -232,27 +242,27 @@ steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
     do {
         size_t used = 0;
         made = 0;
-        st = steno_feed_push(s->feed, p, n, &used, scratch, SCRATCH_SAMPLES, &made, err);
+        st = steno_feed_push(s->audio.feed, p, n, &used, scratch, SCRATCH_SAMPLES, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         p += used;
         n -= used;
         st = take_place(s, err);
         if (st) {
-            s->received += (int64_t)made;
-            s->lost += (int64_t)made;
+            s->audio.received += (int64_t)made;
+            s->audio.lost += (int64_t)made;
         } else if (made) {
-            steno_ws_session_silence(s, scratch, made / s->width, s->samples - s->skip_samples);
-            st = push_pcm(s, scratch, made / s->width, err);
+            silence_finals(s, scratch, made / s->audio.width, s->audio.samples - s->audio.skip);
+            st = push_pcm(s, scratch, made / s->audio.width, err);
         }
-        if (!st && s->silent_bytes)
+        if (!st && s->audio.silent_bytes)
             st = count_silent(s, used, err);
-        if (!st && !used && !made && steno_feed_decodes(s->feed))
+        if (!st && !used && !made && steno_feed_decodes(s->audio.feed))
             break; /* until steno_ws_session_decoded */
         if (!st && !used && !made && n)
             st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
-    } while (!st && (n || (made && steno_feed_decodes(s->feed))) && !s->n_held);
-    if (!st && n && steno_buf_add(&s->held_bytes, p, n))
+    } while (!st && (n || (made && steno_feed_decodes(s->audio.feed))) && !s->held.n);
+    if (!st && n && steno_buf_add(&s->held.bytes, p, n))
         st = steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     return st;
 }
@@ -260,24 +270,50 @@ steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
 steno_status steno_ws_session_push_held(steno_ws_session *s, steno_err *err)
 {
     size_t taken = 0;
-    steno_status st = s->engine->push(s->ctx, s->held, s->n_held, &taken, err);
+    steno_status st = s->engine->push(s->ctx, s->held.pcm, s->held.n, &taken, err);
     if (st == STENO_ERR_CANCELLED) {
-        s->lost += (int64_t)s->n_held;
-        taken = s->n_held, st = STENO_OK;
+        s->audio.lost += (int64_t)s->held.n;
+        taken = s->held.n, st = STENO_OK;
     }
-    s->n_held -= taken;
-    memmove(s->held, s->held + taken * s->width, s->n_held * s->width * sizeof *s->held);
-    if (!s->n_held)
+    s->held.n -= taken;
+    memmove(s->held.pcm, s->held.pcm + taken * s->audio.width,
+            s->held.n * s->audio.width * sizeof *s->held.pcm);
+    if (!s->held.n)
         steno_ws_session_drop_held(s);
     return st;
 }
 
 steno_status steno_ws_session_feed_held(steno_ws_session *s, steno_err *err)
 {
-    struct steno_buf rest = s->held_bytes;
+    struct steno_buf rest = s->held.bytes;
     steno_status st;
     steno_ws_session_init_held(s);
     st = steno_ws_session_feed(s, rest.data ? rest.data : "", rest.len, err);
     steno_buf_free(&rest);
     return st;
+}
+
+void steno_ws_session_take_audio(steno_ws_session *s, const char *p, size_t n)
+{
+    steno_err err;
+    steno_status st = steno_ws_session_feed(s, p, n, &err);
+    if (!st)
+        return;
+    s->audio.failed = true;
+    steno_ws_session_fail(s, st, err.msg);
+}
+
+void steno_ws_session_end_container(steno_ws_session *s)
+{
+    bool truncated;
+    if (!s->audio.last_byte || s->held.bytes.len || s->state >= ENDING)
+        return;
+    (void)!steno_feed_end(s->audio.feed, &truncated, NULL);
+    if (steno_feed_decodes(s->audio.feed))
+        return;
+    if (s->audio.late)
+        steno_ws_session_end_as(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument",
+                                STENO_WS_LATE_AUDIO);
+    else
+        steno_ws_session_end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
 }

@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t steno_ws_session_max_text(const steno_ws_session *s)
+{
+    size_t most = s->dialect->max_text;
+    return most < s->limits.message_bytes ? most : s->limits.message_bytes;
+}
+
 static void send_ready(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
@@ -28,8 +34,8 @@ static bool begin(steno_ws_session *s)
         st = steno_ws_session_check_resumable(s, NULL, &err);
     if (!st)
         st = s->engine->resolve(s->ctx, &s->d, &err);
-    s->loading = st == STENO_ERR_BUSY && s->dialect->waits && s->load_tries++ < LOAD_TRIES;
-    if (s->loading)
+    s->loading.waits = st == STENO_ERR_BUSY && s->dialect->waits && s->loading.tries++ < LOAD_TRIES;
+    if (s->loading.waits)
         return false;
     if (!st && !later)
         st = steno_ws_session_open_raw(s, &err);
@@ -49,17 +55,17 @@ static void end_by_client(steno_ws_session *s)
     bool truncated;
     steno_status st = STENO_OK;
     if (s->state == OPEN && !begin(s)) { /* a message before any audio: `ready` is due, too */
-        s->ends_loaded = s->loading;
+        s->loading.ends = s->loading.waits;
         return;
     }
-    if (s->feed && steno_feed_decodes(s->feed)) {
-        s->last_byte = true;
+    if (s->audio.feed && steno_feed_decodes(s->audio.feed)) {
+        s->audio.last_byte = true;
         steno_ws_session_end_container(s);
         return;
     }
-    if (s->feed && !s->held_bytes.len)
-        st = steno_feed_end(s->feed, &truncated, &err);
-    if (st && !s->opened)
+    if (s->audio.feed && !s->held.bytes.len)
+        st = steno_feed_end(s->audio.feed, &truncated, &err);
+    if (st && !s->stream.opened)
         steno_ws_session_fail(s, st, err.msg);
     else
         steno_ws_session_end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
@@ -67,7 +73,7 @@ static void end_by_client(steno_ws_session *s)
 
 void steno_ws_session_begin_loaded(steno_ws_session *s)
 {
-    if (s->loading && begin(s) && s->ends_loaded)
+    if (s->loading.waits && begin(s) && s->loading.ends)
         end_by_client(s);
 }
 
@@ -135,7 +141,7 @@ void steno_ws_session_opened(steno_ws_session *s)
     steno_status st = STENO_OK;
     steno_err err;
     pthread_mutex_lock(&s->mx);
-    if (s->dialect->opened && !s->over)
+    if (s->dialect->opened && !s->ending.over)
         s->dialect->opened(&s->d);
     /* a language or model of the URL that cannot be had is told now, not with the first audio */
     if (s->state == OPEN && (*s->d.hints.language || *s->d.start.model))
@@ -163,7 +169,7 @@ static steno_status take_text_part(steno_ws_session *s, const char *p, size_t n,
 {
     steno_status st;
     pthread_mutex_lock(&s->mx);
-    st = s->dialect->text_part(&s->d, p, n, &s->text, err);
+    st = s->dialect->text_part(&s->d, p, n, &s->in.text, err);
     pthread_mutex_unlock(&s->mx);
     if (!st && s->d.audio.len)
         act(s, STENO_ACT_AUDIO);
@@ -181,15 +187,15 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
         st = steno_fail(&err, STENO_ERR_INTERNAL, "message: came while reading was paused");
     else if (s->dialect->text_part)
         st = take_text_part(s, p, n, &err);
-    else if (s->text.len + n > max)
+    else if (s->in.text.len + n > max)
         st = steno_fail(&err, STENO_ERR_LIMIT, "message: more than %zu bytes of text", max);
-    else if (steno_buf_add(&s->text, p, n))
+    else if (steno_buf_add(&s->in.text, p, n))
         st = steno_fail(&err, STENO_ERR_NOMEM, "message: out of memory");
     if (st) {
         steno_ws_session_fail(s, st, err.msg);
-        s->skip = true;
+        s->in.skip = true;
     } else if (last && s->state < ENDING) {
-        take_text(s, s->text.data ? s->text.data : "", s->text.len);
+        take_text(s, s->in.text.data ? s->in.text.data : "", s->in.text.len);
     }
 }
 
@@ -202,9 +208,9 @@ static void choose_dialect(steno_ws_session *s, const char *p, size_t n, bool is
     void *state = NULL;
     steno_err err;
     steno_status st;
-    if (s->any_message || !any->choose || !n || s->state >= ENDING)
+    if (s->in.any || !any->choose || !n || s->state >= ENDING)
         return;
-    s->any_message = true;
+    s->in.any = true;
     next = any->choose(p, n, is_text);
     if (next->state_bytes && !(state = calloc(1, next->state_bytes))) {
         steno_ws_session_fail(s, STENO_ERR_NOMEM, "session: out of memory");
@@ -228,20 +234,20 @@ void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool la
     steno_ws_session_check_end(s);
     choose_dialect(s, p, n, true);
     if (s->state >= ENDING ||
-        s->last_byte) /* a late finalize, end or keepalive: ignoring it loses nothing */
+        s->audio.last_byte) /* a late finalize, end or keepalive: ignoring it loses nothing */
         return;
-    if (!s->skip)
+    if (!s->in.skip)
         add_text(s, p, n, last);
     if (last) {
-        steno_buf_free(&s->text);
-        s->skip = false;
+        steno_buf_free(&s->in.text);
+        s->in.skip = false;
     }
 }
 
 /* A bare Opus packet must be complete before it is decoded. */
 static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
 {
-    steno_status st = steno_buf_add(&s->packet, p, n);
+    steno_status st = steno_buf_add(&s->in.packet, p, n);
     if (st) {
         steno_ws_session_fail(s, st,
                               st == STENO_ERR_LIMIT
@@ -251,14 +257,14 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
     }
     if (!last)
         return;
-    if (s->packet.len) {
-        const int64_t before = s->samples;
-        const bool whole = !s->skip_samples;
-        steno_ws_session_take_audio(s, s->packet.data, s->packet.len);
+    if (s->in.packet.len) {
+        const int64_t before = s->audio.samples;
+        const bool whole = !s->audio.skip;
+        steno_ws_session_take_audio(s, s->in.packet.data, s->in.packet.len);
         if (whole)
-            steno_ws_session_note_packet(s, s->samples - before);
+            steno_ws_session_note_packet(s, s->audio.samples - before);
     }
-    steno_buf_reset(&s->packet);
+    steno_buf_reset(&s->in.packet);
 }
 
 /* Let the dialect look at the first bytes, which may tell the format. */
@@ -280,7 +286,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
         return;
     if (s->state == OPEN && (!inspect_first(s, p, n) || !begin(s)))
         return;
-    if (!s->feed && n) {
+    if (!s->audio.feed && n) {
         steno_err err;
         steno_status st = steno_ws_session_open_feed(s, p, n, &err);
         if (st) {
@@ -288,7 +294,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
             return;
         }
     }
-    if (s->whole_packets)
+    if (s->audio.whole_packets)
         take_packet(s, p, n, last);
     else
         steno_ws_session_take_audio(s, p, n);
@@ -297,7 +303,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
 static void late_audio(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
-    if (!s->over && s->ending.how == STENO_WS_ENDED)
+    if (!s->ending.over && s->ending.how == STENO_WS_ENDED)
         steno_ws_session_set_ending(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument",
                                     STENO_WS_LATE_AUDIO);
     pthread_mutex_unlock(&s->mx);
@@ -320,27 +326,27 @@ static bool is_text(const steno_ws_session *s, const char *p, size_t n)
            s->dialect->binary_text(p, n);
 }
 
-/* Bytes of a binary message that may be a command are collected in s->text until the message ends.
- * Returns true if the piece was used up. */
+/* Bytes of a binary message that may be a command are collected in s->in.text until the message
+ * ends. Returns true if the piece was used up. */
 static bool collect_text(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
 {
     if (first)
-        s->maybe_text = s->dialect->binary_text && !steno_ws_session_paused(s);
-    if (!s->maybe_text || !n)
+        s->in.maybe_text = s->dialect->binary_text && !steno_ws_session_paused(s);
+    if (!s->in.maybe_text || !n)
         return false;
-    if (s->text.len + n <= STENO_DIALECT_BYTES_TEXT && (s->text.len || *p == '{') &&
-        !steno_buf_add(&s->text, p, n)) {
+    if (s->in.text.len + n <= STENO_DIALECT_BYTES_TEXT && (s->in.text.len || *p == '{') &&
+        !steno_buf_add(&s->in.text, p, n)) {
         if (!last)
             return true;
-        if (is_text(s, s->text.data, s->text.len)) {
-            take_text(s, s->text.data, s->text.len);
+        if (is_text(s, s->in.text.data, s->in.text.len)) {
+            take_text(s, s->in.text.data, s->in.text.len);
             return true;
         }
-        s->text.len -= n;
+        s->in.text.len -= n;
     }
-    s->maybe_text = false;
-    if (s->text.len) /* it is audio: earlier parts come first */
-        take_bytes(s, s->text.data, s->text.len, false);
+    s->in.maybe_text = false;
+    if (s->in.text.len) /* it is audio: earlier parts come first */
+        take_bytes(s, s->in.text.data, s->in.text.len, false);
     return false;
 }
 
@@ -355,7 +361,7 @@ static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
         pthread_mutex_lock(&s->mx);
         st = s->dialect->split(&s->d, p, n, &skip, &take, &what, &err);
         pthread_mutex_unlock(&s->mx);
-        if (!st && s->finalize_wanted)
+        if (!st && s->stream.finalize_wanted)
             st = steno_fail(&err, STENO_ERR_LIMIT, "audio: came before the result");
         if (st) {
             steno_ws_session_fail(s, st, err.msg);
@@ -363,8 +369,8 @@ static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
         }
         if (take)
             take_bytes(s, p + skip, take, last && skip + take == n);
-        if (what == STENO_ACT_FINALIZE && s->n_held && s->state == RUNNING)
-            s->finalize_wanted = 1; /* after what is held back */
+        if (what == STENO_ACT_FINALIZE && s->held.n && s->state == RUNNING)
+            s->stream.finalize_wanted = 1; /* after what is held back */
         else
             act(s, what);
         p += skip + take;
@@ -374,24 +380,25 @@ static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
 
 static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
 {
-    s->message_bytes = (first ? 0 : s->message_bytes) + n;
+    s->in.bytes = (first ? 0 : s->in.bytes) + n;
     if (collect_text(s, p, n, first, last))
         return;
     if (steno_ws_session_paused(s)) {
-        if (s->whole_packets || s->finalize_wanted || steno_buf_add(&s->held_bytes, p, n))
+        if (s->audio.whole_packets || s->stream.finalize_wanted ||
+            steno_buf_add(&s->held.bytes, p, n))
             steno_ws_session_fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
         return;
     }
-    if (!fits(s, s->message_bytes))
+    if (!fits(s, s->in.bytes))
         return;
     if (s->dialect->split)
         take_parts(s, p, n, last);
-    else if (n || s->packet.len)
+    else if (n || s->in.packet.len)
         take_bytes(s, p, n, last);
     if (last && s->dialect->binary_end && s->state < ENDING) {
         enum steno_dialect_act what;
         pthread_mutex_lock(&s->mx);
-        what = s->dialect->binary_end(&s->d, s->message_bytes);
+        what = s->dialect->binary_end(&s->d, s->in.bytes);
         pthread_mutex_unlock(&s->mx);
         act(s, what);
     }
@@ -402,17 +409,17 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
     steno_ws_session_check_end(s);
     choose_dialect(s, p, n, false);
     if (s->state >= ENDING) {
-        if (n && !s->maybe_text && !(first && last && is_text(s, p, n)))
+        if (n && !s->in.maybe_text && !(first && last && is_text(s, p, n)))
             late_audio(s);
         return;
     }
-    if (s->last_byte) {
-        s->late |= n && !(first && last && is_text(s, p, n));
+    if (s->audio.last_byte) {
+        s->audio.late |= n && !(first && last && is_text(s, p, n));
         return;
     }
-    if (s->sum)
-        steno_sha256_add(&s->sum->of, p, n);
+    if (s->audio.sum)
+        steno_sha256_add(&s->audio.sum->of, p, n);
     binary_piece(s, p, n, first, last);
-    if (!s->maybe_text || last)
-        steno_buf_free(&s->text);
+    if (!s->in.maybe_text || last)
+        steno_buf_free(&s->in.text);
 }

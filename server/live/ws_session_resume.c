@@ -10,7 +10,7 @@ bool steno_ws_session_resumable(steno_ws_session *s)
     bool can;
     pthread_mutex_lock(&s->mx);
     can = s->limits.resume_bytes && s->dialect->resumed && s->d.start.resumable &&
-          s->state > OPEN && !s->left && s->ending.how != STENO_WS_SLOW;
+          s->state > OPEN && !s->ending.left && s->ending.how != STENO_WS_SLOW;
     pthread_mutex_unlock(&s->mx);
     return can;
 }
@@ -18,21 +18,21 @@ bool steno_ws_session_resumable(steno_ws_session *s)
 /* Drop input that has not become a sample: the client sends it again. */
 static void forget_unfinished(steno_ws_session *s)
 {
-    steno_buf_reset(&s->text);
-    steno_buf_reset(&s->packet);
-    steno_buf_reset(&s->held_bytes);
-    s->message_bytes = 0;
-    s->skip = false;
-    if (s->feed)
-        (void)steno_feed_realign(s->feed); /* formats that cannot are not resumable */
+    steno_buf_reset(&s->in.text);
+    steno_buf_reset(&s->in.packet);
+    steno_buf_reset(&s->held.bytes);
+    s->in.bytes = 0;
+    s->in.skip = false;
+    if (s->audio.feed)
+        (void)steno_feed_realign(s->audio.feed); /* formats that cannot are not resumable */
 }
 
 void steno_ws_session_detach(steno_ws_session *s)
 {
     forget_unfinished(s);
     pthread_mutex_lock(&s->mx);
-    s->detached = true;
-    steno_outbox_clear(&s->out);
+    s->answers.detached = true;
+    steno_outbox_clear(&s->answers.out);
     if (s->stored)
         s->stored->storage->set_waiting(s->stored->place, true);
     pthread_mutex_unlock(&s->mx);
@@ -46,9 +46,9 @@ static steno_status replay(steno_ws_session *s, uint64_t next)
     size_t at = 0, n;
     uint64_t seq;
     steno_status st = STENO_OK;
-    steno_outbox_clear(&s->out);
-    while (!st && steno_history_next(&s->history, next, &at, &seq, &text, &n) && seq < held)
-        st = steno_outbox_put(&s->out, text, n);
+    steno_outbox_clear(&s->answers.out);
+    while (!st && steno_history_next(&s->answers.history, next, &at, &seq, &text, &n) && seq < held)
+        st = steno_outbox_put(&s->answers.out, text, n);
     return st;
 }
 
@@ -56,14 +56,14 @@ static steno_status replay(steno_ws_session *s, uint64_t next)
 static steno_status check_attach(const steno_ws_session *s, const struct steno_native_resume *ask,
                                  steno_err *err)
 {
-    if (ask->sample > s->samples)
+    if (ask->sample > s->audio.samples)
         return steno_fail(err, STENO_ERR_INVAL,
                           "sample: %lld is after the %lld that have come; continue from there",
-                          (long long)ask->sample, (long long)s->samples);
-    if (!steno_history_has(&s->history, ask->next))
+                          (long long)ask->sample, (long long)s->audio.samples);
+    if (!steno_history_has(&s->answers.history, ask->next))
         return steno_fail(err, STENO_ERR_LIMIT,
                           "seq: messages after it are no longer kept, those from %llu on are",
-                          (unsigned long long)s->history.lost);
+                          (unsigned long long)s->answers.history.lost);
     if (ask->next > s->d.seq)
         return steno_fail(err, STENO_ERR_INVAL, "seq: the session has sent %llu messages",
                           (unsigned long long)s->d.seq);
@@ -89,15 +89,15 @@ steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_nat
     if (!st && replay(s, ask->next))
         st = steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
     if (!st) {
-        s->detached = false;
+        s->answers.detached = false;
         if (s->stored)
             s->stored->storage->set_waiting(s->stored->place, false);
-        s->dialect->resumed(&s->d, s->samples, s->state > RUNNING); /* not once it is over */
+        s->dialect->resumed(&s->d, s->audio.samples, s->state > RUNNING); /* not once it is over */
     }
     pthread_mutex_unlock(&s->mx);
     if (st)
         return st;
     forget_unfinished(s);
-    s->skip_samples = ask->sample < 0 ? 0 : s->samples - ask->sample;
+    s->audio.skip = ask->sample < 0 ? 0 : s->audio.samples - ask->sample;
     return STENO_OK;
 }

@@ -41,7 +41,7 @@ void steno_ws_session_end_storing(steno_ws_session *s)
 {
     if (!s->stored)
         return;
-    s->stored->storage->leave(s->stored->place, s->left && s->ending.how != STENO_WS_MOVED);
+    s->stored->storage->leave(s->stored->place, s->ending.left && s->ending.how != STENO_WS_MOVED);
     free(s->stored);
     s->stored = NULL;
 }
@@ -67,16 +67,17 @@ uint64_t steno_ws_session_take_unstored(steno_ws_session *s)
 static steno_status write_head(const steno_ws_session *s, uint64_t seq, struct steno_buf *out)
 {
     const struct stored *x = s->stored;
-    struct steno_session_head h = {.seq = seq,
-                                   .lost = s->history.lost < seq ? s->history.lost : seq,
-                                   .finals = s->d.finals,
-                                   .audio_ms = s->d.audio_ms,
-                                   .rate = s->rate ? s->rate : s->d.start.audio.sample_rate,
-                                   .channels = s->d.channels ? s->d.channels : 1,
-                                   .over = s->concluding,
-                                   .ending = (int)s->ending.how,
-                                   .close_code = s->ending.close_code,
-                                   .start = s->d.start};
+    struct steno_session_head h = {
+        .seq = seq,
+        .lost = s->answers.history.lost < seq ? s->answers.history.lost : seq,
+        .finals = s->d.finals,
+        .audio_ms = s->d.audio_ms,
+        .rate = s->audio.rate ? s->audio.rate : s->d.start.audio.sample_rate,
+        .channels = s->d.channels ? s->d.channels : 1,
+        .over = s->ending.concluding,
+        .ending = (int)s->ending.how,
+        .close_code = s->ending.close_code,
+        .start = s->d.start};
     memcpy(h.samples, x->samples, sizeof h.samples);
     memcpy(h.segments, x->segments, sizeof h.segments);
     memcpy(h.code, s->ending.code, sizeof h.code);
@@ -96,12 +97,13 @@ static bool put(steno_ws_session *s, bool all, uint64_t seq)
     steno_buf_init(&records, 2 * s->limits.resume_bytes + s->limits.send_bytes);
     if (write_head(s, seq + 1, &head))
         goto out;
-    if (!all && steno_record_add(&records, seq, s->out.spare.data, s->out.spare.len))
+    if (!all &&
+        steno_record_add(&records, seq, s->answers.out.spare.data, s->answers.out.spare.len))
         goto out;
-    while (all && steno_history_next(&s->history, 0, &at, &of, &text, &n))
+    while (all && steno_history_next(&s->answers.history, 0, &at, &of, &text, &n))
         if (steno_record_add(&records, of, text, n))
             goto out;
-    good = x->storage->put(x->place, head.data, &records, seq, s->history.lost, all);
+    good = x->storage->put(x->place, head.data, &records, seq, s->answers.history.lost, all);
 out:
     steno_buf_free(&head);
     steno_buf_free(&records);
@@ -120,12 +122,6 @@ static int64_t aligned(const steno_ws_session *s, int64_t at)
     return packet > 0 ? at - at % packet : at;
 }
 
-void steno_ws_session_keep_next(steno_ws_session *s)
-{
-    if (s->stored)
-        s->stored->keep = true;
-}
-
 void steno_ws_session_note_final(steno_ws_session *s, const struct steno_event *ev)
 {
     struct stored *x = s->stored;
@@ -136,9 +132,9 @@ void steno_ws_session_note_final(steno_ws_session *s, const struct steno_event *
     if (!x)
         return;
     x->keep = true;
-    at = aligned(s, (int64_t)floor((s->d.offset + (all ? ev->time : ev->end)) * s->rate));
-    if (at > s->samples)
-        at = aligned(s, s->samples);
+    at = aligned(s, (int64_t)floor((s->d.offset + (all ? ev->time : ev->end)) * s->audio.rate));
+    if (at > s->audio.samples)
+        at = aligned(s, s->audio.samples);
     if (at > x->samples[c])
         x->samples[c] = at;
     x->segments[c] = s->d.segments[c] + ev->segment + 1;
@@ -174,9 +170,9 @@ static void deliver(steno_ws_session *s, uint64_t to)
     size_t at = 0, n;
     uint64_t seq;
     steno_status st = STENO_OK;
-    while (!st && !s->detached && steno_history_next(&s->history, x->held, &at, &seq, &text, &n) &&
-           seq <= to)
-        st = steno_outbox_put(&s->out, text, n);
+    while (!st && !s->answers.detached &&
+           steno_history_next(&s->answers.history, x->held, &at, &seq, &text, &n) && seq <= to)
+        st = steno_outbox_put(&s->answers.out, text, n);
     x->held = to >= x->last ? STENO_WS_NOT_HELD : to + 1;
     x->held_ns = 0;
     if (!st)
@@ -188,7 +184,7 @@ static void deliver(steno_ws_session *s, uint64_t to)
 void steno_ws_session_make_room(steno_ws_session *s, size_t n)
 {
     struct stored *x = s->stored;
-    if (!x || x->held == STENO_WS_NOT_HELD || steno_history_fits(&s->history, n, x->held))
+    if (!x || x->held == STENO_WS_NOT_HELD || steno_history_fits(&s->answers.history, n, x->held))
         return;
     x->unstored++;
     deliver(s, UINT64_MAX);
@@ -224,7 +220,7 @@ bool steno_ws_session_refresh(steno_ws_session *s, int64_t now_ns)
         taken = st.taken;
         if (!taken) {
             deliver_stored(s, &st, now_ns);
-            if (st.up && st.stale && s->d.seq && !s->left && is_usable(s))
+            if (st.up && st.stale && s->d.seq && !s->ending.left && is_usable(s))
                 (void)put(s, true, s->d.seq - 1);
         }
     }
@@ -239,9 +235,9 @@ void steno_ws_session_move(steno_ws_session *s, int close_code)
     pthread_mutex_lock(&s->mx);
     if (s->stored)
         s->stored->held = STENO_WS_NOT_HELD;
-    s->left = true;
+    s->ending.left = true;
     steno_ws_session_set_ending(s, STENO_WS_MOVED, close_code, STENO_OK, "", "");
-    s->over = true;
+    s->ending.over = true;
     pthread_mutex_unlock(&s->mx);
     s->state = OVER;
 }
@@ -252,7 +248,7 @@ bool steno_ws_session_hand_over(steno_ws_session *s)
     bool may = false;
     steno_ws_session_check_end(s);
     pthread_mutex_lock(&s->mx);
-    if (s->stored && s->state == RUNNING && !s->over && !s->left && is_usable(s)) {
+    if (s->stored && s->state == RUNNING && !s->ending.over && !s->ending.left && is_usable(s)) {
         s->stored->storage->get_state(s->stored->place, &st);
         may = st.up && !st.stale && !st.taken;
     }
@@ -261,8 +257,6 @@ bool steno_ws_session_hand_over(steno_ws_session *s)
         steno_ws_session_move(s, 1012);
     return may;
 }
-
-/* ---- audio ----------------------------------------------------------------------------------- */
 
 void steno_ws_session_note_packet(steno_ws_session *s, int64_t samples)
 {
@@ -274,15 +268,6 @@ void steno_ws_session_note_packet(steno_ws_session *s, int64_t samples)
             s->stored->packet = -1; /* where one begins is not known */
     }
     pthread_mutex_unlock(&s->mx);
-}
-
-void steno_ws_session_silence(const steno_ws_session *s, float *pcm, size_t n, int64_t at)
-{
-    if (!s->stored || !s->stored->apart)
-        return;
-    for (unsigned c = 0; c < s->width; c++)
-        for (size_t i = 0; i < n && at + (int64_t)i < s->restored[c]; i++)
-            pcm[i * s->width + c] = 0;
 }
 
 /* ---- going on elsewhere ---------------------------------------------------------------------- */
@@ -305,9 +290,9 @@ static void take_messages(steno_ws_session *s, const struct steno_session_head *
     const char *text;
     size_t at = 0, n;
     uint64_t seq;
-    s->history.lost = h->lost;
+    s->answers.history.lost = h->lost;
     while (steno_record_next(messages, &at, &seq, &text, &n))
-        steno_history_add(&s->history, seq, text, n);
+        steno_history_add(&s->answers.history, seq, text, n);
 }
 
 /* Where the new stream begins: at the end of the earliest channel's last final. */
@@ -319,10 +304,10 @@ static void take_position(steno_ws_session *s, const struct steno_session_head *
         first = h->samples[c] < first ? h->samples[c] : first;
     for (unsigned c = 0; c < h->channels; c++) {
         x->apart |= h->samples[c] != first;
-        x->samples[c] = s->restored[c] = h->samples[c];
+        x->samples[c] = s->audio.restored[c] = h->samples[c];
         x->segments[c] = s->d.segments[c] = h->segments[c];
     }
-    s->samples = first;
+    s->audio.samples = first;
     s->d.offset = (double)first / h->rate;
 }
 
@@ -331,8 +316,8 @@ static void take_end(steno_ws_session *s, const struct steno_session_head *h)
     const bool known = h->ending > STENO_WS_RUNNING && h->ending <= STENO_WS_FAILED;
     steno_ws_session_set_ending(s, known ? (enum steno_ws_ending)h->ending : STENO_WS_ENDED,
                                 h->close_code, STENO_OK, h->code, "");
-    s->rate = h->rate;
-    s->over = s->concluding = true;
+    s->audio.rate = h->rate;
+    s->ending.over = s->ending.concluding = true;
     s->state = OVER;
 }
 
@@ -348,7 +333,7 @@ steno_status steno_ws_session_restore(steno_ws_session *s, const struct steno_se
         return steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
     }
     *s->stored = (struct stored){.storage = storage, .place = place, .held = STENO_WS_NOT_HELD};
-    s->detached = true;
+    s->answers.detached = true;
     st = take_settings(s, h, err);
     if (st)
         return st;

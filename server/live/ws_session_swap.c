@@ -7,22 +7,22 @@
 void steno_ws_session_try_swap(steno_ws_session *s)
 {
     bool may, finalizing;
-    const bool running = s->state == RUNNING || (s->state == ENDING && s->end_wanted);
-    if (s->swap != SWAP_WANTED || !running || s->n_held || s->finalize_wanted)
+    const bool running = s->state == RUNNING || (s->state == ENDING && s->stream.end_wanted);
+    if (s->stream.swap != SWAP_WANTED || !running || s->held.n || s->stream.finalize_wanted)
         return;
     pthread_mutex_lock(&s->mx);
-    finalizing = s->finalizing;
-    may = !finalizing && (s->clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
-    s->swap_waits = !may;
-    s->swapping = may;
-    s->swapped = false;
-    s->mute = may && s->clears;
+    finalizing = s->notes.finalizing;
+    may = !finalizing && (s->stream.clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
+    s->notes.swap_waits = !may;
+    s->notes.swapping = may;
+    s->notes.swapped = false;
+    s->notes.mute = may && s->stream.clears;
     pthread_mutex_unlock(&s->mx);
-    s->committed &= finalizing; /* a segment that is open all the same may take audio */
+    s->stream.committed &= finalizing; /* a segment that is open all the same may take audio */
     if (!may)
         return;
-    s->swap = SWAP_RUNNING;
-    if (s->clears)
+    s->stream.swap = SWAP_RUNNING;
+    if (s->stream.clears)
         s->engine->cancel(s->ctx);
     else
         s->engine->end(s->ctx);
@@ -33,37 +33,64 @@ steno_status steno_ws_session_finish_swap(steno_ws_session *s, steno_err *err)
     steno_status st;
     bool done;
     pthread_mutex_lock(&s->mx);
-    done = s->swapped;
-    s->swapping = s->swapping && !done;
+    done = s->notes.swapped;
+    s->notes.swapping = s->notes.swapping && !done;
     pthread_mutex_unlock(&s->mx);
     if (!done)
         return STENO_NEED_MORE;
     s->engine->close(s->ctx);
     pthread_mutex_lock(&s->mx);
-    s->mute = false;
-    s->d.offset = (double)s->samples / s->rate;
+    s->notes.mute = false;
+    s->d.offset = (double)s->audio.samples / s->audio.rate;
     pthread_mutex_unlock(&s->mx);
-    s->swap = SWAP_NONE;
-    s->clears = false;
+    s->stream.swap = SWAP_NONE;
+    s->stream.clears = false;
     st = s->engine->resolve(s->ctx, &s->d, err);
     if (!st)
-        st = s->engine->open(s->ctx, &s->d.start, s->rate, err);
+        st = s->engine->open(s->ctx, &s->d.start, s->audio.rate, err);
     if (st)
-        s->opened = s->end_wanted = false;
+        s->stream.opened = s->stream.end_wanted = false;
     return st;
 }
 
 void steno_ws_session_want_swap(steno_ws_session *s, bool clears)
 {
-    if (s->state != RUNNING || !s->opened)
+    if (s->state != RUNNING || !s->stream.opened)
         return;
     if (clears) {
-        s->lost += (int64_t)s->n_held;
+        s->audio.lost += (int64_t)s->held.n;
         steno_ws_session_drop_held(s);
-        steno_buf_reset(&s->held_bytes);
+        steno_buf_reset(&s->held.bytes);
     }
-    s->clears |= clears;
-    if (s->swap == SWAP_NONE)
-        s->swap = SWAP_WANTED;
+    s->stream.clears |= clears;
+    if (s->stream.swap == SWAP_NONE)
+        s->stream.swap = SWAP_WANTED;
     steno_ws_session_try_swap(s);
+}
+
+static void count_finalize(steno_ws_session *s, int by)
+{
+    pthread_mutex_lock(&s->mx);
+    s->notes.finalizing += (unsigned)by;
+    pthread_mutex_unlock(&s->mx);
+}
+
+void steno_ws_session_finalize(steno_ws_session *s)
+{
+    steno_err err;
+    steno_status st;
+    if (!s->stream.opened) {
+        steno_ws_session_fail(s, STENO_ERR_INVAL,
+                              "finalize: not possible before the audio's header");
+        return;
+    }
+    s->stream.committed = s->stream.swap == SWAP_WANTED;
+    count_finalize(s, 1);
+    st = s->engine->finalize(s->ctx, &err);
+    if (st)
+        count_finalize(s, -1);
+    s->stream.committed &= !st || st == STENO_ERR_BUSY;
+    s->stream.finalize_wanted = st == STENO_ERR_BUSY;
+    if (st && st != STENO_ERR_BUSY && st != STENO_ERR_CANCELLED)
+        steno_ws_session_fail(s, st, err.msg);
 }

@@ -3,7 +3,7 @@
  * build checks); at last the scenario passes. When jansson's allocations fail too, the session
  * still ends in order, but jansson 2.14 reports some of them as syntax errors. */
 /* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
-/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */

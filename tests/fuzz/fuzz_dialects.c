@@ -3,7 +3,7 @@
  * is JSON (or sherpa's "Done!", or Wyoming's two JSON texts), the session ends with a close code
  * that may be sent, exactly one place is taken and returned. Time comes from the notes alone. */
 /* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
-/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */

@@ -6,7 +6,7 @@
  * decoder and recognizer, however much the recognizer takes at a time; there is exactly one open
  * and one end. A client that resumes gets every answer from the requested one on, exactly once. */
 /* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
-/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* covers: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */

@@ -1,7 +1,7 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
 /* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
-/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* The memory that a live session holds, counted at the allocator: a session with its stream in

@@ -1,7 +1,7 @@
 /* A session whose results are stored outside of its process, without sockets and without Redis:
  * what is delivered when, and what goes on elsewhere. */
 /* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
-/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 #include <stdarg.h>
