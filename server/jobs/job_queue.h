@@ -109,6 +109,21 @@ struct steno_job_segment {
     const char *text;
 };
 
+/* How far a run is. */
+struct steno_job_progress {
+    double position, duration; /* as of steno_job_record */
+    int64_t bytes;             /* of the recording, now that it was fetched; 0 = as before */
+    const struct steno_job_segment *segments; /* [n] to append to those of this run */
+    size_t n;
+};
+
+/* A run that is given up. */
+struct steno_job_release {
+    int64_t now, not_before; /* when the job is due again */
+    bool counted;            /* it was a try, and after the last one the job fails */
+    const char *code, *reason;
+};
+
 /* The end of a run. */
 struct steno_job_end {
     enum steno_job_state state; /* done, failed or cancelled */
@@ -152,18 +167,13 @@ struct steno_job_queue_ops {
     /* Extend the lease of a run. */
     steno_status (*heartbeat)(steno_job_queue *q, const char *id, int attempt, int64_t lease,
                               steno_err *err);
-    /* Note how far a run is and append segments to those of this run. bytes: of the recording, now
-     * that it was fetched; 0 = as before. */
-    steno_status (*progress)(steno_job_queue *q, const char *id, int attempt, double position,
-                             double duration, int64_t bytes, const struct steno_job_segment *seg,
-                             size_t n, steno_err *err);
+    steno_status (*progress)(steno_job_queue *q, const char *id, int attempt,
+                             const struct steno_job_progress *p, steno_err *err);
     steno_status (*finish)(steno_job_queue *q, const char *id, int attempt, int64_t now,
                            const struct steno_job_end *end, steno_err *err);
-    /* Give a run up: the job is queued again and not due before not_before. counted: it was a try,
-     * and after the last one the job fails; otherwise the try is not counted. *failed tells. */
-    steno_status (*release)(steno_job_queue *q, const char *id, int attempt, int64_t now,
-                            int64_t not_before, bool counted, const char *code, const char *why,
-                            bool *failed, steno_err *err);
+    /* Give a run up: the job is queued again, or (*failed) it has failed. */
+    steno_status (*release)(steno_job_queue *q, const char *id, int attempt,
+                            const struct steno_job_release *r, bool *failed, steno_err *err);
     /* Read a job of an owner (NULL: of any). STENO_ERR_INVAL: there is none. */
     steno_status (*get)(steno_job_queue *q, const char *owner, const char *id,
                         struct steno_job_record *out, steno_err *err);

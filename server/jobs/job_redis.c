@@ -335,10 +335,11 @@ static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, i
     return change(s, STENO_REDIS_RUN, true, &c, id, NULL, err);
 }
 
-static steno_status progress(steno_job_queue *q, const char *id, int attempt, double position,
-                             double duration, int64_t bytes, const struct steno_job_segment *seg,
-                             size_t n, steno_err *err)
+static steno_status progress(steno_job_queue *q, const char *id, int attempt,
+                             const struct steno_job_progress *p, steno_err *err)
 {
+    const struct steno_job_segment *seg = p->segments;
+    size_t n = p->n;
     steno_status st;
     do {
         const size_t part = n < PROGRESS ? n : PROGRESS;
@@ -346,9 +347,9 @@ static steno_status progress(steno_job_queue *q, const char *id, int attempt, do
         steno_redis_call_begin(&c, steno_script_progress);
         steno_redis_call_text(&c, id);
         steno_redis_call_int(&c, attempt);
-        arg_seconds(&c, position);
-        arg_seconds(&c, duration);
-        steno_redis_call_int(&c, bytes);
+        arg_seconds(&c, p->position);
+        arg_seconds(&c, p->duration);
+        steno_redis_call_int(&c, p->bytes);
         for (size_t i = 0; i < part; i++) {
             arg_seconds(&c, seg[i].start);
             arg_seconds(&c, seg[i].end);
@@ -405,20 +406,19 @@ static steno_status finish(steno_job_queue *q, const char *id, int attempt, int6
     return change(s, STENO_REDIS_RUN, true, &c, id, NULL, err);
 }
 
-static steno_status release(steno_job_queue *q, const char *id, int attempt, int64_t now,
-                            int64_t not_before, bool counted, const char *code, const char *why,
-                            bool *gave_up, steno_err *err)
+static steno_status release(steno_job_queue *q, const char *id, int attempt,
+                            const struct steno_job_release *r, bool *failed, steno_err *err)
 {
     struct steno_redis_call c;
     steno_redis_call_begin(&c, steno_script_release);
     steno_redis_call_text(&c, id);
     steno_redis_call_int(&c, attempt);
-    steno_redis_call_int(&c, now);
-    steno_redis_call_int(&c, not_before);
-    steno_redis_call_int(&c, counted);
-    steno_redis_call_text(&c, code);
-    steno_redis_call_text(&c, why);
-    return change(store_of(q), STENO_REDIS_RUN, true, &c, id, gave_up, err);
+    steno_redis_call_int(&c, r->now);
+    steno_redis_call_int(&c, r->not_before);
+    steno_redis_call_int(&c, r->counted);
+    steno_redis_call_text(&c, r->code);
+    steno_redis_call_text(&c, r->reason);
+    return change(store_of(q), STENO_REDIS_RUN, true, &c, id, failed, err);
 }
 
 static steno_status remove_job(steno_job_queue *q, const char *owner, const char *id, int64_t now,

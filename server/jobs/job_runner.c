@@ -324,10 +324,10 @@ static void release(struct run *x)
 {
     steno_job_runner *r = x->r;
     const int64_t now = steno_job_now();
+    const struct steno_job_release how = {now, now + x->delay, x->counted, x->code, x->reason};
     bool failed = false;
     steno_err err;
-    steno_status st = r->q->ops->release(r->q, x->rec.id, x->rec.attempts, now, now + x->delay,
-                                         x->counted, x->code, x->reason, &failed, &err);
+    steno_status st = r->q->ops->release(r->q, x->rec.id, x->rec.attempts, &how, &failed, &err);
     if (st && st != STENO_ERR_CANCELLED) { /* the end of its lease would count as a try */
         complain(r, err.msg);
         x->phase = GIVING_UP;
@@ -429,12 +429,12 @@ static void beat(struct run *x)
     struct steno_job_segment *seg = NULL;
     struct text_of_segment *from;
     struct steno_buf texts;
-    double position = 0, duration = 0;
+    struct steno_job_progress p = {.bytes = x->rec.bytes};
     size_t n;
     steno_status st;
     steno_err err;
     if (x->work)
-        steno_transcription_progress(x->work, &position, &duration);
+        steno_transcription_progress(x->work, &p.position, &p.duration);
     pthread_mutex_lock(&r->lock);
     texts = x->texts;
     from = x->segments;
@@ -447,8 +447,9 @@ static void beat(struct run *x)
         seg = calloc(n, sizeof *seg);
     for (size_t i = 0; i < n && seg; i++)
         seg[i] = (struct steno_job_segment){from[i].start, from[i].end, texts.data + from[i].at};
-    st = r->q->ops->progress(r->q, x->rec.id, x->rec.attempts, position, duration, x->rec.bytes,
-                             seg, seg ? n : 0, &err);
+    p.segments = seg;
+    p.n = seg ? n : 0;
+    st = r->q->ops->progress(r->q, x->rec.id, x->rec.attempts, &p, &err);
     if (!st)
         st = r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + lease_ms(r),
                                   &err);

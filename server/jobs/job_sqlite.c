@@ -361,24 +361,23 @@ static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, i
     return !st && !changes ? lost_run(id, err) : st;
 }
 
-static steno_status progress(steno_job_queue *q, const char *id, int attempt, double position,
-                             double duration, int64_t bytes, const struct steno_job_segment *seg,
-                             size_t n, steno_err *err)
+static steno_status progress(steno_job_queue *q, const char *id, int attempt,
+                             const struct steno_job_progress *p, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq = 0, at = 0;
     steno_status st = steno_sqlite_begin(c, true, err);
     if (st)
         return st;
-    st = steno_sqlite_run(c, PROGRESS, &seq, NULL, err, "tiddi", id, (int64_t)attempt, position,
-                          duration, bytes);
+    st = steno_sqlite_run(c, PROGRESS, &seq, NULL, err, "tiddi", id, (int64_t)attempt, p->position,
+                          p->duration, p->bytes);
     if (!st && !seq)
         st = lost_run(id, err);
-    if (!st && n)
+    if (!st && p->n)
         st = steno_sqlite_run(c, N_SEGMENTS, &at, NULL, err, "i", seq);
-    for (size_t i = 0; i < n && !st; i++)
+    for (size_t i = 0; i < p->n && !st; i++)
         st = steno_sqlite_run(c, ADD_SEGMENT, NULL, NULL, err, "iiddt", seq, at + (int64_t)i,
-                              seg[i].start, seg[i].end, seg[i].text);
+                              p->segments[i].start, p->segments[i].end, p->segments[i].text);
     return steno_sqlite_end(c, st, err);
 }
 
@@ -400,29 +399,28 @@ static steno_status finish(steno_job_queue *q, const char *id, int attempt, int6
     return steno_sqlite_end(c, st, err);
 }
 
-static steno_status release(steno_job_queue *q, const char *id, int attempt, int64_t now,
-                            int64_t not_before, bool counted, const char *code, const char *why,
-                            bool *gave_up, steno_err *err)
+static steno_status release(steno_job_queue *q, const char *id, int attempt,
+                            const struct steno_job_release *r, bool *failed, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
-    const bool last = counted && attempt >= STENO_JOB_TRIES;
+    const bool last = r->counted && attempt >= STENO_JOB_TRIES;
     char reason[1100];
     int changes = 0;
     steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    snprintf(reason, sizeof reason, "given up after %d tries: %s", attempt, why);
+    snprintf(reason, sizeof reason, "given up after %d tries: %s", attempt, r->reason);
     if (last)
-        st = steno_sqlite_run(c, GIVE_UP, NULL, &changes, err, "ititt", now, id, (int64_t)attempt,
-                              code, reason);
+        st = steno_sqlite_run(c, GIVE_UP, NULL, &changes, err, "ititt", r->now, id,
+                              (int64_t)attempt, r->code, reason);
     else
         st = steno_sqlite_run(c, RELEASE, NULL, &changes, err, "tiiitt", id, (int64_t)attempt,
-                              not_before, (int64_t)(counted ? 0 : 1), code, why);
+                              r->not_before, (int64_t)(r->counted ? 0 : 1), r->code, r->reason);
     st = steno_sqlite_end(c, st, err);
     if (!st && !changes)
         st = lost_run(id, err);
     if (!st)
-        *gave_up = last;
+        *failed = last;
     return st;
 }
 

@@ -262,7 +262,10 @@ static void tell(struct place *p, struct story *s)
     if (!s->claimed)
         return;
     steno_job_record_free(&r);
-    (void)went(s, p->q->ops->progress(p->q, "job_1", 1, 1, 1, 0, &seg, 1, &err), &err);
+    (void)went(
+        s,
+        p->q->ops->progress(p->q, "job_1", 1, &(struct steno_job_progress){1, 1, 0, &seg, 1}, &err),
+        &err);
     s->finished = went(s, p->q->ops->finish(p->q, "job_1", 1, T, &done, &err), &err);
     st = p->q->ops->callback(p->q, T, T + 1000, &r, &err);
     if (st == STENO_NEED_MORE)

@@ -210,8 +210,9 @@ static steno_status let_go(const char *id, int attempt, int64_t not_before, bool
 {
     bool failed = false;
     steno_err err;
-    steno_status st =
-        q->ops->release(q, id, attempt, T, not_before, counted, "io", "why", &failed, &err);
+    steno_status st = q->ops->release(
+        q, id, attempt, &(struct steno_job_release){T, not_before, counted, "io", "why"}, &failed,
+        &err);
     assert_int_equal(failed, !st && counted && attempt >= STENO_JOB_TRIES);
     return st;
 }
@@ -254,12 +255,15 @@ static void a_run_that_lost_its_job_changes_nothing(void **state)
     add("", "job_1");
     assert_claimed(T, "job_1", 1);
     assert_int_equal(q->ops->heartbeat(q, "job_1", 1, 0, &err), STENO_OK);
-    assert_int_equal(q->ops->progress(q, "job_1", 1, 1, 2, 0, &seg, 1, &err), STENO_OK);
+    assert_int_equal(
+        q->ops->progress(q, "job_1", 1, &(struct steno_job_progress){1, 2, 0, &seg, 1}, &err),
+        STENO_OK);
     assert_int_equal(let_go("job_1", 1, 0, true), STENO_OK);
     for (int i = 0; i < 2; i++) { /* queued, then in its second run */
         assert_int_equal(q->ops->heartbeat(q, "job_1", 1, 0, &err), STENO_ERR_CANCELLED);
-        assert_int_equal(q->ops->progress(q, "job_1", 1, 1, 2, 0, &seg, 1, &err),
-                         STENO_ERR_CANCELLED);
+        assert_int_equal(
+            q->ops->progress(q, "job_1", 1, &(struct steno_job_progress){1, 2, 0, &seg, 1}, &err),
+            STENO_ERR_CANCELLED);
         assert_int_equal(done("job_1", 1, "late", 4), STENO_ERR_CANCELLED);
         assert_int_equal(let_go("job_1", 1, 0, true), STENO_ERR_CANCELLED);
         if (!i)

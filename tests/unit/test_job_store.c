@@ -251,9 +251,12 @@ static void a_result_is_stored_once_whoever_comes_late(void **state)
     assert_claimed(p, T + LEASE + 2, "job_a", 2);
     assert_int_equal(done(p, "job_a", 1, T + 9), STENO_ERR_CANCELLED);
     assert_int_equal(p->q->ops->heartbeat(p->q, "job_a", 1, T + 9, &err), STENO_ERR_CANCELLED);
-    assert_int_equal(p->q->ops->progress(p->q, "job_a", 1, 1, 2, 0, NULL, 0, &err),
-                     STENO_ERR_CANCELLED);
-    assert_int_equal(p->q->ops->release(p->q, "job_a", 1, T, T, true, "x", "y", &failed, &err),
+    assert_int_equal(
+        p->q->ops->progress(p->q, "job_a", 1, &(struct steno_job_progress){1, 2, 0, NULL, 0}, &err),
+        STENO_ERR_CANCELLED);
+    assert_int_equal(p->q->ops->release(p->q, "job_a", 1,
+                                        &(struct steno_job_release){T, T, true, "x", "y"}, &failed,
+                                        &err),
                      STENO_ERR_CANCELLED);
     assert_int_equal(done(p, "job_a", 2, T + 2000), STENO_OK);
     assert_int_equal(done(p, "job_a", 2, T + 2001), STENO_ERR_CANCELLED);
@@ -339,9 +342,12 @@ static void a_failed_try_waits_and_the_third_one_is_the_last(void **state)
     for (int try = 1; try <= 3; try++) {
         int64_t now = T + try * 1000;
         assert_claimed(p, now, "job_a", try);
-        assert_int_equal(p->q->ops->release(p->q, "job_a", try, now + 1, now + 500, true,
-                                            "internal_error", "the network broke", &failed, &err),
-                         STENO_OK);
+        assert_int_equal(
+            p->q->ops->release(p->q, "job_a", try,
+                               &(struct steno_job_release){now + 1, now + 500, true,
+                                                           "internal_error", "the network broke"},
+                               &failed, &err),
+            STENO_OK);
         assert_int_equal(failed, try == 3);
         assert_int_equal(claim(p, now + 499, id), 0);
     }
@@ -360,9 +366,12 @@ static void a_run_that_a_shutdown_ends_is_no_try(void **state)
     add(p, "job_a");
     for (int i = 0; i < 5; i++) {
         assert_claimed(p, T + i, "job_a", 1);
-        assert_int_equal(p->q->ops->release(p->q, "job_a", 1, T + i, 0, false, "interrupted",
-                                            "the server was stopped", &failed, &err),
-                         STENO_OK);
+        assert_int_equal(
+            p->q->ops->release(p->q, "job_a", 1,
+                               &(struct steno_job_release){T + i, 0, false, "interrupted",
+                                                           "the server was stopped"},
+                               &failed, &err),
+            STENO_OK);
         assert_false(failed);
     }
     assert_state(p, "job_a", STENO_JOB_QUEUED, 0, "interrupted");
@@ -384,8 +393,13 @@ static void progress_is_kept_and_a_new_run_begins_without_segments(void **state)
     steno_buf_init(&b, 200);
     add(p, "job_a");
     assert_claimed(p, T, "job_a", 1);
-    assert_int_equal(p->q->ops->progress(p->q, "job_a", 1, 1, 10, 55, seg, 1, &err), STENO_OK);
-    assert_int_equal(p->q->ops->progress(p->q, "job_a", 1, 2.5, 10, 0, seg + 1, 1, &err), STENO_OK);
+    assert_int_equal(p->q->ops->progress(p->q, "job_a", 1,
+                                         &(struct steno_job_progress){1, 10, 55, seg, 1}, &err),
+                     STENO_OK);
+    assert_int_equal(p->q->ops->progress(p->q, "job_a", 1,
+                                         &(struct steno_job_progress){2.5, 10, 0, seg + 1, 1},
+                                         &err),
+                     STENO_OK);
     r = look(p, "job_a");
     assert_true(r.position == 2.5 && r.duration == 10 && r.bytes == 55);
     steno_job_record_free(&r);
