@@ -243,9 +243,10 @@ STENO_API STENO_MUST steno_status steno_speakers_open(steno_speakers **out, cons
                                                       int threads, steno_err *err);
 /* Whether a directory has such networks. Loads nothing. */
 STENO_API bool steno_speakers_is_dir(const char *dir);
-/* Find that directory. `given`: a path or the name of a directory among the fetched models; NULL:
- * the environment's STENO_SPEAKERS, else "speakers" there. *out belongs to the caller: steno_free.
- * STENO_ERR_IO: it is not on this machine. */
+/* Find that directory. `given`: a path, a name of the catalogue or of a directory among the fetched
+ * models; NULL: the environment's STENO_SPEAKERS, else "speakers", if it was fetched (steno model
+ * fetch speakers). *out belongs to the caller: steno_free. STENO_ERR_IO: it is not on this machine.
+ */
 STENO_API STENO_MUST steno_status steno_speakers_find(char **out, const char *given,
                                                       steno_err *err);
 /* Close them, after all diarizations that use them. NULL is accepted. */

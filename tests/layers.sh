@@ -25,7 +25,7 @@ declare -A may=(
     [convert]="formats optimize nn/graph text" # networks are built and written, never run
     [families]="features search text" [families/registry]="families"
     [families/common]="families nn/network nn/exec nn/graph nn/kernels formats features search search/lm text"
-    [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio store"
+    [recognizer]="families families/registry speakers nn/network nn/exec nn/graph features search text audio store"
     [speakers]="nn/network nn/exec nn/graph nn/kernels formats features audio"
     [decode]="audio" # a program of its own
     [pool]="recognizer families search text audio features"

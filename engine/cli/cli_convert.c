@@ -25,7 +25,8 @@ static const char usage[] =
     "transducers); NeMo (FastConformer and Conformer encoders, CTC, RNNT, TDT, Canary); WeNet\n"
     "(Transformer and Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer and\n"
     "Conformer, transducer and CTC; LSTM transducer; pretrained.pt or epoch-N.pt); Hugging Face\n"
-    "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt).\n";
+    "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt);\n"
+    "networks that tell speakers apart (pyannote's segmentation, 3D-Speaker's CAM++).\n";
 
 enum { OWN_FLAGS = 7 }; /* the others are icefall's */
 

@@ -144,6 +144,9 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
     if (!strcmp(m->family, "vad"))
         puts("  stenod --set vad.mode=silero (or in a request: vad=silero, vad_filter=true)\n"
              "  steno transcribe --vad silero FILE...");
+    else if (!strcmp(m->family, "speakers"))
+        puts("  steno transcribe --speakers auto FILE...\n"
+             "  steno speakers FILE...");
     else
         printf("  stenod --model %s\n"
                "  steno transcribe --model %s FILE...\n",

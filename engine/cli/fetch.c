@@ -598,7 +598,8 @@ static steno_status learn(struct stage *s, steno_err *err)
  */
 
 /* Make a model of the fetched checkpoint, and put it into its place with the record of the
- * checkpoint's files. If that fails, the checkpoint stays, and the next fetch takes it. */
+ * checkpoint's files, if they were learnt. If that fails, the checkpoint stays, and the next fetch
+ * takes it. */
 static steno_status convert(const struct stage *s, steno_err *err)
 {
     const struct steno_catalogue_model *m = s->f->model;
@@ -618,7 +619,7 @@ static steno_status convert(const struct stage *s, steno_err *err)
     say(s->f, "making the model: ", m->convert);
     snprintf(to, sizeof to, "%s/%s", made, STENO_RECORD);
     st = s->f->convert(from, made, m->convert, s->f->quiet, err);
-    if (!st)
+    if (!st && m->n_picks)
         st = copy(record, to, err);
     if (!st)
         st = open_tree(made, err);
@@ -664,11 +665,11 @@ enum fetched fetch_state(const struct steno_catalogue_model *m, const char *dir)
     if (m->n_picks) {
         if (read_record(m, dir, &fetched, NULL) || !fetched.n)
             return FETCH_DAMAGED;
-        if (m->convert)
-            return FETCH_COMPLETE;
         files = fetched.files;
         n = fetched.n;
     }
+    if (m->convert)
+        return FETCH_COMPLETE;
     for (size_t i = 0; i < n; i++) {
         char file[2 * STENO_PLACE_MAX];
         snprintf(file, sizeof file, "%s/%s", path, files[i].name);

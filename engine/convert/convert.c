@@ -6,6 +6,7 @@
 #include "convert/icefall.h"
 #include "convert/nemo.h"
 #include "convert/output.h"
+#include "convert/speakers.h"
 #include "convert/wenet.h"
 #include "convert/whisper.h"
 
@@ -40,6 +41,9 @@ static const struct source {
     /* before icefall, which takes every file of torch.save */
     {"OpenAI's Whisper", steno_convert_whisper_probe, NULL, steno_convert_whisper,
      "OpenAI's Whisper (*.pt)"},
+    {"speaker networks", steno_convert_speakers_probe, NULL, steno_convert_speakers,
+     "networks that tell speakers apart: pyannote's segmentation, 3D-Speaker's CAM++ (*.bin, *.pt, "
+     "or a directory with one or both)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall_takes, steno_convert_icefall,
      "icefall's Zipformer, Conformer and LSTM (pretrained.pt or epoch-N.pt, or a directory with "
      "one)"},

@@ -339,10 +339,12 @@ static bool is_ordered_dict(const char *global)
     return !strcmp(global, "collections.OrderedDict");
 }
 
-/* Options of a program: a dictionary whose items come as attributes. Such a node has `b` set. */
+/* A dictionary whose items come as attributes: options of a program, or what a pyannote network was
+ * trained for. Such a node has `b` set. */
 static bool is_namespace(const char *global)
 {
-    return !strcmp(global, "argparse.Namespace");
+    return !strcmp(global, "argparse.Namespace") ||
+           !strcmp(global, "pyannote.audio.core.task.Specifications");
 }
 
 static steno_status push_global(struct machine *m, const char *module, size_t n_module,
@@ -417,7 +419,7 @@ static steno_status make_namespace(struct machine *m, const node *args)
     if (!d)
         return no_node(m);
     if (args->n)
-        return bad(m, "an argparse.Namespace of values without names");
+        return bad(m, "an object of values without names");
     d->b = true;
     return push(m, d);
 }
@@ -486,7 +488,7 @@ static steno_status build(struct machine *m)
     if (object->kind != STENO_PICKLE_DICT || !object->b)
         return STENO_OK; /* dropped */
     if (state->kind != STENO_PICKLE_DICT || state == object)
-        return bad(m, "attributes of an argparse.Namespace that are no dictionary");
+        return bad(m, "attributes that are no dictionary");
     m->nodes += state->n; /* two that fill each other grow quickly */
     if (m->nodes > STENO_PICKLE_MAX_NODES)
         return no_node(m);

@@ -42,10 +42,11 @@ struct steno_pickle_node {
 };
 
 /* Parse the pickle at the start of n bytes; *used gets its length (may be NULL). `allowed` says
- * whether a global "module.name" may stand in the tree (NULL: none); collections.OrderedDict and
- * argparse.Namespace always may and become dictionaries. name is used in messages.
- * STENO_ERR_FORMAT: not a pickle, cut short or inconsistent. STENO_ERR_UNSUPPORTED: a global that
- * is not allowed, an opcode of protocols 0 and 1. STENO_ERR_LIMIT: one of the bounds above. */
+ * whether a global "module.name" may stand in the tree (NULL: none); collections.OrderedDict,
+ * argparse.Namespace and pyannote's Specifications always may and become dictionaries. name is used
+ * in messages. STENO_ERR_FORMAT: not a pickle, cut short or inconsistent. STENO_ERR_UNSUPPORTED: a
+ * global that is not allowed, an opcode of protocols 0 and 1. STENO_ERR_LIMIT: one of the bounds
+ * above. */
 STENO_MUST steno_status steno_pickle_parse(steno_pickle **out, const void *bytes, size_t n,
                                            const char *name, bool (*allowed)(const char *global),
                                            size_t *used, steno_err *err);

@@ -59,6 +59,9 @@ static const char *const unread[] = {
     "numpy.core.multiarray.scalar",
     "numpy._core.multiarray.scalar",
     "torch.device",
+    "torch.torch_version.TorchVersion",
+    "pyannote.audio.core.task.Problem",
+    "pyannote.audio.core.task.Resolution",
     "torch.float32",
     "torch.float16",
     "torch.bfloat16",
@@ -575,6 +578,7 @@ static steno_status flatten(steno_torch *t, const char *name, const struct steno
         return flatten_call(t, name, v, depth, err);
     case STENO_PICKLE_BOOL:
     case STENO_PICKLE_INT:
+    case STENO_PICKLE_FLOAT:
     case STENO_PICKLE_STRING:
         return add_plain(t, name, v, err);
     default:
@@ -714,6 +718,19 @@ bool steno_torch_int(const steno_torch *t, const char *name, int64_t min, int64_
     if (i < min || i > max)
         return false;
     *out = i;
+    return true;
+}
+
+bool steno_torch_number(const steno_torch *t, const char *name, double min, double max, double *out)
+{
+    const struct steno_pickle_node *v = find_plain(t, name);
+    double x;
+    if (!v || (v->kind != STENO_PICKLE_INT && v->kind != STENO_PICKLE_FLOAT))
+        return false;
+    x = v->kind == STENO_PICKLE_INT ? (double)v->i : v->f;
+    if (!(x >= min && x <= max))
+        return false;
+    *out = x;
     return true;
 }
 

@@ -64,6 +64,9 @@ const struct steno_torch_tensor *steno_torch_find(const steno_torch *t, const ch
 /* The number or boolean of that name, within [min, max]. False: it is not there, or no such. */
 bool steno_torch_int(const steno_torch *t, const char *name, int64_t min, int64_t max,
                      int64_t *out);
+/* The same of a number, whole or not. */
+bool steno_torch_number(const steno_torch *t, const char *name, double min, double max,
+                        double *out);
 /* The text of that name; NULL: it is not there, or no text. */
 const char *steno_torch_str(const steno_torch *t, const char *name);
 

@@ -43,7 +43,8 @@ static bool first_fetched(char out[STENO_PLACE_MAX])
     if (steno_catalogue_open(&c, NULL, NULL))
         return false;
     for (size_t i = 0; !found && (m = steno_catalogue_at(c, i)); i++)
-        found = steno_place_fetched(out, m->name) && !steno_vad_is_dir(out);
+        found = steno_place_fetched(out, m->name) && !steno_vad_is_dir(out) &&
+                !steno_speakers_is_dir(out);
     steno_catalogue_close(c);
     return found;
 }
@@ -117,8 +118,9 @@ steno_status steno_speakers_find(char **out, const char *given, steno_err *err)
     else if (env && *env)
         st = resolve(found, env, err);
     else if (!steno_place_fetched(found, SPEAKERS))
-        st = steno_fail(err, STENO_ERR_IO,
-                        "no networks that tell speakers apart: no directory given, STENO_SPEAKERS "
-                        "not set, no model " SPEAKERS " on this machine");
+        st = steno_fail(
+            err, STENO_ERR_IO,
+            "no networks that tell speakers apart are on this machine; `steno model fetch " SPEAKERS
+            "` downloads them");
     return st ? st : give(out, found, err);
 }

@@ -70,6 +70,12 @@ static steno_status unknown_family(const char *dir, steno_err *err)
                           "%s: silero-vad tells speech from silence and is no model (steno "
                           "transcribe --vad silero, stenod's vad.model)",
                           dir);
+    if (steno_speakers_is_dir(dir))
+        return steno_fail(
+            err, STENO_ERR_UNSUPPORTED,
+            "%s: these networks tell speakers apart and are no model (steno speakers, "
+            "steno transcribe --speakers auto)",
+            dir);
     if (kaldi)
         return steno_fail(
             err, STENO_ERR_UNSUPPORTED,

@@ -341,7 +341,7 @@ static steno_status read_convert(const struct reader *r, const struct steno_json
             m->convert = weights[i];
     if (n && !m->convert)
         return fault(r, n, "'convert' is \"fp32\", \"int8\" or \"bf16\"");
-    return n && !m->n_picks ? fault(r, n, "'convert' needs 'pick'") : STENO_OK;
+    return STENO_OK;
 }
 
 static steno_status read_model(const struct reader *r, const struct steno_json_node *object,

