@@ -100,7 +100,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 .DEFAULT_GOAL := all
 
 .PHONY: all abi wheel manylinux check check-asan check-ubsan check-tsan check-clients check-faults check-slow check-long install uninstall dist \
-        deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs options sizes coverage demo deps tests \
+        deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs options sizes coverage demo demo-speakers deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak soak-programs
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient $(B)/$(soname) $(B)/include/steno/steno.h ## the command, the daemon, the libraries
@@ -311,6 +311,8 @@ check-long: ## all tests, some in forms that take hours
 	@tests/check.sh --long
 demo: ## build, fetch a model of English, start the server, transcribe by upload and live stream
 	@tests/demo.sh
+demo-speakers: all ## fetch the networks that tell speakers apart, show who said what in a dialogue
+	@tests/demo_speakers.sh
 bench: all ## against ONNX Runtime: tables, JSON (long; goes on where it was cut short): BENCH="--only silero"
 	@tests/bench/run.sh $(BENCH)
 plots: ## draw docs/img/*.svg from docs/data/*.tsv, without measuring

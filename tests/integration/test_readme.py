@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, client, tap
+from daemon import BUILD, ROOT, SHARED, SLOW, Skip, Stenod, case, client, need, tap
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as _f:
     COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", _f.read(), re.S) for line in block.splitlines()]
@@ -64,12 +64,17 @@ def the_command_examples_give_the_transcript(d):
         assert all(word in out for word in expected()), (c, out)
 
 
-@case
-def with_whisper_every_example_gives_the_sentence(_):
-    """The examples as they stand, and the Python client of docs/protocol.md, which sends faster than people speak."""
+def tiny_en():
     tiny = os.environ.get("STENO_WHISPER_TINY_EN", "")
     if not os.path.isdir(tiny):
         raise Skip("needs tiny.en: STENO_WHISPER_TINY_EN")
+    return tiny
+
+
+@case
+def with_whisper_every_example_gives_the_sentence(_):
+    """The examples as they stand, and the Python client of docs/protocol.md, which sends faster than people speak."""
+    tiny = tiny_en()
     with open(os.path.join(ROOT, "docs", "protocol.md"), encoding="utf-8") as f:
         python = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
     with Stenod("model.dir=" + tiny) as d, tempfile.TemporaryDirectory() as folder:
@@ -81,6 +86,20 @@ def with_whisper_every_example_gives_the_sentence(_):
             text = run(c, d.port, tiny)
             said = re.sub("[^a-z]+", " ", re.sub(r"-->|[0-9:.,]+", " ", text.lower()))
             assert "ask what you can do for your country" in said, (c, text)
+
+
+@case
+def the_dialogue_of_make_demo_speakers_has_two_speakers(_):
+    networks, tiny = need(os.path.join(SHARED, "speakers", "models")), tiny_en()
+    with tempfile.TemporaryDirectory() as data:
+        os.mkdir(f"{data}/models")
+        os.symlink(networks, f"{data}/models/speakers")
+        p = subprocess.run(["tests/demo_speakers.sh"], cwd=ROOT, timeout=300 * SLOW, capture_output=True, text=True, check=False,
+                           env={**os.environ, "STENO_DATA": data, "STENO_MODEL": tiny})
+    said = re.findall(r"^Speaker (\d): (.*)", p.stdout, re.M)
+    assert p.returncode == 0 and [who for who, _ in said] == ["1", "2", "1", "2", "1"], (p.stdout, p.stderr)
+    assert all("country" in said[i][1] for i in (2, 4)), said
+    assert len(set(re.findall(r"^SPEAKER dialogue 1 .* (SPEAKER_\d+) <NA> <NA>$", p.stdout, re.M))) == 2, p.stdout
 
 
 @case
