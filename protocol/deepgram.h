@@ -15,9 +15,11 @@ struct steno_deepgram_wants {
     bool numerals;        /* numbers as digits */
     bool smart_format;    /* both, and money, dates and times */
     bool paragraphs, utterances;
-    double offset;         /* s: added to the times of words */
-    bool not_english;      /* numbers stayed words: the language is not, or not known as, English */
-    char unsupported[256]; /* parameters that have no effect, with spaces between */
+    double offset;    /* s: added to the times of words */
+    bool not_english; /* numbers stayed words: the language is not, or not known as, English */
+    bool no_networks; /* for diarize */
+    const steno_transcript *voices; /* words have the speakers of its segments; NULL: none */
+    char unsupported[256];          /* parameters that have no effect, with spaces between */
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
@@ -29,6 +31,8 @@ STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
                                             struct steno_hint_store *hints, const char *name,
                                             const char *value, steno_err *err);
 
+/* Whether a parameter asks for speakers: diarize and diarize_model. */
+bool steno_deepgram_diarize(const char *name, const char *value);
 /* A parameter that nothing takes: remember it for the answer, unless its value is false or it asks
  * for nothing of the text (tag, extra, ...). */
 void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,

@@ -16,6 +16,7 @@
 
 #define PARAGRAPH_PAUSE 1.0   /* s between two sentences that begins a paragraph */
 #define PARAGRAPH_SENTENCES 5 /* at most */
+#define SPEAKER_BYTES 24      /* "Speaker 4294967295: " */
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
@@ -99,6 +100,12 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     return st;
 }
 
+bool steno_deepgram_diarize(const char *name, const char *value)
+{
+    return (!strcmp(name, "diarize") || !strcmp(name, "diarize_model")) &&
+           strcmp(value, "false") != 0;
+}
+
 /* Parameters about the request, not about its text. */
 static bool is_neutral(const char *name)
 {
@@ -157,7 +164,9 @@ steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno
     for (size_t n; !st && *p; p += n + (p[n] == ' ')) {
         n = strcspn(p, " ");
         st = put_warning(b, &any, p, n, "unsupported_parameter",
-                         "this server cannot do what the parameter asks for");
+                         w->no_networks && !strncmp(p, "diarize", strlen("diarize"))
+                             ? STENO_VOICES_MISSING
+                             : "this server cannot do what the parameter asks for");
     }
     if (!st && w->not_english)
         st = put_warning(b, &any, digits, strlen(digits), "unsupported_language",
@@ -220,6 +229,23 @@ static steno_status put_word(struct steno_buf *b, const struct steno_deepgram_wa
     return st ? st : steno_json_put_member(b, "punctuated_word", w->text);
 }
 
+static struct steno_attribution voice_of(const struct steno_deepgram_wants *wants,
+                                         const struct steno_word *w)
+{
+    return wants->voices ? steno_transcript_voice_at(wants->voices, w->start)
+                         : (struct steno_attribution){0};
+}
+
+/* Append a speaker, whom Deepgram counts from 0. */
+static steno_status put_voice(struct steno_buf *b, struct steno_attribution v, bool of_word)
+{
+    if (!v.speaker)
+        return STENO_OK;
+    return of_word ? steno_buf_printf(b, ",\"speaker\":%u,\"speaker_confidence\":%.4f",
+                                      v.speaker - 1, (double)v.confidence)
+                   : steno_buf_printf(b, ",\"speaker\":%u", v.speaker - 1);
+}
+
 static steno_status put_words(struct steno_buf *b, const struct steno_deepgram_wants *wants,
                               const struct steno_word *w, size_t n)
 {
@@ -229,11 +255,69 @@ static steno_status put_words(struct steno_buf *b, const struct steno_deepgram_w
         if (!st)
             st = put_word(b, wants, &w[i]);
         if (!st)
-            st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f}",
+            st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f",
                                   wants->offset + w[i].start, wants->offset + w[i].end,
                                   (double)w[i].confidence);
+        if (!st)
+            st = put_voice(b, voice_of(wants, &w[i]), true);
+        if (!st)
+            st = steno_buf_puts(b, "}");
     }
     return st ? st : steno_buf_puts(b, "]");
+}
+
+/* The first word from i on that another speaker says. */
+static size_t end_of_voice(const struct steno_deepgram_wants *w, const struct steno_alternative *a,
+                           size_t i)
+{
+    const unsigned speaker = voice_of(w, &a->words[i]).speaker;
+    while (i < a->n_words && voice_of(w, &a->words[i]).speaker == speaker)
+        i++;
+    return i;
+}
+
+/* Format what each speaker says: a number has one. */
+static steno_status format_voices(const struct steno_deepgram_wants *w,
+                                  const struct steno_alternative *in, steno_arena *arena,
+                                  struct steno_alternative *out)
+{
+    struct steno_buf text;
+    struct steno_word *words = steno_arena_calloc(arena, in->n_words, sizeof *words);
+    const char *from = in->text;
+    size_t n = 0;
+    steno_status st = words ? STENO_OK : steno_arena_failure(arena);
+    steno_buf_init(&text, SIZE_MAX / 2);
+    for (size_t i = 0, end = 0; i < in->n_words && !st; i = end) {
+        struct steno_alternative part = *in, shown;
+        const char *to = from;
+        char *own;
+        end = end_of_voice(w, in, i);
+        part.words = in->words + i;
+        part.n_words = end - i;
+        for (size_t k = i; k < end; k++) {
+            const char *p = strstr(to, in->words[k].text);
+            to = p ? p + strlen(in->words[k].text) : to;
+        }
+        to = end == in->n_words ? from + strlen(from) : to;
+        part.text = own = steno_arena_calloc(arena, (size_t)(to - from) + 1, 1);
+        if (!own)
+            st = steno_arena_failure(arena);
+        else
+            memcpy(own, from, (size_t)(to - from));
+        if (!st)
+            st = steno_numerals_write(&part, w->smart_format, arena, &shown, NULL);
+        if (!st)
+            st = steno_buf_puts(&text, shown.text);
+        for (size_t k = 0; !st && k < shown.n_words; k++)
+            words[n++] = shown.words[k];
+        from = to;
+    }
+    *out = *in;
+    out->words = words;
+    out->n_words = n;
+    out->text = st ? NULL : steno_arena_strdup(arena, text.data ? text.data : "");
+    steno_buf_free(&text);
+    return st || out->text ? st : steno_arena_failure(arena);
 }
 
 steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
@@ -244,7 +328,7 @@ steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
     if (!wants_digits(w) || w->not_english || !in.n_words)
         return STENO_OK;
     *arena = steno_arena_new(0);
-    return *arena ? steno_numerals_write(&in, w->smart_format, *arena, a, NULL) : STENO_ERR_NOMEM;
+    return *arena ? format_voices(w, &in, *arena, a) : STENO_ERR_NOMEM;
 }
 
 static steno_status put_formatted(struct steno_buf *b, const struct steno_deepgram_wants *w,
@@ -288,8 +372,21 @@ static bool ends_sentence(const char *word)
 /* A walk over a text and its words. */
 struct walk {
     const struct steno_alternative *a;
+    const struct steno_deepgram_wants *wants;
     size_t word, at; /* the next one; where in the text the last one ended */
 };
+
+static struct steno_attribution voice_at(const struct walk *w, size_t word)
+{
+    return voice_of(w->wants, &w->a->words[word]);
+}
+
+/* Whether the next word has another speaker than the last one. */
+static bool changes(const struct walk *w)
+{
+    return w->word && w->word < w->a->n_words &&
+           voice_at(w, w->word).speaker != voice_at(w, w->word - 1).speaker;
+}
 
 /* Move over one sentence: its text [*n] and its words [*from, w->word). */
 static const char *next_sentence(struct walk *w, size_t *n, size_t *from)
@@ -302,7 +399,7 @@ static const char *next_sentence(struct walk *w, size_t *n, size_t *from)
             begin = begin ? begin : p;
             w->at = (size_t)(p - w->a->text) + strlen(word);
         }
-        if (ends_sentence(word))
+        if (ends_sentence(word) || changes(w))
             break;
     }
     *n = begin ? (size_t)(w->a->text + w->at - begin) : 0;
@@ -323,13 +420,16 @@ static steno_status put_paragraph(struct steno_buf *b, struct walk *w, struct st
 {
     const size_t first = w->word;
     const struct steno_word *words = w->a->words;
+    const struct steno_attribution voice = voice_at(w, first);
     steno_status st = steno_buf_puts(all, first ? "\n\n" : "\n");
+    if (!st && voice.speaker)
+        st = steno_buf_printf(all, "Speaker %u: ", voice.speaker - 1);
     if (!st)
         st = steno_buf_puts(b, "{\"sentences\":[");
     for (int k = 0; !st && k < PARAGRAPH_SENTENCES && w->word < w->a->n_words; k++) {
         size_t n, from;
         const char *text;
-        if (k && words[w->word].start - words[w->word - 1].end >= PARAGRAPH_PAUSE)
+        if (k && (changes(w) || words[w->word].start - words[w->word - 1].end >= PARAGRAPH_PAUSE))
             break;
         text = next_sentence(w, &n, &from);
         if (k)
@@ -341,18 +441,22 @@ static steno_status put_paragraph(struct steno_buf *b, struct walk *w, struct st
         if (!st)
             st = put_sentence(b, text, n, &words[from], &words[w->word - 1]);
     }
-    return st ? st
-              : steno_buf_printf(b, "],\"num_words\":%zu,\"start\":%.3f,\"end\":%.3f}",
-                                 w->word - first, words[first].start, words[w->word - 1].end);
+    if (!st)
+        st = steno_buf_printf(b, "],\"num_words\":%zu,\"start\":%.3f,\"end\":%.3f", w->word - first,
+                              words[first].start, words[w->word - 1].end);
+    if (!st)
+        st = put_voice(b, voice, false);
+    return st ? st : steno_buf_puts(b, "}");
 }
 
 /* Append "paragraphs":{"transcript","paragraphs":[...]}. */
-static steno_status put_paragraphs(struct steno_buf *b, const struct steno_alternative *a)
+static steno_status put_paragraphs(struct steno_buf *b, const struct steno_alternative *a,
+                                   const struct steno_deepgram_wants *wants)
 {
-    struct walk w = {.a = a};
+    struct walk w = {.a = a, .wants = wants};
     struct steno_buf all;
     steno_status st = steno_buf_puts(b, "\"paragraphs\":{\"paragraphs\":[");
-    steno_buf_init(&all, 3 * strlen(a->text) + 16);
+    steno_buf_init(&all, 3 * strlen(a->text) + 16 + SPEAKER_BYTES * a->n_words);
     while (!st && w.word < a->n_words) {
         if (w.word)
             st = steno_buf_puts(b, ",");
@@ -382,7 +486,7 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
     if (!st && w->paragraphs)
         st = steno_buf_puts(b, ",");
     if (!st && w->paragraphs)
-        st = put_paragraphs(b, &shown);
+        st = put_paragraphs(b, &shown, w);
     steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -396,8 +500,11 @@ static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t
                                       .confidence = seg->confidence,
                                       .n_words = seg->n_words,
                                       .words = seg->words};
+    const struct steno_attribution voice = {steno_transcript_segment_speaker(t, i), 1};
+    struct steno_deepgram_wants wants = a->wants;
     steno_arena *arena;
     steno_status st = steno_deepgram_format(&a->wants, &shown, &arena);
+    wants.voices = channel ? steno_transcript_channel(t, channel - 1) : t;
     if (!st)
         st = steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,",
                               i ? "," : "", a->request_id, i, channel ? channel - 1 : 0, seg->start,
@@ -409,7 +516,9 @@ static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_words(b, &a->wants, shown.words, shown.n_words);
+        st = put_words(b, &wants, shown.words, shown.n_words);
+    if (!st)
+        st = put_voice(b, voice, false);
     steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -440,14 +549,16 @@ static steno_status put_channel(struct steno_buf *out, steno_transcript *t,
                                 const struct steno_deepgram_about *about)
 {
     size_t n = steno_transcript_n_alternatives(t);
+    struct steno_deepgram_wants wants = about->wants;
     steno_status st = steno_buf_puts(out, "{\"alternatives\":[");
+    wants.voices = t;
     for (size_t i = 0; !st && i < n; i++) {
         struct steno_alternative a;
         st = steno_transcript_alternative(t, i, &a, NULL);
         if (!st && i)
             st = steno_buf_puts(out, ",");
         if (!st)
-            st = put_alternative(out, &a, &about->wants);
+            st = put_alternative(out, &a, &wants);
     }
     if (!st)
         st = steno_buf_puts(out, "]");

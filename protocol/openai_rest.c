@@ -86,6 +86,35 @@ steno_status steno_openai_write_json(struct steno_buf *out, const struct steno_o
     return THEN(st, steno_buf_puts(out, "}\n"));
 }
 
+#define LETTERS 8 /* bytes for the largest number */
+
+/* A to Z, AA, AB, ...; number from 1. */
+static const char *letters_of(unsigned number, char out[LETTERS])
+{
+    char *p = out + LETTERS - 1;
+    *p = '\0';
+    for (; number && p > out; number = (number - 1) / 26)
+        *--p = (char)('A' + (number - 1) % 26);
+    return p;
+}
+
+/* The known name of a channel's speaker, or letters. */
+static const char *speaker_of(unsigned number, const struct steno_openai_speakers *known,
+                              char letters[LETTERS])
+{
+    const unsigned k = number ? number : 1;
+    return known && k <= (unsigned)known->n ? known->names[k - 1] : letters_of(k, letters);
+}
+
+/* Append the speaker of segment i, if it is known. */
+static steno_status put_speaker(struct steno_buf *out, const steno_transcript *t, size_t i)
+{
+    const unsigned speaker = steno_transcript_segment_speaker(t, i);
+    char letters[LETTERS];
+    return speaker ? steno_buf_printf(out, ",\"speaker\":\"%s\"", letters_of(speaker, letters))
+                   : STENO_OK;
+}
+
 /* Append the channel of a word or segment, if the recording has several. */
 static steno_status put_channel(struct steno_buf *out, unsigned channel)
 {
@@ -107,6 +136,7 @@ static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
             THEN(st, steno_buf_puts(out, ","));
             THEN(st, steno_json_put_seconds(out, "end", seg->words[w].end));
             THEN(st, put_channel(out, channel));
+            THEN(st, put_speaker(out, t, i));
             THEN(st, steno_buf_puts(out, "}"));
         }
     }
@@ -212,10 +242,12 @@ steno_status steno_openai_open_segment(struct steno_buf *out, const struct steno
                                      log(confidence), 1 - confidence));
 }
 
-static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id,
-                                unsigned channel)
+static steno_status put_segment(struct steno_buf *out, const steno_transcript *t, size_t i)
 {
-    steno_status st = steno_openai_open_segment(out, seg, id, channel);
+    const struct steno_event *seg = steno_transcript_segment(t, i);
+    steno_status st =
+        steno_openai_open_segment(out, seg, i, steno_transcript_segment_channel(t, i));
+    THEN(st, put_speaker(out, t, i));
     if (!seg->n_sections)
         THEN(st, put_alternatives(out, seg));
     return THEN(st, steno_buf_puts(out, "}"));
@@ -225,8 +257,7 @@ static steno_status put_segments(struct steno_buf *out, const steno_transcript *
 {
     steno_status st = steno_buf_puts(out, ",\"segments\":[");
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
-        THEN(st, put_segment(out, steno_transcript_segment(t, i), i,
-                             steno_transcript_segment_channel(t, i)));
+        THEN(st, put_segment(out, t, i));
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
@@ -254,35 +285,32 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
 
 /* ---- diarized_json --------------------------------------------------------------------------- */
 
-/* The known name of a channel's speaker, or a letter. letter: two bytes that hold it. */
-static const char *speaker_of(unsigned channel, const struct steno_openai_speakers *known,
-                              char letter[2])
-{
-    const unsigned k = channel ? channel - 1 : 0;
-    letter[0] = (char)('A' + k % 26);
-    letter[1] = '\0';
-    return known && k < (unsigned)known->n ? known->names[k] : letter;
-}
-
 /* A part of the text that one speaker said. */
 struct said {
     double start, end;
     const char *text;
-    unsigned channel;
+    unsigned speaker; /* from 1: a channel, or a voice */
 };
 
-static struct said said_of(const struct steno_event *seg, unsigned channel)
+static struct said said_of(const struct steno_event *seg, unsigned speaker)
 {
-    struct said s = {seg->start, seg->end, seg->text, channel};
+    struct said s = {seg->start, seg->end, seg->text, speaker};
     s.text += strspn(s.text, " "); /* sections begin with one */
     return s;
+}
+
+static struct said said_at(const steno_transcript *t, size_t i)
+{
+    const unsigned speaker = steno_transcript_segment_speaker(t, i);
+    return said_of(steno_transcript_segment(t, i),
+                   speaker ? speaker : steno_transcript_segment_channel(t, i));
 }
 
 /* Append a segment without its braces. */
 static steno_status put_said(struct steno_buf *out, const struct said *s, size_t id,
                              const struct steno_openai_speakers *known)
 {
-    char letter[2];
+    char letters[LETTERS];
     steno_status st =
         steno_buf_printf(out, "\"type\":\"transcript.text.segment\",\"id\":\"seg_%zu\",", id);
     THEN(st, steno_json_put_seconds(out, "start", s->start));
@@ -291,7 +319,7 @@ static steno_status put_said(struct steno_buf *out, const struct said *s, size_t
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", s->text));
     THEN(st, steno_buf_puts(out, ","));
-    return THEN(st, put_text(out, "speaker", speaker_of(s->channel, known, letter)));
+    return THEN(st, put_text(out, "speaker", speaker_of(s->speaker, known, letters)));
 }
 
 /* Append the text of all: a line for each segment. */
@@ -299,13 +327,12 @@ static steno_status put_dialogue(struct steno_buf *out, const struct steno_opena
 {
     struct steno_buf text;
     steno_status st = STENO_OK;
-    char letter[2];
+    char letters[LETTERS];
     steno_buf_init(&text, out->max);
     for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
-        const struct said s = said_of(steno_transcript_segment(r->transcript, i),
-                                      steno_transcript_segment_channel(r->transcript, i));
+        const struct said s = said_at(r->transcript, i);
         THEN(st, steno_buf_printf(&text, "%s%s: ", i ? "\n" : "",
-                                  speaker_of(s.channel, r->speakers, letter)));
+                                  speaker_of(s.speaker, r->speakers, letters)));
         THEN(st, steno_buf_puts(&text, s.text));
     }
     THEN(st, steno_buf_puts(out, "\"text\":"));
@@ -323,8 +350,7 @@ steno_status steno_openai_write_diarized(struct steno_buf *out, const struct ste
     THEN(st, put_dialogue(out, r));
     THEN(st, steno_buf_puts(out, ",\"segments\":["));
     for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
-        const struct said s = said_of(steno_transcript_segment(r->transcript, i),
-                                      steno_transcript_segment_channel(r->transcript, i));
+        const struct said s = said_at(r->transcript, i);
         THEN(st, steno_buf_puts(out, i ? ",{" : "{"));
         THEN(st, put_said(out, &s, i, r->speakers));
         THEN(st, steno_buf_puts(out, "}"));
@@ -462,6 +488,18 @@ steno_status steno_openai_write_segment_events(struct steno_buf *out,
         const struct steno_section *x = &final->sections[i];
         s = (struct said){x->start, x->end, x->text + strspn(x->text, " "), channel};
         THEN(st, write_said_event(out, &s, speakers, id));
+    }
+    return st;
+}
+
+steno_status steno_openai_write_all_segment_events(struct steno_buf *out,
+                                                   const struct steno_openai_result *r)
+{
+    size_t id = 0;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
+        const struct said s = said_at(r->transcript, i);
+        THEN(st, write_said_event(out, &s, r->speakers, &id));
     }
     return st;
 }

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "protocol/hints.h"
 #include "protocol/transcript.h"
+#include "protocol/voices.h"
 
 enum steno_openai_format {
     STENO_OPENAI_JSON,
@@ -44,6 +45,7 @@ struct steno_openai_request { /* zero-initialised = nothing given */
     bool vad_filter; /* silence does not go through the network. Not in OpenAI's form */
     bool has_file;
     struct steno_openai_speakers speakers; /* known_speaker_names[] */
+    struct steno_voices_wants voices;      /* not in OpenAI's form either */
     int channel; /* of the recording, from 1; 0 = mean of all. Not in OpenAI's form */
 };
 
@@ -79,7 +81,8 @@ STENO_MUST steno_status steno_openai_put_logprobs(struct steno_buf *out, const s
 STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
 /* Append {"task", "language", "duration", "text", "words"?, "segments"?, "usage"}. Segments have
- * their token ids. When more than one hypothesis was wanted, they also have "alternatives":
+ * their token ids. Words and segments have their "speaker" (A, B, ...), where voices were told
+ * apart: an extension. When more than one hypothesis was wanted, they also have "alternatives":
  * [{"text", "confidence", "score"}], an extension of this project. */
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,
@@ -93,8 +96,9 @@ STENO_MUST steno_status steno_openai_open_segment(struct steno_buf *out,
                                                   const struct steno_event *seg, size_t id,
                                                   unsigned channel);
 /* Append {"task", "duration", "text", "segments": [{"type", "id", "start", "end", "text",
- * "speaker"}], "usage"}. A speaker is a channel of a recording whose channels were transcribed one
- * by one: its known name, or A, B, ... The text has a line "SPEAKER: TEXT" for each segment. */
+ * "speaker"}], "usage"}. A speaker is a voice: A, B, ...; or a channel of a recording whose
+ * channels were transcribed one by one: its known name, or A, B, ... The text has a line "SPEAKER:
+ * TEXT" for each segment. */
 STENO_MUST steno_status steno_openai_write_diarized(struct steno_buf *out,
                                                     const struct steno_openai_result *r);
 /* Append {"error": {"message", "type", "param", "code"}}; param and code may be NULL. */
@@ -126,6 +130,9 @@ STENO_MUST steno_status steno_openai_write_delta(struct steno_buf *out, const ch
 STENO_MUST steno_status steno_openai_write_segment_events(
     struct steno_buf *out, const struct steno_event *final, unsigned channel,
     const struct steno_openai_speakers *speakers, size_t *id);
+/* Append them for all segments of a result, whose speakers are known at its end. */
+STENO_MUST steno_status steno_openai_write_all_segment_events(struct steno_buf *out,
+                                                              const struct steno_openai_result *r);
 STENO_MUST steno_status steno_openai_write_done(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
 STENO_MUST steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,

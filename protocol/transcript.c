@@ -31,8 +31,8 @@ struct steno_transcript {
     /* of several channels */
     steno_transcript **channels;
     size_t n_channels;
-    unsigned *channel_of; /* [n] */
-    unsigned *speaker_of; /* [n], or NULL */
+    unsigned *channel_of;             /* [n] */
+    struct steno_attribution *voices; /* [n], or NULL */
     unsigned n_speakers;
 };
 
@@ -60,7 +60,7 @@ void steno_transcript_free(steno_transcript *t)
         steno_transcript_free(t->channels[i]);
     free(t->channels);
     free(t->channel_of);
-    free(t->speaker_of);
+    free(t->voices);
     steno_arena_free(t->arena);
     steno_buf_free(&t->text);
     free(t->segments);
@@ -93,8 +93,18 @@ static void merge_segments(steno_transcript *t, size_t *at)
                                               t->channels[next]->segments[at[next]].start))
                 next = k;
         t->channel_of[t->n] = (unsigned)next + 1;
+        if (t->channels[next]->voices)
+            t->voices[t->n] = t->channels[next]->voices[at[next]];
         t->segments[t->n] = t->channels[next]->segments[at[next]++];
     }
+}
+
+/* Number the speakers of a channel after those of the channels before it. */
+static void number_through(steno_transcript *t, steno_transcript *c)
+{
+    for (size_t i = 0; i < c->n && c->voices && t->n_speakers; i++)
+        c->voices[i].speaker += c->voices[i].speaker ? t->n_speakers : 0;
+    t->n_speakers += c->n_speakers;
 }
 
 steno_transcript *steno_transcript_of_channels(steno_transcript *const *channels, size_t n)
@@ -102,9 +112,15 @@ steno_transcript *steno_transcript_of_channels(steno_transcript *const *channels
     steno_transcript *t = steno_transcript_new(0);
     steno_transcript **own = calloc(n ? n : 1, sizeof *own);
     size_t *at = calloc(n ? n : 1, sizeof *at);
-    bool good = t && own && at;
-    for (size_t i = 0; good && i < n; i++)
+    bool good = t && own && at, told = false;
+    for (size_t i = 0; good && i < n; i++) {
         t->cap += channels[i]->n;
+        told |= channels[i]->voices != NULL;
+    }
+    if (good && told) {
+        t->voices = calloc(t->cap + 1, sizeof *t->voices);
+        good = t->voices != NULL;
+    }
     if (good) {
         t->segments = calloc(t->cap ? t->cap : 1, sizeof *t->segments);
         t->channel_of = calloc(t->cap ? t->cap : 1, sizeof *t->channel_of);
@@ -112,6 +128,7 @@ steno_transcript *steno_transcript_of_channels(steno_transcript *const *channels
     }
     for (size_t i = 0; good && i < n; i++) {
         own[i] = channels[i];
+        number_through(t, own[i]);
         good = !add_channel(t, own[i], !i);
     }
     if (good) {
@@ -144,10 +161,10 @@ unsigned steno_transcript_segment_channel(const steno_transcript *t, size_t i)
     return t->channel_of ? t->channel_of[i] : 0;
 }
 
-void steno_transcript_take_speakers(steno_transcript *t, unsigned *speaker, unsigned n)
+void steno_transcript_take_voices(steno_transcript *t, struct steno_attribution *voice, unsigned n)
 {
-    free(t->speaker_of);
-    t->speaker_of = speaker;
+    free(t->voices);
+    t->voices = voice;
     t->n_speakers = n;
 }
 
@@ -158,7 +175,20 @@ unsigned steno_transcript_n_speakers(const steno_transcript *t)
 
 unsigned steno_transcript_segment_speaker(const steno_transcript *t, size_t i)
 {
-    return t->speaker_of ? t->speaker_of[i] : 0;
+    return t->voices ? t->voices[i].speaker : 0;
+}
+
+struct steno_attribution steno_transcript_voice_at(const steno_transcript *t, double seconds)
+{
+    size_t low = 0, high = t->n;
+    while (high - low > 1) {
+        const size_t mid = low + (high - low) / 2;
+        if (t->segments[mid].start <= seconds)
+            low = mid;
+        else
+            high = mid;
+    }
+    return t->voices && t->n ? t->voices[low] : (struct steno_attribution){0};
 }
 
 static const struct steno_word *copy_words(steno_arena *a, const struct steno_word *w, size_t n)

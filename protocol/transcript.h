@@ -22,8 +22,9 @@ STENO_MUST steno_status steno_transcript_add(steno_transcript *t, const struct s
 void steno_transcript_set_duration(steno_transcript *t, double seconds);
 
 /* The transcript of a recording whose channels were transcribed one by one: the segments of all, in
- * the order of their beginnings, and as its text a line for each channel. Takes channels [n], in
- * any case. NULL when out of memory. Nothing can be added to it. */
+ * the order of their beginnings, and as its text a line for each channel. Speakers are numbered
+ * through, in the channels too. Takes channels [n], in any case. NULL when out of memory. Nothing
+ * can be added to it. */
 steno_transcript *steno_transcript_of_channels(steno_transcript *const *channels, size_t n);
 /* The number of those channels; 0: this is one transcript. */
 size_t steno_transcript_n_channels(const steno_transcript *t);
@@ -32,13 +33,19 @@ steno_transcript *steno_transcript_channel(const steno_transcript *t, size_t k);
 /* The channel of segment i, from 1; 0 = this is one transcript. */
 unsigned steno_transcript_segment_channel(const steno_transcript *t, size_t i);
 
-/* Say who speaks in every segment: speaker [n_segments], from 1 up to n; 0 = not known. It is
- * taken. */
-void steno_transcript_take_speakers(steno_transcript *t, unsigned *speaker, unsigned n);
+/* Who speaks in a segment. */
+struct steno_attribution {
+    unsigned speaker; /* from 1; 0 = not known */
+    float confidence; /* share of its time in which the speaker has a turn, 0..1 */
+};
+/* Say it of every segment: voice [n_segments], of n speakers. It is taken. */
+void steno_transcript_take_voices(steno_transcript *t, struct steno_attribution *voice, unsigned n);
 /* The number of speakers; 0: they are not known. */
 unsigned steno_transcript_n_speakers(const steno_transcript *t);
 /* The speaker of segment i, from 1; 0 = not known. */
 unsigned steno_transcript_segment_speaker(const steno_transcript *t, size_t i);
+/* Who speaks at a time in s, in the last segment that begins before or then. t: of one channel. */
+struct steno_attribution steno_transcript_voice_at(const steno_transcript *t, double seconds);
 
 double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);

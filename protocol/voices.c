@@ -2,10 +2,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "protocol/query.h"
 #include "protocol/word.h"
 
-#define MOVE_WORDS 2 /* that change their speaker, so that a sentence has one */
+#define MOST_SPEAKERS 1000 /* of steno_speaker_options */
+#define MOVE_WORDS 2       /* that change their speaker, so that a sentence has one */
 
 struct spoken {
     const struct steno_word *word;
@@ -13,19 +16,69 @@ struct spoken {
     bool end;    /* of a sentence or segment */
 };
 
+/* ---- what is wanted -------------------------------------------------------------------------- */
+
+/* The number that a parameter sets; NULL: none. */
+static int *number_of(struct steno_voices_wants *w, const char *name)
+{
+    if (!strcmp(name, "num_speakers"))
+        return &w->speakers;
+    if (!strcmp(name, "min_speakers"))
+        return &w->min;
+    return !strcmp(name, "max_speakers") ? &w->max : NULL;
+}
+
+bool steno_voices_known(const char *name)
+{
+    struct steno_voices_wants w;
+    return number_of(&w, name) || !strcmp(name, "diarize");
+}
+
+steno_status steno_voices_set(struct steno_voices_wants *w, const char *name, const char *value,
+                              steno_err *err)
+{
+    int *number = number_of(w, name);
+    return number ? steno_query_int(name, value, 1, MOST_SPEAKERS, number, err)
+                  : steno_query_bool(name, value, &w->on, err);
+}
+
+steno_status steno_voices_check(const struct steno_voices_wants *w, const char **param,
+                                steno_err *err)
+{
+    const char *given = w->speakers ? "num_speakers"
+                        : w->min    ? "min_speakers"
+                        : w->max    ? "max_speakers"
+                                    : NULL;
+    *param = given;
+    if (given && !w->on)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: needs diarize=true", given);
+    if (!w->max || w->min <= w->max)
+        return STENO_OK;
+    *param = "min_speakers";
+    return steno_fail(err, STENO_ERR_INVAL, "min_speakers: %d is more than max_speakers, %d",
+                      w->min, w->max);
+}
+
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Who talks at a time, or next to it; -1: nobody ever. */
-static int speaker_at(const struct steno_turn *turn, size_t n, double time)
+/* The first turn that begins after a time. */
+static size_t begins_after(const struct steno_turn *turn, size_t n, double time)
 {
     size_t low = 0, high = n;
-    while (low < high) { /* the first turn that begins after it */
+    while (low < high) {
         const size_t mid = low + (high - low) / 2;
         if (turn[mid].start <= time)
             low = mid + 1;
         else
             high = mid;
     }
+    return low;
+}
+
+/* Who talks at a time, or next to it; -1: nobody ever. */
+static int speaker_at(const struct steno_turn *turn, size_t n, double time)
+{
+    const size_t low = begins_after(turn, n, time);
     if (!n)
         return -1;
     if (!low)
@@ -98,12 +151,25 @@ static struct spoken *find_speakers(const steno_transcript *t, const struct sten
 
 struct maker {
     steno_transcript *out;
-    unsigned *speaker; /* [cap] of the segments of out */
+    struct steno_attribution *voice; /* [cap] of the segments of out */
+    const struct steno_turn *turn;   /* [n_turns] */
+    size_t n_turns;
     size_t cap;
     unsigned *number; /* [n_numbers] of the turns' speakers, from 1; 0 = not yet */
     size_t n_numbers;
     unsigned next;
 };
+
+/* The share of a segment in which its speaker has a turn. */
+static float share(const struct maker *m, const struct steno_event *seg, int speaker)
+{
+    double sum = 0;
+    size_t i = begins_after(m->turn, m->n_turns, seg->start);
+    for (i -= i > 0; i < m->n_turns && m->turn[i].start < seg->end; i++)
+        if (m->turn[i].speaker == speaker)
+            sum += fmax(fmin(m->turn[i].end, seg->end) - fmax(m->turn[i].start, seg->start), 0);
+    return seg->end > seg->start ? (float)fmin(sum / (seg->end - seg->start), 1) : 1;
+}
 
 static bool add(struct maker *m, const struct steno_event *piece, int speaker)
 {
@@ -118,13 +184,15 @@ static bool add(struct maker *m, const struct steno_event *piece, int speaker)
         m->number[speaker] = ++m->next;
     if (n > m->cap) {
         const size_t cap = 2 * n + 16;
-        unsigned *grown = realloc(m->speaker, cap * sizeof *grown);
+        struct steno_attribution *grown = realloc(m->voice, cap * sizeof *grown);
         if (!grown)
             return false;
-        m->speaker = grown;
+        m->voice = grown;
         m->cap = cap;
     }
-    m->speaker[n - 1] = speaker < 0 ? 0 : m->number[speaker];
+    m->voice[n - 1] = (struct steno_attribution){0};
+    if (speaker >= 0)
+        m->voice[n - 1] = (struct steno_attribution){m->number[speaker], share(m, piece, speaker)};
     return true;
 }
 
@@ -175,7 +243,7 @@ static bool add_segment(struct maker *m, const struct steno_event *seg, const st
 steno_transcript *steno_transcript_with_voices(const steno_transcript *t,
                                                const struct steno_turn *turn, size_t n)
 {
-    struct maker m = {.out = steno_transcript_new(0)};
+    struct maker m = {.out = steno_transcript_new(0), .turn = turn, .n_turns = n};
     struct spoken *s = find_speakers(t, turn, n);
     bool good;
     size_t word = 0;
@@ -193,10 +261,25 @@ steno_transcript *steno_transcript_with_voices(const steno_transcript *t,
     free(m.number);
     if (!good) {
         steno_transcript_free(m.out);
-        free(m.speaker);
+        free(m.voice);
         return NULL;
     }
     steno_transcript_set_duration(m.out, steno_transcript_duration(t));
-    steno_transcript_take_speakers(m.out, m.speaker, m.next);
+    steno_transcript_take_voices(m.out, m.voice, m.next);
     return m.out;
+}
+
+steno_status steno_voices_write_text(struct steno_buf *out, const steno_transcript *t)
+{
+    steno_status st = STENO_OK;
+    unsigned last = 0;
+    for (size_t i = 0; i < steno_transcript_n_segments(t) && !st; i++) {
+        const unsigned speaker = steno_transcript_segment_speaker(t, i);
+        if (!i || speaker != last)
+            st = steno_buf_printf(out, "%sSpeaker %u:", i ? "\n" : "", speaker);
+        if (!st)
+            st = steno_buf_printf(out, " %s", steno_transcript_segment(t, i)->text);
+        last = speaker;
+    }
+    return st;
 }

@@ -1,6 +1,7 @@
 #include "protocol/whisper_asr.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -85,6 +86,8 @@ steno_status steno_whisper_asr_query(struct steno_openai_request *ask,
         return steno_hint_set(&ask->hints, "prompt", value, err);
     if (!strcmp(name, "vad_filter"))
         return read_bool(name, value, &ask->vad_filter, err);
+    if (!strcmp(name, "diarize"))
+        return read_bool(name, value, &ask->voices.on, err);
     if (!strcmp(name, "word_timestamps"))
         return read_bool(name, value, &wants->words, err);
     return STENO_OK;
@@ -103,6 +106,18 @@ static const char *stripped(const steno_transcript *t, size_t i, size_t *n)
     return text;
 }
 
+#define LABEL 32 /* bytes */
+
+/* WhisperX's label of who speaks segment i; "": it is not known. */
+static const char *label_of(const steno_transcript *t, size_t i, char out[LABEL])
+{
+    const unsigned speaker = steno_transcript_segment_speaker(t, i);
+    *out = '\0';
+    if (speaker)
+        snprintf(out, LABEL, "SPEAKER_%02u", speaker - 1);
+    return out;
+}
+
 /* Append a line for each segment, with its times before it if tabs. */
 static steno_status put_lines(struct steno_buf *out, const steno_transcript *t, bool tabs)
 {
@@ -111,9 +126,12 @@ static steno_status put_lines(struct steno_buf *out, const steno_transcript *t, 
         const struct steno_event *seg = steno_transcript_segment(t, i);
         size_t n;
         const char *text = stripped(t, i, &n);
+        char label[LABEL];
         if (tabs)
             THEN(st, steno_buf_printf(out, "%lld\t%lld\t", llround(1000 * seg->start),
                                       llround(1000 * seg->end)));
+        if (*label_of(t, i, label))
+            THEN(st, steno_buf_printf(out, "[%s]: ", label));
         for (size_t k = 0; k < n && tabs; k++)
             THEN(st, steno_buf_add(out, text[k] == '\t' ? " " : text + k, 1));
         if (!tabs)
@@ -134,11 +152,14 @@ static steno_status write_json(struct steno_buf *out, const struct steno_openai_
     THEN(st, steno_buf_puts(out, ",\"segments\":["));
     for (size_t i = 0; i < n; i++) {
         const struct steno_event *seg = steno_transcript_segment(t, i);
+        char label[LABEL];
         THEN(st, steno_openai_open_segment(out, seg, i, steno_transcript_segment_channel(t, i)));
+        if (*label_of(t, i, label))
+            THEN(st, steno_buf_printf(out, ",\"speaker\":\"%s\"", label));
         if (words) {
             THEN(st, steno_buf_puts(out, ",\"words\":"));
             THEN(st, steno_words_write(out, steno_transcript_segment_text(t, i), seg->words,
-                                       seg->n_words, true));
+                                       seg->n_words, true, label));
         }
         THEN(st, steno_buf_puts(out, "}"));
     }

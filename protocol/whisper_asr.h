@@ -35,7 +35,8 @@ STENO_MUST steno_status steno_whisper_asr_query(struct steno_openai_request *ask
 const char *steno_whisper_asr_extension(enum steno_whisper_asr_output output);
 /* Append the answer: a line of text for each segment; {"text", "segments": [{"id", "seek", "start",
  * "end", "text", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob",
- * "words"?}], "language"}; subtitles as subtitle.h makes them, with a blank line after each cue; or
+ * "speaker"?, "words"?}], "language"}, with WhisperX's labels of speakers ("SPEAKER_00"), which
+ * lines of text have too; subtitles as subtitle.h makes them, with a blank line after each cue; or
  * lines of start and end in ms and text, with tabs between. */
 STENO_MUST steno_status steno_whisper_asr_write(struct steno_buf *out,
                                                 const struct steno_openai_result *r,

@@ -234,12 +234,18 @@ steno_status steno_whisper_cpp_field(struct steno_openai_request *ask,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Append who speaks a segment; "" where the recording has one channel. */
+/* Whether speakers were told apart, by their voices or by several channels. */
+static bool has_speakers(const steno_transcript *t)
+{
+    return steno_transcript_n_speakers(t) || steno_transcript_n_channels(t) > 1;
+}
+
+/* Append who speaks a segment. */
 static steno_status put_speaker(struct steno_buf *out, const steno_transcript *t, size_t i)
 {
-    const unsigned channel =
-        steno_transcript_n_channels(t) > 1 ? steno_transcript_segment_channel(t, i) : 0;
-    return channel ? steno_buf_printf(out, "(speaker %u)", channel - 1) : STENO_OK;
+    const unsigned voice = steno_transcript_segment_speaker(t, i);
+    const unsigned number = voice ? voice : steno_transcript_segment_channel(t, i);
+    return has_speakers(t) && number ? steno_buf_printf(out, "(speaker %u)", number - 1) : STENO_OK;
 }
 
 /* Append a line for each segment. */
@@ -286,14 +292,14 @@ static steno_status put_segment(struct steno_buf *out, const steno_transcript *t
     THEN(st, steno_json_put_member(out, "text", text));
     if (!no_times)
         THEN(st, put_times(out, seg));
-    if (steno_transcript_n_channels(t) > 1) {
+    if (has_speakers(t)) {
         THEN(st, steno_buf_puts(out, ",\"speaker\":\""));
         THEN(st, put_speaker(out, t, i));
         THEN(st, steno_buf_puts(out, "\""));
     }
     THEN(st, steno_buf_puts(out, ",\"words\":"));
     THEN(st, steno_words_write(out, text, seg->words, seg->n_words,
-                               !no_times && !about->wants->no_word_times));
+                               !no_times && !about->wants->no_word_times, ""));
     THEN(st, steno_buf_puts(out, ",\"tokens\":["));
     for (size_t k = 0; k < seg->n_tokens; k++)
         THEN(st, steno_buf_printf(out, k ? ",%d" : "%d", (int)seg->tokens[k].id));

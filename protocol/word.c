@@ -51,11 +51,11 @@ static steno_status put_word(struct steno_buf *out, const struct steno_word *w, 
         st = steno_buf_puts(out, ",");
     if (!st && times)
         st = steno_json_put_seconds(out, "end", w->end);
-    return st ? st : steno_buf_printf(out, ",\"probability\":%.4f}", (double)w->confidence);
+    return st ? st : steno_buf_printf(out, ",\"probability\":%.4f", (double)w->confidence);
 }
 
 steno_status steno_words_write(struct steno_buf *out, const char *text, const struct steno_word *w,
-                               size_t n, bool times)
+                               size_t n, bool times, const char *speaker)
 {
     steno_status st = steno_buf_puts(out, "[");
     size_t at = 0;
@@ -63,6 +63,12 @@ steno_status steno_words_write(struct steno_buf *out, const char *text, const st
         st = steno_buf_puts(out, i ? ",{" : "{");
         if (!st)
             st = put_word(out, &w[i], steno_word_is_spaced(text, &at, w[i].text), times);
+        if (!st && *speaker)
+            st = steno_buf_puts(out, ",");
+        if (!st && *speaker)
+            st = steno_json_put_member(out, "speaker", speaker);
+        if (!st)
+            st = steno_buf_puts(out, "}");
     }
     return st ? st : steno_buf_puts(out, "]");
 }

@@ -17,9 +17,11 @@ bool steno_closes(int32_t c);
  * are adjacent. *at: where in the text the word before it ended; 0 at first. */
 bool steno_word_is_spaced(const char *text, size_t *at, const char *word);
 /* Append [{"word", "start", "end", "probability"}]: the words of a segment as Whisper's programs
- * write them, with the blank that text has before each. times: with start and end. STENO_ERR_LIMIT,
- * STENO_ERR_NOMEM of the buffer. */
+ * write them, with the blank that text has before each. times: with start and end. speaker: who
+ * says them, the last member of each; "": not known. STENO_ERR_LIMIT, STENO_ERR_NOMEM of the
+ * buffer. */
 STENO_MUST steno_status steno_words_write(struct steno_buf *out, const char *text,
-                                          const struct steno_word *w, size_t n, bool times);
+                                          const struct steno_word *w, size_t n, bool times,
+                                          const char *speaker);
 
 #endif

@@ -173,6 +173,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     if (c.srv.keys && *conf->wyoming_listen)
         add(&c, steno_keys_named(c.srv.keys, conf->wyoming_key, &key, &err), &err, "wyoming.key");
     add(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
+    add(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
     check_addresses(&c, conf->listen, "server.listen");
     if (*conf->wyoming_listen)
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");
@@ -194,6 +195,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
         check_model(&c);
     steno_vad_close(c.srv.vad_rule);
     steno_vad_close(c.srv.vad_net);
+    steno_speakers_close(c.srv.speakers);
     steno_keys_close(c.srv.keys);
     return c.errors;
 }

@@ -129,7 +129,7 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     sv->srv = &d->srv;
     sv->live = &steno_upgrade_calls;
     sv->job_calls = &steno_job_calls;
-    st = steno_transcriber_open(&sv->transcriber, &d->srv, 2, err);
+    st = steno_transcriber_open(&sv->transcriber, &d->srv, 2, d->conf.speakers_threads, err);
     if (!st)
         st = steno_fetcher_open(&sv->fetcher, &d->conf, d->srv.limits, err);
     if (!st)
@@ -182,6 +182,8 @@ static steno_status open_all(struct daemon *d, steno_err *err)
         steno_acceptor_use_tls(d->acceptor, d->tls);
     }
     st = steno_server_open_vad(srv, err);
+    if (!st)
+        st = steno_server_open_speakers(srv, err);
     if (!st) {
         st = steno_tracer_open(&srv->tracer, &d->conf, srv->stats->registry, err);
         if (st)
@@ -232,6 +234,7 @@ static void close_all(struct daemon *d)
     steno_tracer_close(d->srv.tracer);
     steno_vad_close(d->srv.vad_rule);
     steno_vad_close(d->srv.vad_net);
+    steno_speakers_close(d->srv.speakers);
     if (d->srv.stats)
         d->totals = steno_stats_totals(d->srv.stats);
     steno_limits_free(d->srv.limits);

@@ -60,20 +60,6 @@ static const char usage[] =
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-/* A line for each turn. */
-static void print_voices(const steno_transcript *t)
-{
-    unsigned last = 0;
-    for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
-        const unsigned speaker = steno_transcript_segment_speaker(t, i);
-        if (!i || speaker != last)
-            printf("%sSpeaker %u:", i ? "\n" : "", speaker);
-        printf(" %s", steno_transcript_segment(t, i)->text);
-        last = speaker;
-    }
-    puts("");
-}
-
 static void print_words(const struct steno_event *ev)
 {
     for (size_t i = 0; i < ev->n_words; i++)
@@ -167,7 +153,9 @@ static steno_status print_result(struct recording *r, steno_err *err)
         st = steno_subtitle_write(&b, r->transcript,
                                   j->format == FORMAT_SRT ? STENO_SRT : STENO_VTT, NULL);
     } else if (!j->words && r->voices) {
-        print_voices(r->transcript);
+        st = steno_voices_write_text(&b, r->transcript);
+        if (!st)
+            st = steno_buf_puts(&b, "\n");
     } else if (!j->words) {
         printf("%s\n", steno_transcript_text(r->transcript));
     } else {

@@ -44,8 +44,10 @@ struct steno_config {
     double models_idle;   /* s without use until a model is unloaded; 0 = never */
     size_t models_memory; /* bytes of all loaded weights; 0 = no limit */
     /* [vad] */
-    char *vad_mode;  /* off, energy, silero */
-    char *vad_model; /* directory of silero-vad; "" = the fetched one, "none" */
+    char *vad_mode;       /* off, energy, silero */
+    char *vad_model;      /* directory of silero-vad; "" = the fetched one, "none" */
+    char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
+    int speakers_threads;
     /* [auth] */
     char *keys; /* file of API keys; "" = no key is required */
     /* [audio] */

@@ -87,6 +87,13 @@ ROW(STRING, vad_mode, "vad", "mode", "STENO_VAD", "off", 0, 0,
 ROW(STRING, vad_model, "vad", "model", "STENO_VAD_MODEL", "", 0, 0,
     "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: the fetched "
     "one (steno model fetch silero-vad), if there is one. none: no network.")
+ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
+    "Directory with the two networks that tell speakers of uploads and jobs apart "
+    "(docs/speakers.md). Empty: the fetched ones (steno model fetch speakers), if they are there. "
+    "none: no networks.")
+ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
+    "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
+    "one of them some ten minutes.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

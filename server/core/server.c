@@ -58,6 +58,22 @@ steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err)
     return st;
 }
 
+steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err)
+{
+    const char *model = srv->conf->speakers_model;
+    char *dir = NULL;
+    steno_status st;
+    if (!strcmp(model, "none"))
+        return STENO_OK;
+    st = steno_speakers_find(&dir, *model ? model : NULL, err);
+    if (st && !*model)
+        return STENO_OK;
+    if (!st)
+        st = steno_speakers_open(&srv->speakers, dir, 1, err);
+    steno_free(dir);
+    return st ? steno_fail_in(err, st, "speakers.model") : STENO_OK;
+}
+
 steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
                               const steno_vad **out, steno_err *err)
 {

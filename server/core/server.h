@@ -24,6 +24,7 @@ struct steno_server {
     steno_keys *keys;
     struct steno_stats *stats;
     steno_vad *vad_rule, *vad_net;  /* speech detectors; vad_net NULL: no silero-vad */
+    steno_speakers *speakers;       /* tell speakers apart; NULL: no networks */
     steno_decoders *decoders;       /* processes of steno-decode */
     struct steno_waker *waker;      /* for their pipes */
     struct steno_tracer *tracer;    /* NULL: no traces */
@@ -35,6 +36,9 @@ struct steno_server {
 /* Open the detectors: the rule, and the network that vad.model names or that was fetched. Errors of
  * steno_vad_find and steno_vad_open; STENO_ERR_INVAL: vad.mode needs a network. */
 STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err);
+/* Open the networks that speakers.model names or that were fetched, if there are any. Errors of
+ * steno_speakers_find and steno_speakers_open. */
+STENO_MUST steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err);
 /* The detector for a stream that asks for `ask`; NULL for off. STENO_ERR_INVAL: silero, and there
  * is none. */
 STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,

@@ -1,8 +1,9 @@
-/* A transcription is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by
- * iterations. An iteration runs on one thread, a feeder. `queued`, `running` and `again` ensure
- * that a transcription never has more than one iteration at a time, and that no wake-up is lost
- * between its last check and its sleep. Start, cancel, and the pool's ROOM and DONE notes wake a
- * transcription. The last iteration, at DONE, runs on the worker that delivers the note. */
+/* A transcription is a small state machine: OPENING -> FEEDING -> FLUSHING (-> TELLING, who speaks)
+ * -> OVER, moved on by iterations. An iteration runs on one thread, a feeder. `queued`, `running`
+ * and `again` ensure that a transcription never has more than one iteration at a time, and that no
+ * wake-up is lost between its last check and its sleep. Start, cancel, and the pool's ROOM and DONE
+ * notes wake a transcription. The last iteration, at DONE, runs on the worker that delivers the
+ * note. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/http/transcriber.h"
 
@@ -18,8 +19,10 @@
 
 #define BLOCK 8192          /* samples decoded at a time */
 #define ITERATION_BLOCKS 32 /* then the next transcription runs */
+#define TELLING_BLOCKS 4    /* the same: here they go through networks */
+#define TELLING_MAX 4       /* diarizations at a time; each has some tens of megabytes */
 
-enum state { OPENING, FEEDING, FLUSHING, OVER };
+enum state { OPENING, FEEDING, FLUSHING, TELLING, OVER };
 
 struct steno_transcription {
     steno_transcriber *transcriber;
@@ -31,6 +34,7 @@ struct steno_transcription {
     steno_audio *audio;
     steno_waker_id watch; /* of a decoding process */
     steno_pool_stream *stream;
+    steno_diarization *voices;
     float *block; /* [BLOCK], samples [at, have) not yet pushed */
     size_t at, have;
     int rate;
@@ -45,40 +49,91 @@ struct steno_transcription {
     steno_transcription *next;          /* in the queue */
     steno_transcription *older, *newer; /* in the list of transcriptions that have not ended */
     bool queued, running, again, cancelled, pool_done;
+    bool placed; /* it is one of TELLING_MAX */
     steno_status pool_status;
     steno_err pool_err;
 };
 
-struct steno_transcriber {
-    const struct steno_server *srv;
-    pthread_mutex_t lock; /* guards the queue, and the fields of every transcription named above */
+/* Transcriptions that wait for one of its threads. */
+struct queue {
+    steno_transcriber *transcriber;
     pthread_cond_t work;
-    pthread_cond_t none;
-    steno_transcription *first, *last, *newest;
-    int alive; /* transcriptions whose done has not returned */
-    bool stop, cancelled;
+    steno_transcription *first, *last;
     pthread_t *threads;
     int n_threads;
+};
+
+struct steno_transcriber {
+    const struct steno_server *srv;
+    pthread_mutex_t lock; /* guards the queues, and the fields of every transcription named above */
+    pthread_cond_t none;
+    struct queue feeding, telling;
+    steno_transcription *newest;
+    int alive;  /* transcriptions whose done has not returned */
+    int placed; /* of TELLING_MAX */
+    bool stop, cancelled;
 };
 
 /* Lock held. */
 static void enqueue(steno_transcription *work)
 {
-    steno_transcriber *transcriber = work->transcriber;
+    struct queue *q =
+        work->state == TELLING ? &work->transcriber->telling : &work->transcriber->feeding;
     if (work->running) {
         work->again = true;
         return;
     }
-    if (work->queued || work->state == OVER)
+    if (work->state == OVER)
         return;
-    work->queued = true;
-    work->next = NULL;
-    if (transcriber->last)
-        transcriber->last->next = work;
+    if (!work->queued) {
+        work->queued = true;
+        work->next = NULL;
+        if (q->last)
+            q->last->next = work;
+        else
+            q->first = work;
+        q->last = work;
+    }
+    pthread_cond_signal(&q->work); /* of a queued one too: it may be cancelled */
+}
+
+/* Lock held. */
+static bool may_run(const steno_transcription *work)
+{
+    return work->state != TELLING || work->placed || work->cancelled ||
+           work->transcriber->placed < TELLING_MAX;
+}
+
+/* Take the first transcription that may run; NULL: none may. Lock held. */
+static steno_transcription *take(struct queue *q)
+{
+    steno_transcription *before = NULL, *work = q->first;
+    for (; work && !may_run(work); work = work->next)
+        before = work;
+    if (!work)
+        return NULL;
+    if (before)
+        before->next = work->next;
     else
-        transcriber->first = work;
-    transcriber->last = work;
-    pthread_cond_signal(&transcriber->work);
+        q->first = work->next;
+    if (q->last == work)
+        q->last = before;
+    work->queued = false;
+    if (work->state == TELLING && !work->placed) {
+        work->placed = true;
+        q->transcriber->placed++;
+    }
+    return work;
+}
+
+/* Lock held. */
+static void leave_place(steno_transcription *work)
+{
+    if (!work->placed)
+        return;
+    work->placed = false;
+    work->transcriber->placed--;
+    pthread_cond_signal(&work->transcriber->telling.work);
 }
 
 static void wake(steno_transcription *work)
@@ -236,6 +291,12 @@ static void close_audio(steno_transcription *work)
     work->audio = NULL;
 }
 
+static bool wants_voices(const steno_transcription *work)
+{
+    return work->req.voices.on && work->transcriber->srv->speakers &&
+           !(work->req.voices_of_mono && work->result.channels > 1);
+}
+
 static bool is_last_channel(const steno_transcription *work)
 {
     return !work->req.multichannel || work->channel + 1 >= work->result.channels;
@@ -253,16 +314,24 @@ static void release_audio(steno_transcription *work)
         work->req.released(work->req.user, bytes);
 }
 
-/* Say that a recording of several channels was mixed: words that are spoken at the same time are
- * lost. */
-static void warn_of_mix(steno_transcription *work)
+static void warn(steno_transcription *work, const char *message)
 {
     char *text = work->result.warning;
     const size_t n = strlen(text), room = sizeof work->result.warning - n;
+    snprintf(text + n, room, "%s%s", n ? "; " : "", message);
+}
+
+/* Say that a recording of several channels was mixed: words that are spoken at the same time are
+ * lost. And that nobody can tell its speakers. */
+static void warn_of_voices(steno_transcription *work)
+{
     char mix[STENO_MIX_WARNING];
+    if (work->channel)
+        return;
     if (!work->req.multichannel && !work->req.channel && work->result.channels > 1)
-        snprintf(text + n, room, "%s%s", n ? "; " : "",
-                 steno_mix_warning(mix, work->result.channels));
+        warn(work, steno_mix_warning(mix, work->result.channels));
+    if (work->req.voices.on && !work->transcriber->srv->speakers)
+        warn(work, STENO_VOICES_MISSING);
 }
 
 static void end_of_audio(steno_transcription *work)
@@ -274,8 +343,8 @@ static void end_of_audio(steno_transcription *work)
     if (!(work->req.seconds > 0)) /* else it may be short */
         steno_audio_warning(&info, stats.audio_seconds, work->result.warning,
                             sizeof work->result.warning);
-    warn_of_mix(work);
-    if (is_last_channel(work))
+    warn_of_voices(work);
+    if (is_last_channel(work) && !wants_voices(work))
         release_audio(work);
     else
         close_audio(work);
@@ -367,6 +436,7 @@ static steno_status next_channel(steno_transcription *work, steno_err *err)
     work->at = work->have = 0;
     work->before = work->decoded;
     pthread_mutex_lock(&work->transcriber->lock);
+    leave_place(work);
     work->pool_done = false;
     work->state = OPENING;
     pthread_mutex_unlock(&work->transcriber->lock);
@@ -385,10 +455,83 @@ static steno_status join_channels(steno_transcription *work, steno_err *err)
     return r->transcript ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
+/* ---- who speaks ------------------------------------------------------------------------------ */
+
+/* The text is there: go on with its speakers, from the beginning of the recording. */
+static void begin_telling(steno_transcription *work)
+{
+    end_stream(work);
+    work->before = work->decoded;
+    pthread_mutex_lock(&work->transcriber->lock);
+    work->state = TELLING;
+    pthread_mutex_unlock(&work->transcriber->lock);
+}
+
+/* Open the recording once more. STENO_NEED_MORE as of open_audio. */
+static steno_status open_voices(steno_transcription *work, steno_err *err)
+{
+    const struct steno_voices_wants *w = &work->req.voices;
+    const struct steno_speaker_options opt = {
+        .speakers = w->speakers, .min_speakers = w->min, .max_speakers = w->max};
+    struct steno_audio_info info;
+    steno_status st = open_audio(work, &info, err);
+    return st ? st
+              : steno_diarization_open(&work->voices, work->transcriber->srv->speakers,
+                                       info.sample_rate, &opt, err);
+}
+
+/* The recording is over: the transcript gets its speakers. */
+static steno_status end_voices(steno_transcription *work, steno_err *err)
+{
+    struct steno_transcription_result *r = &work->result;
+    steno_transcript *told;
+    size_t n;
+    const struct steno_turn *turn;
+    steno_status st = steno_diarization_end(work->voices, err);
+    if (st)
+        return st;
+    turn = steno_diarization_exclusive(work->voices, &n);
+    told = steno_transcript_with_voices(r->transcript, turn, n);
+    if (!told)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the speakers");
+    steno_transcript_free(r->transcript);
+    r->transcript = told;
+    steno_diarization_close(work->voices);
+    work->voices = NULL;
+    work->decoded = work->before;
+    close_audio(work);
+    return STENO_OK;
+}
+
+/* Go on until the speakers are told, or the iteration has done its share. *told, *again: the
+ * former, the latter; neither: the waker wakes the transcription. */
+static steno_status tell(steno_transcription *work, bool *told, bool *again, steno_err *err)
+{
+    steno_status st = work->voices ? STENO_OK : open_voices(work, err);
+    for (int i = 0; i < TELLING_BLOCKS && !st; i++) {
+        st = decode(work, err);
+        if (!st && !work->have) {
+            *told = true;
+            return end_voices(work, err);
+        }
+        if (!st)
+            st = steno_diarization_push(work->voices, work->block, work->have, err);
+        work->at = work->have;
+    }
+    *again = !st;
+    return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
 static void finish(steno_transcription *work, steno_status st, steno_err *err)
 {
     struct steno_transcription_result *r = &work->result;
     end_stream(work);
+    steno_diarization_close(work->voices);
+    work->voices = NULL;
+    if (work->state == TELLING)
+        work->decoded = work->before; /* nothing was received twice */
     release_audio(work);
     free(work->block);
     work->block = NULL;
@@ -400,6 +543,7 @@ static void finish(steno_transcription *work, steno_status st, steno_err *err)
     if (st)
         r->err = *err;
     pthread_mutex_lock(&work->transcriber->lock);
+    leave_place(work);
     work->state = OVER;
     pthread_mutex_unlock(&work->transcriber->lock);
 }
@@ -409,7 +553,7 @@ static bool iterate(steno_transcription *work, bool *again)
 {
     steno_err err = {STENO_OK, ""};
     steno_status st = STENO_OK;
-    bool cancelled, done;
+    bool cancelled, done, told = false;
     *again = false;
     pthread_mutex_lock(&work->transcriber->lock);
     cancelled = work->cancelled;
@@ -434,12 +578,19 @@ static bool iterate(steno_transcription *work, bool *again)
                            transcription */
         return true;
     }
-    if (!st && work->state == FLUSHING && done && !is_last_channel(work)) {
-        *again = true; /* on a feeder: this may be a worker */
-        st = next_channel(work, &err);
-        done = false;
+    if (!st && work->state == TELLING)
+        st = tell(work, &told, again, &err);
+    if (!st && work->state == FLUSHING && done && wants_voices(work)) {
+        *again = true; /* on a thread of its own: this may be a worker */
+        begin_telling(work);
     }
-    if (!st && !(work->state == FLUSHING && done))
+    told |= work->state == FLUSHING && done;
+    if (!st && told && !is_last_channel(work)) {
+        *again = true;
+        st = next_channel(work, &err);
+        told = false;
+    }
+    if (!st && !told)
         return true;
     finish(work, st, &err);
     return false;
@@ -490,24 +641,21 @@ static void run_iterations(steno_transcription *work)
         pthread_cond_broadcast(&transcriber->none);
 }
 
-static void *feeder(void *arg)
+static void *serve(void *arg)
 {
-    steno_transcriber *transcriber = arg;
-    pthread_setname_np(pthread_self(), "feeder");
+    struct queue *q = arg;
+    steno_transcriber *transcriber = q->transcriber;
+    pthread_setname_np(pthread_self(), q == &transcriber->feeding ? "feeder" : "speakers");
     steno_thread_give_way();
     pthread_mutex_lock(&transcriber->lock);
     for (;;) {
-        steno_transcription *work;
-        while (!transcriber->first && !transcriber->stop)
-            pthread_cond_wait(&transcriber->work, &transcriber->lock);
-        if (!transcriber->first)
+        steno_transcription *work = take(q);
+        if (work)
+            run_iterations(work);
+        else if (transcriber->stop)
             break;
-        work = transcriber->first;
-        transcriber->first = work->next;
-        if (!transcriber->first)
-            transcriber->last = NULL;
-        work->queued = false;
-        run_iterations(work);
+        else
+            pthread_cond_wait(&q->work, &transcriber->lock);
     }
     pthread_mutex_unlock(&transcriber->lock);
     return NULL;
@@ -515,28 +663,46 @@ static void *feeder(void *arg)
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
+static steno_status open_queue(struct queue *q, int threads, steno_err *err)
+{
+    q->threads = calloc((size_t)threads, sizeof *q->threads);
+    if (!q->threads)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (; q->n_threads < threads; q->n_threads++) {
+        int rc = pthread_create(&q->threads[q->n_threads], NULL, serve, q);
+        if (rc)
+            return steno_fail(err, STENO_ERR_INTERNAL, "feeder thread: %s", strerror(rc));
+    }
+    return STENO_OK;
+}
+
+static void close_queue(struct queue *q)
+{
+    for (int i = 0; i < q->n_threads; i++)
+        pthread_join(q->threads[i], NULL);
+    free(q->threads);
+    pthread_cond_destroy(&q->work);
+}
+
 steno_status steno_transcriber_open(steno_transcriber **out, const struct steno_server *srv,
-                                    int threads, steno_err *err)
+                                    int threads, int speakers_threads, steno_err *err)
 {
     steno_transcriber *transcriber = calloc(1, sizeof *transcriber);
+    steno_status st;
     if (!transcriber)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     transcriber->srv = srv;
+    transcriber->feeding.transcriber = transcriber->telling.transcriber = transcriber;
     pthread_mutex_init(&transcriber->lock, NULL);
-    pthread_cond_init(&transcriber->work, NULL);
+    pthread_cond_init(&transcriber->feeding.work, NULL);
+    pthread_cond_init(&transcriber->telling.work, NULL);
     pthread_cond_init(&transcriber->none, NULL);
-    transcriber->threads = calloc((size_t)threads, sizeof *transcriber->threads);
-    for (; transcriber->threads && transcriber->n_threads < threads; transcriber->n_threads++) {
-        int rc = pthread_create(&transcriber->threads[transcriber->n_threads], NULL, feeder,
-                                transcriber);
-        if (rc) {
-            steno_transcriber_close(transcriber);
-            return steno_fail(err, STENO_ERR_INTERNAL, "feeder thread: %s", strerror(rc));
-        }
-    }
-    if (!transcriber->threads) {
+    st = open_queue(&transcriber->feeding, threads, err);
+    if (!st && srv->speakers)
+        st = open_queue(&transcriber->telling, speakers_threads, err);
+    if (st) {
         steno_transcriber_close(transcriber);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        return st;
     }
     *out = transcriber;
     return STENO_OK;
@@ -548,12 +714,11 @@ void steno_transcriber_close(steno_transcriber *transcriber)
         return;
     pthread_mutex_lock(&transcriber->lock);
     transcriber->stop = true;
-    pthread_cond_broadcast(&transcriber->work);
+    pthread_cond_broadcast(&transcriber->feeding.work);
+    pthread_cond_broadcast(&transcriber->telling.work);
     pthread_mutex_unlock(&transcriber->lock);
-    for (int i = 0; i < transcriber->n_threads; i++)
-        pthread_join(transcriber->threads[i], NULL);
-    free(transcriber->threads);
-    pthread_cond_destroy(&transcriber->work);
+    close_queue(&transcriber->feeding);
+    close_queue(&transcriber->telling);
     pthread_cond_destroy(&transcriber->none);
     pthread_mutex_destroy(&transcriber->lock);
     free(transcriber);

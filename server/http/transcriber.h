@@ -6,6 +6,9 @@
  * Channels of a recording that have a transcript each are decoded and recognised one after the
  * other: a transcription has one stream at a time.
  *
+ * Where speakers are wanted, the recording is decoded once more when its text is there, on threads
+ * for this alone: networks that take a tenth of its length keep no other upload waiting.
+ *
  * Locked: any thread may start, cancel and free transcriptions. Callbacks run without a lock of
  * this module.
  */
@@ -15,13 +18,15 @@
 #include "audio/file.h"
 #include "protocol/options.h"
 #include "protocol/transcript.h"
+#include "protocol/voices.h"
 #include "server/core/server.h"
 
 typedef struct steno_transcriber steno_transcriber;
 typedef struct steno_transcription steno_transcription;
 
-#define STENO_TRANSCRIPTION_CHANNELS 20 /* of a recording that is transcribed channel by channel   \
-                                         */
+#define STENO_TRANSCRIPTION_CHANNELS                                                               \
+    20 /* of a recording that is transcribed channel by channel                                    \
+        */
 
 struct steno_transcription_request {
     enum steno_session_api api;
@@ -40,8 +45,10 @@ struct steno_transcription_request {
     struct steno_options options; /* options not set here: the server's */
     struct steno_hints hints;     /* borrowed until done */
     bool no_word_times;
-    bool partials;       /* deliver partials to `event` as well */
-    bool no_endpointing; /* never wanted of a model that cuts recordings itself */
+    struct steno_voices_wants voices; /* who speaks; without networks the result has a warning */
+    bool voices_of_mono;              /* where the recording has several channels, not */
+    bool partials;                    /* deliver partials to `event` as well */
+    bool no_endpointing;              /* never wanted of a model that cuts recordings itself */
     /* Receives every event in order, on a worker thread; NULL = not wanted. channel: with
      * multichannel the event's, from 1, in this order; else 0. */
     void (*event)(void *user, unsigned channel, const struct steno_event *ev);
@@ -63,12 +70,13 @@ struct steno_transcription_result {
     double received, dropped; /* s of decoded audio; s of it that never reached the pool */
     struct steno_pool_stream_stats stats;
     char format[32];   /* "wav/s16le"; "" when it was not recognised */
-    char warning[160]; /* about the recording; "" = none */
+    char warning[256]; /* about the recording; "" = none */
 };
 
+/* threads: feeders; speakers_threads: those that tell speakers apart. */
 STENO_MUST steno_status steno_transcriber_open(steno_transcriber **out,
                                                const struct steno_server *srv, int threads,
-                                               steno_err *err);
+                                               int speakers_threads, steno_err *err);
 /* Close. Every transcription must have been freed before. Accepts NULL. */
 void steno_transcriber_close(steno_transcriber *transcriber);
 

@@ -246,6 +246,9 @@ static void take_result(struct steno_upload *up, const struct steno_transcriptio
         steno_upload_enter_channel(up, r->channels);
     if (!st && up->sse.failure)
         st = up->sse.failure;
+    if (!st && up->sse.on && up->want.ask.voices.on &&
+        up->want.ask.format == STENO_OPENAI_DIARIZED_JSON)
+        st = steno_openai_write_all_segment_events(&up->sse.events, &out);
     if (!st)
         st = up->sse.on ? steno_openai_write_done(&up->sse.events, &out)
                         : steno_upload_write(up, &out);
@@ -368,7 +371,10 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
                                                 .n_best = up->want.n_best,
                                                 .vad = vad_of(up),
                                                 .hints = hints_of(up),
-                                                .no_word_times = !shows_words(up),
+                                                .no_word_times =
+                                                    !shows_words(up) && !up->want.ask.voices.on,
+                                                .voices = up->want.ask.voices,
+                                                .voices_of_mono = up->want.cpp.speakers,
                                                 .options = up->want.options,
                                                 .no_endpointing = up->want.no_endpointing};
 }
@@ -456,6 +462,40 @@ static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
     return !st;
 }
 
+/* diarized_json without channels is of voices, which have no names. */
+static steno_status check_diarized(struct steno_upload *up, steno_err *err)
+{
+    if (up->want.ask.format != STENO_OPENAI_DIARIZED_JSON || up->want.multichannel)
+        return STENO_OK;
+    up->want.ask.voices.on = true;
+    if (!up->sv->srv->speakers) {
+        up->fault.param = "response_format";
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "response_format: diarized_json needs multichannel=true (a speaker on "
+                          "each channel), or networks for speakers, which the server does not have "
+                          "(steno model fetch speakers, or speakers.model)");
+    }
+    if (!up->want.ask.speakers.n)
+        return STENO_OK;
+    up->fault.param = "known_speaker_names";
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "known_speaker_names[]: names are of channels, with multichannel=true; the "
+                      "server does not recognise voices");
+}
+
+steno_status steno_upload_check_wants(struct steno_upload *up, steno_err *err)
+{
+    steno_status st;
+    if (up->want.multichannel && up->want.ask.channel) {
+        up->fault.param = "multichannel";
+        return steno_fail(err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
+    }
+    st = check_diarized(up, err);
+    if (!st && up->form != STENO_UPLOAD_WHISPER_ASR) /* its clients send numbers in any case */
+        st = steno_voices_check(&up->want.ask.voices, &up->fault.param, err);
+    return st;
+}
+
 /* The body is complete: check whether the request can be served. */
 static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
 {
@@ -469,17 +509,8 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
     }
     if (!up->fault.http && up->stored && steno_upload_storing_of(up)->store(rq, up))
         return MHD_YES;
-    if (!up->fault.http && up->want.multichannel && up->want.ask.channel) {
-        (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
-        steno_upload_fail_status(up, "multichannel", &err);
-    }
-    if (!up->fault.http && up->want.ask.format == STENO_OPENAI_DIARIZED_JSON &&
-        !up->want.multichannel) {
-        (void)steno_fail(&err, STENO_ERR_INVAL,
-                         "response_format: diarized_json needs multichannel=true (a speaker on "
-                         "each channel): no model of this server tells voices apart");
-        steno_upload_fail_status(up, "response_format", &err);
-    }
+    if (!up->fault.http && steno_upload_check_wants(up, &err))
+        steno_upload_fail_status(up, up->fault.param, &err);
     if (!up->fault.http && !steno_upload_choose_model(up, &why, &err))
         steno_upload_fail(up, why.http, why.code, why.param, &err);
     if (!up->fault.http && !up->in.fetched && up->json && !up->stored && begin_fetch(rq, up))

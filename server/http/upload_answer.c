@@ -78,7 +78,9 @@ static steno_status write_usual(struct steno_upload *up, const struct steno_open
     case STENO_OPENAI_VTT:
         return steno_subtitle_write(&up->out.answer, r->transcript, STENO_VTT, NULL);
     case STENO_OPENAI_TEXT:
-        st = steno_buf_puts(&up->out.answer, steno_transcript_text(r->transcript));
+        st = steno_transcript_n_speakers(r->transcript)
+                 ? steno_voices_write_text(&up->out.answer, r->transcript)
+                 : steno_buf_puts(&up->out.answer, steno_transcript_text(r->transcript));
         return st ? st : steno_buf_puts(&up->out.answer, "\n");
     case STENO_OPENAI_JSON:
     case STENO_OPENAI_VERBOSE_JSON:
@@ -221,8 +223,8 @@ void steno_upload_on_event(void *user, unsigned channel, const struct steno_even
         add_sections(up, ev);
     else
         add_delta(up, ev, ev->kind == STENO_FINAL ? strlen(ev->text) : ev->stable_bytes);
-    if (up->want.ask.format == STENO_OPENAI_DIARIZED_JSON && ev->kind == STENO_FINAL &&
-        !up->sse.failure)
+    if (up->want.ask.format == STENO_OPENAI_DIARIZED_JSON && !up->want.ask.voices.on &&
+        ev->kind == STENO_FINAL && !up->sse.failure)
         up->sse.failure = steno_openai_write_segment_events(
             &up->sse.events, ev, channel, &up->want.ask.speakers, &up->sse.told_segments);
     pthread_mutex_unlock(&up->lock);

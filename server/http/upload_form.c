@@ -62,6 +62,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_vad_choice_parse(value, &up->want.vad, err);
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->want.n_best, err);
+    if (steno_voices_known(name))
+        return steno_voices_set(&up->want.ask.voices, name, value, err);
     if (steno_hint_known(name))
         return steno_hint_set(&up->want.ask.hints, name, value, err);
     if (steno_options_known(name))
@@ -69,8 +71,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, "
-                          "multichannel, beam, n_best, vad, words, segments, " STENO_HINT_NAMES
-                          "%s",
+                          "multichannel, beam, n_best, vad, words, segments, " STENO_VOICES_NAMES
+                          ", " STENO_HINT_NAMES "%s",
                           name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -84,7 +86,7 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 static bool is_extension(const char *name)
 {
     return !strcmp(name, "n_best") || !strcmp(name, "vad") || !strcmp(name, "multichannel") ||
-           steno_native_is_option(name);
+           steno_voices_known(name) || steno_native_is_option(name);
 }
 
 /* A field of OpenAI's form that is an extension. Its own `temperature` is an option of families
@@ -261,7 +263,10 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->want.n_best, err);
     if (steno_deepgram_is_want(name))
         return steno_deepgram_want(&up->want.deepgram, &up->want.ask.hints, name, value, err);
-    if (!strcmp(name, "model") || is_extension(name))
+    up->want.deepgram.no_networks = !up->sv->srv->speakers;
+    if (steno_deepgram_diarize(name, value) && up->sv->srv->speakers)
+        return on_query(user, "diarize", "true", err);
+    if (!strcmp(name, "model") || (is_extension(name) && strcmp(name, "diarize") != 0))
         return on_query(user, name, value, err);
     steno_deepgram_note_unsupported(&up->want.deepgram, name, value);
     return STENO_OK;
@@ -272,7 +277,10 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
 static steno_status on_asr_query(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
-    if (!strcmp(name, "model") || !strcmp(name, "channel") || is_extension(name))
+    if (!*value && steno_voices_known(name)) /* of a page's form */
+        return STENO_OK;
+    if (!strcmp(name, "model") || !strcmp(name, "channel") ||
+        (is_extension(name) && strcmp(name, "diarize") != 0))
         return on_query(user, name, value, err);
     return steno_whisper_asr_query(&up->want.ask, &up->want.asr, name, value, err);
 }
@@ -330,6 +338,7 @@ static steno_status check_whisper_cpp(struct steno_upload *up, steno_err *err)
         up->want.beam = up->want.cpp.beam;
     up->want.seconds = up->want.cpp.seconds;
     up->want.multichannel |= up->want.cpp.speakers;
+    up->want.ask.voices.on |= up->want.cpp.speakers;
     if (up->want.cpp.detect) {
         *up->want.ask.hints.language = '\0';
         if (!(up->want.seconds > 0) || up->want.seconds > STENO_DETECT_SECONDS)
@@ -390,10 +399,23 @@ static bool ignores_fields(const struct steno_upload *up)
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
+#define REFERENCES "known_speaker_references"
+
+/* Recordings in fields, to know the speakers by: too long for a field, and without use here. */
+static steno_status refuse_references(struct steno_upload *up, steno_err *err)
+{
+    up->fault.param = REFERENCES;
+    return steno_fail(err, STENO_ERR_INVAL,
+                      REFERENCES "[]: this server does not recognise voices; without them the "
+                                 "speakers are A, B, ...");
+}
+
 static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
 {
     struct steno_upload *up = user;
     const char *file = steno_upload_file_field(up);
+    if (up->form == STENO_UPLOAD_OPENAI && !strncmp(name, REFERENCES, strlen(REFERENCES)))
+        return refuse_references(up, err);
     up->in.in_file = !strcmp(name, file);
     up->fault.param = up->in.in_file ? file : NULL;
     if (up->in.in_file && up->want.ask.has_file)

@@ -92,7 +92,7 @@ struct steno_upload_outcome {
     double audio_seconds, inference_seconds;
     struct steno_pool_stream_stats pool;
     int64_t received_ns, result_ns; /* the body was complete; the result was there; 0: not yet */
-    char audio_format[32], warning[160];
+    char audio_format[32], warning[256];
 };
 
 /* Server-sent events. Workers write them and the connection's thread reads them, under the upload's
@@ -150,6 +150,8 @@ struct steno_upload_refused {
  * with *why. */
 bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refused *why,
                                steno_err *err);
+/* Check what is asked for together; up->fault.param names what is wrong. */
+STENO_MUST steno_status steno_upload_check_wants(struct steno_upload *up, steno_err *err);
 /* Note what is wrong with the body: it is answered at its end. */
 void steno_upload_fail(struct steno_upload *up, int http, const char *code, const char *param,
                        const steno_err *err);

@@ -220,10 +220,10 @@ static bool check_parameters(struct steno_upload *up)
     st = steno_models_check(up->sv->srv->models, up->want.ask.model, &err);
     if (st)
         steno_upload_fail(up, 404, "model_not_found", "model", &err);
-    else if (up->want.multichannel && up->want.ask.channel)
-        st = steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
+    else
+        st = steno_upload_check_wants(up, &err);
     if (st)
-        steno_upload_fail_status(up, "multichannel", &err);
+        steno_upload_fail_status(up, up->fault.param, &err);
     return !st;
 }
 

@@ -1,0 +1,262 @@
+"""Recordings of two speakers: in every dialect each word has the right one. The networks are toys (toy_speakers.py), so the
+turns are exact; with real ones, where ../shared has them, the command and the server agree."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import toy_speakers as toy
+from daemon import BUILD, DIGITS_TEXT, SHARED, SLOW, Skip, Stenod, case, client, eventually, need, pcm, tap, wav
+
+WORDS = DIGITS_TEXT.split()
+_SAMPLES, _RATE = pcm()
+_LOW = np.frombuffer(_SAMPLES, "<i2")
+DIGITS = np.interp(np.arange(2 * len(_LOW)) / 2, np.arange(len(_LOW)), _LOW)  # 8 kHz have no room for the notes
+PAUSE = np.zeros(toy.RATE // 2, "<i2")
+LINES = [(0, WORDS), (1, WORDS), (0, WORDS)]  # what is said in DIALOGUE
+DIALOGUE = np.concatenate([x for speaker, _ in LINES for x in (toy.spoken_by(DIGITS, speaker), PAUSE)])
+MONO = wav(DIALOGUE.tobytes(), toy.RATE)
+STEREO = wav(np.stack([DIALOGUE, np.pad(toy.spoken_by(DIGITS, 1), (0, len(DIALOGUE) - len(DIGITS)))], 1).tobytes(), toy.RATE, 2)
+FOLDER = tempfile.mkdtemp(prefix="steno-toy-speakers-")
+
+
+def post(d, path, body=MONO):
+    code, headers, text = d.request("POST", path, body, {"Content-Type": "audio/wav"})
+    assert code == 200, (code, text)
+    return headers, text.decode()
+
+
+def form(d, path="/v1/audio/transcriptions", body=MONO, field="file", **fields):
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()]
+    parts += [f'--x\r\nContent-Disposition: form-data; name="{field}"; filename="a"\r\n\r\n'.encode(), body, b"\r\n--x--\r\n"]
+    code, headers, text = d.request("POST", path, b"".join(parts), {"Content-Type": "multipart/form-data; boundary=x"})
+    return code, headers, text.decode()
+
+
+def good(answer):
+    assert answer[0] == 200, answer
+    return answer[2]
+
+
+def lines(said):
+    """Join what follows each other of one speaker: [(speaker, words)]."""
+    out = []
+    for speaker, text in said:
+        if not out or out[-1][0] != speaker:
+            out.append((speaker, []))
+        out[-1][1].extend(text.split())
+    return out
+
+
+def said_by(*names):
+    return [(names[speaker], words) for speaker, words in LINES]
+
+
+@case
+def the_native_answer_has_the_speaker_of_each_segment(d):
+    got = json.loads(post(d, "/v1/transcribe?diarize=true")[1])
+    assert got["speakers"] == 2 and "warnings" not in got, got
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by(1, 2), got
+    text = post(d, "/v1/transcribe?diarize=true&format=text")[1]
+    assert text == "".join(f"Speaker {n + 1}: {' '.join(words)}\n" for n, words in LINES), text
+    assert post(d, "/v1/transcribe?diarize=true&format=vtt")[1].count("<v Speaker 2>") >= 1
+    assert "\nSpeaker 1: " in post(d, "/v1/transcribe?diarize=true&format=srt")[1]
+    plain = json.loads(post(d, "/v1/transcribe?diarize=false")[1])
+    assert "speakers" not in plain and plain["text"] == got["text"] and "speaker" not in plain["segments"][0], plain
+
+
+@case
+def a_given_number_of_speakers_is_met(d):
+    for query, n in (("num_speakers=1", 1), ("max_speakers=1", 1), ("num_speakers=2", 2), ("min_speakers=2&max_speakers=5", 2)):
+        assert json.loads(post(d, f"/v1/transcribe?diarize=true&{query}")[1])["speakers"] == n, query
+    for query, param in (("num_speakers=2", "num_speakers"), ("diarize=true&num_speakers=0", "num_speakers"), ("diarize=perhaps", "diarize"),
+                         ("diarize=true&min_speakers=3&max_speakers=2", "min_speakers"), ("diarize=true&max_speakers=1001", "max_speakers")):
+        code, _, text = d.request("POST", f"/v1/transcribe?{query}", MONO, {"Content-Type": "audio/wav"})
+        error = json.loads(text)["error"]
+        assert code == 400 and error["param"] == param and error["message"].startswith(param + ":"), (query, text)
+
+
+@case
+def channels_stay_channels_and_speakers_are_numbered_through(d):
+    got = json.loads(post(d, "/v1/transcribe?diarize=true&multichannel=true", STEREO)[1])
+    assert got["speakers"] == 3 and got["channels"] == 2, got
+    assert {(s["channel"], s["speaker"]) for s in got["segments"]} == {(1, 1), (1, 2), (2, 3)}, got
+    channels = json.loads(post(d, "/v1/listen?diarize=true&multichannel=true", STEREO)[1])["results"]["channels"]
+    assert [{w["speaker"] for w in c["alternatives"][0]["words"]} for c in channels] == [{0, 1}, {2}], channels
+
+
+@case
+def verbose_json_has_the_speaker_of_words_and_segments(d):
+    fields = {"response_format": "verbose_json", "diarize": "true"}
+    got = json.loads(good(form(d, **fields)))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("A", "B"), got
+    got = json.loads(good(form(d, **fields, **{"timestamp_granularities[]": "word"})))
+    assert lines((w["speaker"], w["word"]) for w in got["words"]) == said_by("A", "B"), got
+    assert good(form(d, response_format="text", diarize="true")).startswith("Speaker 1: ")
+    assert "speaker" not in good(form(d, response_format="verbose_json"))
+
+
+@case
+def diarized_json_is_of_voices(d):
+    got = json.loads(good(form(d, response_format="diarized_json", chunking_strategy="auto")))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("A", "B"), got
+    assert got["text"].startswith("A: ") and "\nB: " in got["text"] and got["task"] == "transcribe", got
+    for names, param in (({"known_speaker_names[]": "Ann"}, "known_speaker_names"),
+                         ({"known_speaker_names[]": "Ann", "known_speaker_references[]": "data:audio/wav;base64," + "A" * 99999},
+                          "known_speaker_references")):
+        code, _, text = form(d, response_format="diarized_json", **names)
+        assert code == 400 and json.loads(text)["error"]["param"] == param, text
+
+
+@case
+@client("openai", "diarized_json of voices, whole and streamed")
+def openais_client_gets_the_speakers(d):
+    try:
+        from openai import OpenAI
+    except ImportError as e:
+        raise Skip(str(e)) from e
+    calls = OpenAI(base_url=d.url + "/v1", api_key="none-is-asked-for-here").audio.transcriptions
+    ask = dict(file=("a.wav", MONO), model="gpt-4o-transcribe-diarize", response_format="diarized_json")
+    got = calls.create(**ask, chunking_strategy="auto")
+    assert type(got).__name__ == "TranscriptionDiarized", got
+    assert lines((s.speaker, s.text) for s in got.segments) == said_by("A", "B"), got
+    events = list(calls.create(**ask, chunking_strategy={"type": "server_vad", "silence_duration_ms": 300}, stream=True))
+    told = [e for e in events if type(e).__name__ == "TranscriptionTextSegmentEvent"]
+    assert lines((s.speaker, s.text) for s in told) == said_by("A", "B"), events
+    assert "".join(e.delta for e in events if e.type == "transcript.text.delta") == events[-1].text, events
+
+
+@case
+def deepgrams_words_utterances_and_paragraphs_have_speakers(d):
+    for query in ("diarize=true&smart_format=true&numerals=true", "diarize_model=latest"):
+        got = json.loads(post(d, f"/v1/listen?{query}&utterances=true&paragraphs=true")[1])
+        assert "warnings" not in got["metadata"], got["metadata"]
+        best = got["results"]["channels"][0]["alternatives"][0]
+        assert {w["speaker"] for w in best["words"]} == {0, 1}, best
+        assert all(0 < w["speaker_confidence"] <= 1 for w in best["words"]), best
+        assert [u["speaker"] for u in got["results"]["utterances"]] == [0, 1, 0], got
+        assert all(w["speaker"] == u["speaker"] for u in got["results"]["utterances"] for w in u["words"]), got
+        assert [p["speaker"] for p in best["paragraphs"]["paragraphs"]] == [0, 1, 0], best
+        assert best["paragraphs"]["transcript"].startswith("\nSpeaker 0: ") and "\n\nSpeaker 1: " in best["paragraphs"]["transcript"], best
+    best = json.loads(post(d, "/v1/listen?diarize=true")[1])["results"]["channels"][0]["alternatives"][0]
+    assert lines((w["speaker"], w["word"]) for w in best["words"]) == said_by(0, 1), best
+    assert "speaker" not in post(d, "/v1/listen?diarize=false&utterances=true")[1]
+
+
+@case
+@client("deepgram-sdk", "uploads with diarize=true: speakers of words, utterances and paragraphs")
+def deepgrams_own_client_gets_the_speakers(d):
+    try:
+        from deepgram import DeepgramClient
+        from deepgram.environment import DeepgramClientEnvironment
+    except ImportError as e:
+        raise Skip(str(e)) from e
+    environment = DeepgramClientEnvironment(base=d.url, production=d.ws, agent=d.ws)
+    sdk = DeepgramClient(api_key="none-is-asked-for-here", environment=environment)
+    got = sdk.listen.v1.media.transcribe_file(request=MONO, model="nova-3", diarize=True, utterances=True, paragraphs=True)
+    assert [u.speaker for u in got.results.utterances] == [0, 1, 0], got
+    assert lines((w.speaker, w.word) for u in got.results.utterances for w in u.words) == said_by(0, 1), got
+    assert [p.speaker for p in got.results.channels[0].alternatives[0].paragraphs.paragraphs] == [0, 1, 0], got
+
+
+@case
+def whisper_asr_webservice_has_the_labels_of_whisperx(d):
+    def ask(query):
+        return good(form(d, f"/asr?{query}", field="audio_file"))
+    got = json.loads(ask("output=json&diarize=True&min_speakers=&max_speakers=5&word_timestamps=true"))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("SPEAKER_00", "SPEAKER_01"), got
+    assert all(w["speaker"] == s["speaker"] for s in got["segments"] for w in s["words"]), got
+    assert ask("output=txt&diarize=true").splitlines()[0].startswith("[SPEAKER_00]: ")
+    assert "[SPEAKER_01]: " in ask("output=tsv&diarize=true")
+    assert "<v Speaker 2>" in ask("output=vtt&diarize=true")
+    assert "SPEAKER" not in ask("output=txt&diarize=false&min_speakers=2")
+
+
+@case
+def whisper_cpps_speakers_are_voices_where_there_is_one_channel(d):
+    got = json.loads(good(form(d, "/inference", response_format="verbose_json", diarize="true")))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("(speaker 0)", "(speaker 1)"), got
+    got = json.loads(good(form(d, "/inference", STEREO, response_format="verbose_json", diarize="true")))
+    assert {s["speaker"] for s in got["segments"]} == {"(speaker 0)", "(speaker 1)"}, got
+    assert [len(s["text"].split()) for s in got["segments"]] == [21, 7], got  # a channel, whoever speaks
+
+
+@case
+def a_job_has_speakers(d):
+    _, _, text = d.request("POST", "/v1/jobs?diarize=true&num_speakers=2", MONO, {"Content-Type": "audio/wav"})
+    job = json.loads(text)["id"]
+    assert eventually(lambda: json.loads(d.get(f"/v1/jobs/{job}")[2])["state"] == "done", 60 * SLOW), d.get(f"/v1/jobs/{job}")
+    text = d.get(f"/v1/jobs/{job}/result")[2]
+    got = json.loads(text)
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by(1, 2), text
+    code, _, text = d.request("POST", "/v1/jobs?num_speakers=2", MONO, {"Content-Type": "audio/wav"})
+    assert code == 400 and json.loads(text)["error"]["param"] == "num_speakers", text
+
+
+@case
+def more_recordings_than_places_all_get_their_speakers(d):
+    with ThreadPoolExecutor(12) as many:
+        got = list(many.map(lambda _: json.loads(post(d, "/v1/transcribe?diarize=true")[1])["speakers"], range(12)))
+    assert got == [2] * 12, got
+
+
+@case
+def a_client_that_leaves_ends_its_diarization(d):
+    body = wav(np.tile(DIALOGUE, 12).tobytes(), toy.RATE)
+    head = f"POST /v1/transcribe?diarize=true HTTP/1.1\r\nHost: x\r\nContent-Type: audio/wav\r\nContent-Length: {len(body)}\r\n\r\n"
+    for _ in range(6):
+        with socket.create_connection(("127.0.0.1", d.port)) as s:
+            s.sendall(head.encode() + body)
+    d.wait_idle()
+    assert json.loads(post(d, "/v1/transcribe?diarize=true")[1])["speakers"] == 2
+
+
+@case
+def without_networks_a_warning_says_what_is_missing(_d):
+    with Stenod("speakers.model=none") as d:
+        got = json.loads(post(d, "/v1/transcribe?diarize=true")[1])
+        assert "speakers.model" in got["warnings"][0] and "speakers" not in got, got
+        assert "speakers.model" in post(d, "/v1/transcribe?diarize=true&format=text")[0]["x-steno-warning"]
+        meta = json.loads(post(d, "/v1/listen?diarize=true")[1])["metadata"]
+        assert meta["warnings"][0]["parameter"] == "diarize" and "speakers.model" in meta["warnings"][0]["message"], meta
+        assert "speakers.model" in good(form(d, response_format="verbose_json", diarize="true"))
+        assert "speakers.model" in form(d, "/inference", diarize="true")[1]["x-steno-warning"]
+        assert "speakers.model" in form(d, "/asr?diarize=true", field="audio_file")[1]["x-steno-warning"]
+        code, _, text = form(d, response_format="diarized_json")
+        assert code == 400 and "speakers.model" in json.loads(text)["error"]["message"], text
+
+
+@case
+def a_bad_directory_is_an_error_at_start(_d):
+    r = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", f"speakers.model={FOLDER}/absent"], capture_output=True,
+                       text=True, check=False)
+    assert r.returncode != 0 and "speakers.model" in r.stderr + r.stdout, r
+
+
+@case
+def the_command_and_the_server_agree(_d):
+    need(os.path.join(SHARED, "speakers"))
+    models, path = (os.path.join(SHARED, "speakers", p) for p in ("models", "recordings/phone.flac"))
+    r = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--speakers", "auto", "--speaker-model", models, path], capture_output=True,
+                       text=True, check=True)
+    with Stenod(f"speakers.model={models}") as d, open(path, "rb") as f:
+        got = post(d, "/v1/transcribe?diarize=true&format=text", f.read())[1]
+    assert got == r.stdout and got.startswith("Speaker 1: "), (got, r)
+
+
+def main():
+    try:
+        toy.write(FOLDER)
+        with Stenod(f"speakers.model={FOLDER}", f"jobs.dir={FOLDER}/jobs") as d:
+            return tap(d)
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
