@@ -69,7 +69,8 @@ int cli_speakers(int argc, char **argv)
     struct job j = {0};
     struct cli_option options[] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j.dir, 0, 0,
-         "directory with the two networks (default: $STENO_SPEAKERS, else model \"speakers\")"},
+         "directory with the two networks (default: $STENO_SPEAKERS, else those that\n"
+         "steno model fetch speakers downloads)"},
         {"--format", CLI_CHOICE, "rttm|json", &j.format, 0, 0,
          "rttm: a line per turn, the default"},
         {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,

@@ -400,7 +400,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         {"--speakers", CLI_TEXT, "auto|N", &j->speakers_text, 0, 0,
          "say who speaks: as many as are found, or N"},
         {"--speaker-model", CLI_TEXT, "NAME|DIR", &j->speakers_dir, 0, 0,
-         "networks for it (default: $STENO_SPEAKERS, else model \"speakers\")"},
+         "networks for it (default: $STENO_SPEAKERS, else those of steno model fetch)"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
