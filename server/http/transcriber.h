@@ -24,9 +24,8 @@
 typedef struct steno_transcriber steno_transcriber;
 typedef struct steno_transcription steno_transcription;
 
-#define STENO_TRANSCRIPTION_CHANNELS                                                               \
-    20 /* of a recording that is transcribed channel by channel                                    \
-        */
+/* Channels of a recording that is transcribed channel by channel. */
+#define STENO_TRANSCRIPTION_CHANNELS 20
 
 struct steno_transcription_request {
     enum steno_session_api api;
