@@ -181,8 +181,8 @@ is_quick() { ! is_slow "$1"; }
 reads_shared() { case $readers in *" $1 "*) ;; *) false ;; esac; }
 if [ "$shared" = 1 ]; then
     # By their sources: more than these would do no harm.
-    readers=" $(grep -lE 'SHARED|shared/|zoo|support/(shared|whisper_models)\.h' tests/*/test_* tests/arm_engine.sh |
-        sed 's,^tests/,,; s,\.[a-z]*$,,; s,^arm_engine$,arm,' | tr '\n' ' ')"
+    readers=" $(grep -lE 'SHARED|shared/|zoo|support/(shared|whisper_models)\.h' tests/*/test_* |
+        sed 's,^tests/,,; s,\.[a-z]*$,,' | tr '\n' ' ')"
     keep reads_shared
 elif [ "$slow" = 1 ]; then
     keep is_slow
