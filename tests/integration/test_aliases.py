@@ -5,12 +5,14 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
 from websockets.sync.client import connect
 
-from daemon import OPEN, ROOT, Skip, Stenod, case, eventually, tap
+import toy_speakers
+from daemon import BUILD, OPEN, ROOT, Skip, Stenod, case, eventually, tap
 
 TONES = os.path.join(ROOT, "tests", "data", "models", "tones")
 with open(os.path.join(ROOT, "tests", "data", "digits.wav"), "rb") as _f:
@@ -60,6 +62,18 @@ def the_default_is_the_fetched_model_and_all_fetched_ones_have_names():
         assert upload(d, "openai/whisper-tiny.en")[:2] == (200, "tiny.en")
         assert json.loads(d.get("/v1/models/whisper-tiny.en")[2])["id"] == "tiny.en"
         assert f.dir in d.output()
+
+
+@case
+def networks_that_tell_speakers_apart_are_fetched_and_no_model():
+    with Fetched() as f:
+        toy_speakers.write(os.path.join(f.dir, "models", "speakers"))
+        with Stenod() as d:
+            assert [m["id"] for m in json.loads(d.get("/v1/models")[2])["data"]] == ["digits-en"], d.output()
+        for command, says in (("speakers", ""), ("transcribe --model speakers", "these networks tell speakers apart and are no model")):
+            r = subprocess.run([os.path.join(BUILD, "steno"), *command.split(), "tests/data/digits.wav"], cwd=ROOT, capture_output=True,
+                               text=True, check=False)
+            assert bool(r.returncode) == bool(says) and says in r.stderr, r
 
 
 @case
