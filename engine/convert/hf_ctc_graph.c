@@ -18,16 +18,6 @@ static steno_value_id turn(struct steno_make *m, steno_value_id x)
 
 /* ---- convolutions over samples --------------------------------------------------------------- */
 
-/* A norm of each channel over time. */
-static steno_value_id channel_norm(struct steno_make *m, steno_value_id x, int64_t d)
-{
-    const struct steno_attr epsilon = {
-        .name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = NORM_EPSILON};
-    const steno_value_id in[] = {x, steno_make_param(m, "layer_norm.weight", 1, &d),
-                                 steno_make_param(m, "layer_norm.bias", 1, &d)};
-    return steno_make_node(m, "InstanceNormalization", 3, in, 1, &epsilon);
-}
-
 static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
                                 const struct steno_hf_ctc *a)
 {
@@ -45,7 +35,7 @@ static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
         if (a->layer_norm)
             x = turn(m, steno_make_norm(m, turn(m, x), "layer_norm", d, NORM_EPSILON));
         else if (!i)
-            x = channel_norm(m, x, d);
+            x = steno_make_channel_norm(m, x, "layer_norm", d, NORM_EPSILON);
         x = steno_make_activation(m, x, a->conv_activation);
     }
     return turn(m, x);

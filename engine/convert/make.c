@@ -576,6 +576,14 @@ steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const cha
     return steno_make_node(m, "LayerNormalization", 3, in, 2, attr);
 }
 
+steno_value_id steno_make_channel_norm(struct steno_make *m, steno_value_id x, const char *name,
+                                       int64_t d, float epsilon)
+{
+    const struct steno_attr a = {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = epsilon};
+    const steno_value_id in[] = {x, part_of(m, name, "weight", d), part_of(m, name, "bias", d)};
+    return steno_make_node(m, "InstanceNormalization", 3, in, 1, &a);
+}
+
 /* Scale filters and biases [out] as the batch normalization behind them does at inference. */
 static void fold_norm(struct steno_make *m, const struct steno_make_conv *c, size_t filter,
                       float *w, float *b)

@@ -130,6 +130,9 @@ steno_value_id steno_make_pointwise(struct steno_make *m, steno_value_id x, cons
 /* Layer normalization over the last axis, NAME.weight and NAME.bias [d]. */
 steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
                                float epsilon);
+/* A norm of each of d channels over time, x [N, d, T]. */
+steno_value_id steno_make_channel_norm(struct steno_make *m, steno_value_id x, const char *name,
+                                       int64_t d, float epsilon);
 /* Rows `ids` of NAME [rows, width]. */
 steno_value_id steno_make_embed(struct steno_make *m, steno_value_id ids, const char *name,
                                 int64_t rows, int64_t width);

@@ -11,6 +11,7 @@
 #define SPECIFICATIONS "pyannote.audio.specifications."
 #define SINCNET "hyper_parameters.sincnet."
 #define LOWEST_HZ 50.0 /* of a filter's band, and its least width */
+#define EPSILON 1e-5f
 #define MAX_SPEAKERS 8
 #define MAX_LAYERS 64
 
@@ -113,17 +114,6 @@ static steno_value_id filters(struct steno_make *m, struct net *n, int64_t *coun
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
-static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d)
-{
-    const struct steno_attr a = {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = 1e-5f};
-    char weight[64], bias[64];
-    snprintf(weight, sizeof weight, "%s.weight", name);
-    snprintf(bias, sizeof bias, "%s.bias", name);
-    const steno_value_id in[] = {x, steno_make_param(m, weight, 1, &d),
-                                 steno_make_param(m, bias, 1, &d)};
-    return steno_make_node(m, "InstanceNormalization", 3, in, 1, &a);
-}
-
 /* The greatest of three, the norm of a channel, and LeakyRelu with a slope of 0.01. */
 static steno_value_id after_filters(struct steno_make *m, steno_value_id x, int at, int64_t d)
 {
@@ -133,7 +123,7 @@ static steno_value_id after_filters(struct steno_make *m, steno_value_id x, int 
         {.name = "strides", .kind = STENO_ATTR_INTS, .n = 1, .ints = &three}};
     char name[32];
     snprintf(name, sizeof name, "norm1d.%d", at);
-    x = norm(m, steno_make_node(m, "MaxPool", 1, &x, 2, a), name, d);
+    x = steno_make_channel_norm(m, steno_make_node(m, "MaxPool", 1, &x, 2, a), name, d, EPSILON);
     return steno_make_1(m, "LeakyRelu", x);
 }
 
@@ -145,7 +135,7 @@ static steno_value_id sincnet(struct steno_make *m, steno_value_id x, struct net
     steno_value_id in[2];
     int64_t d;
     steno_make_at(m, "sincnet.");
-    in[0] = norm(m, x, "wav_norm1d", 1);
+    in[0] = steno_make_channel_norm(m, x, "wav_norm1d", 1, EPSILON);
     steno_make_at(m, "sincnet.conv1d.0.filterbank.");
     in[1] = filters(m, n, &d);
     steno_make_at(m, "sincnet.");
