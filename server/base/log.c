@@ -83,8 +83,8 @@ struct line {
     size_t n;
 };
 
-static void put(struct line *l, const char *fmt, ...) STENO_PRINTF(2, 3);
-static void put(struct line *l, const char *fmt, ...)
+static void line_print(struct line *l, const char *fmt, ...) STENO_PRINTF(2, 3);
+static void line_print(struct line *l, const char *fmt, ...)
 {
     size_t room = sizeof l->text - 2 - l->n; /* "}" and the line end always fit */
     va_list ap;
@@ -97,7 +97,7 @@ static void put(struct line *l, const char *fmt, ...)
 }
 
 /* Bytes that are not printable ASCII become '?', so that text from a client cannot forge a line. */
-static void put_text(struct line *l, const char *name, const char *text)
+static void line_field(struct line *l, const char *name, const char *text)
 {
     char safe[2 * MESSAGE_BYTES];
     size_t n = 0;
@@ -107,7 +107,7 @@ static void put_text(struct line *l, const char *name, const char *text)
         safe[n++] = (unsigned char)*text < 0x20 || (unsigned char)*text >= 0x7f ? '?' : *text;
     }
     safe[n] = '\0';
-    put(l, ",\"%s\":\"%s\"", name, safe);
+    line_print(l, ",\"%s\":\"%s\"", name, safe);
 }
 
 static void write_json(int level, const char *event, const struct steno_log_field *fields, size_t n,
@@ -121,17 +121,17 @@ static void write_json(int level, const char *event, const struct steno_log_fiel
     gmtime_r(&ts.tv_sec, &tm);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
     if (journal)
-        put(&l, "<%d>", level);
-    put(&l, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\"", when, ts.tv_nsec / 1000000,
-        level_name(level));
+        line_print(&l, "<%d>", level);
+    line_print(&l, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\"", when, ts.tv_nsec / 1000000,
+               level_name(level));
     if (event)
-        put_text(&l, "event", event);
+        line_field(&l, "event", event);
     for (size_t i = 0; i < n; i++)
         if (fields[i].text)
-            put_text(&l, fields[i].name, fields[i].text);
+            line_field(&l, fields[i].name, fields[i].text);
         else
-            put(&l, ",\"%s\":%.10g", fields[i].name, fields[i].number);
-    put_text(&l, "message", message);
+            line_print(&l, ",\"%s\":%.10g", fields[i].name, fields[i].number);
+    line_field(&l, "message", message);
     l.text[l.n++] = '}';
     l.text[l.n++] = '\n';
     if (write(STDERR_FILENO, l.text, l.n) < 0)

@@ -345,7 +345,7 @@ static steno_status write_family(struct steno_buf *out, const struct family *f, 
     return st;
 }
 
-static steno_status write_all(steno_metrics *m, struct steno_buf *out, bool open)
+static steno_status write_metrics(steno_metrics *m, struct steno_buf *out, bool open)
 {
     steno_status st = STENO_OK;
     pthread_mutex_lock(&m->lock);
@@ -357,12 +357,12 @@ static steno_status write_all(steno_metrics *m, struct steno_buf *out, bool open
 
 steno_status steno_metrics_write(steno_metrics *m, struct steno_buf *out)
 {
-    return write_all(m, out, false);
+    return write_metrics(m, out, false);
 }
 
 steno_status steno_metrics_write_open(steno_metrics *m, struct steno_buf *out)
 {
-    steno_status st = write_all(m, out, true);
+    steno_status st = write_metrics(m, out, true);
     return st ? st : steno_buf_puts(out, "# EOF\n");
 }
 

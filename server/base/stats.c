@@ -82,7 +82,7 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
     }
 }
 
-static void whole(struct steno_stats *st, steno_metrics *m)
+static void add_histograms(struct steno_stats *st, steno_metrics *m)
 {
     st->realtime_factor = steno_metrics_histogram(m, "steno_realtime_factor",
                                                   "Worker time divided by audio time, per session.",
@@ -131,7 +131,7 @@ struct steno_stats *steno_stats_new(void)
         return NULL;
     }
     by_api(st, st->registry);
-    whole(st, st->registry);
+    add_histograms(st, st->registry);
     return st;
 }
 
