@@ -38,7 +38,7 @@ _Static_assert(ROWS <= sizeof((struct steno_config *)0)->from, "config.from has 
 #define MAX_VALUE 4096      /* bytes of one value */
 #define MAX_FILE (1u << 20) /* bytes of a configuration file */
 
-static void *field(struct steno_config *c, const struct row *r)
+static void *row_field(struct steno_config *c, const struct row *r)
 {
     return (char *)c + r->offset;
 }
@@ -134,18 +134,18 @@ static steno_status set_number(struct steno_config *c, const struct row *r, cons
         return steno_fail(err, STENO_ERR_INVAL, "%s.%s: %.60s is outside %.15g..%.15g", r->section,
                           r->key, value, r->min, r->max);
     if (r->type == INT)
-        *(int *)field(c, r) = (int)v;
+        *(int *)row_field(c, r) = (int)v;
     else if (r->type == BYTES)
-        *(size_t *)field(c, r) = (size_t)v;
+        *(size_t *)row_field(c, r) = (size_t)v;
     else
-        *(double *)field(c, r) = v;
+        *(double *)row_field(c, r) = v;
     return STENO_OK;
 }
 
 static steno_status set_string(struct steno_config *c, const struct row *r, const char *value,
                                steno_err *err)
 {
-    char **at = field(c, r), *copy;
+    char **at = row_field(c, r), *copy;
     if (strlen(value) > MAX_VALUE)
         return steno_fail(err, STENO_ERR_INVAL, "%s.%s: longer than %d bytes", r->section, r->key,
                           MAX_VALUE);
@@ -164,7 +164,7 @@ static steno_status set_row(struct steno_config *c, const struct row *r, const c
     if (r->type == STRING)
         st = set_string(c, r, value, err);
     else if (r->type == BOOL)
-        st = parse_bool(value, field(c, r)) ? STENO_OK : bad_value(r, value, err);
+        st = parse_bool(value, row_field(c, r)) ? STENO_OK : bad_value(r, value, err);
     else
         st = set_number(c, r, value, err);
     if (!st)
@@ -353,7 +353,7 @@ void steno_config_free(struct steno_config *c)
 {
     for (const struct row *r = rows; r < rows + ROWS; r++)
         if (r->type == STRING)
-            free(*(char **)field(c, r));
+            free(*(char **)row_field(c, r));
     memset(c, 0, sizeof *c);
 }
 
@@ -395,7 +395,7 @@ static void end_line(struct source *s)
 }
 
 /* What decides whether line [n] needs a key: 0 for a section. */
-static char kind_of(const char *line, size_t n)
+static char line_kind(const char *line, size_t n)
 {
     const char *bom = "\xEF\xBB\xBF";
     size_t at = n >= 3 && !memcmp(line, bom, 3) ? 3 : 0;
@@ -428,7 +428,7 @@ static char *next_line(char *out, int size, void *ctx)
     }
     memcpy(out, begin, n);
     memcpy(out + n, "\n", 2);
-    s->kind = kind_of(begin, n);
+    s->kind = line_kind(begin, n);
     return out;
 }
 
@@ -475,7 +475,7 @@ steno_status steno_config_read_text(struct steno_config *c, const char *name, co
 }
 
 /* Read the file's text. *out belongs to the caller, also on an error. */
-static steno_status load(const char *path, char **out, size_t *n, steno_err *err)
+static steno_status load_text(const char *path, char **out, size_t *n, steno_err *err)
 {
     steno_status st = STENO_OK;
     FILE *f = fopen(path, "re");
@@ -500,7 +500,7 @@ steno_status steno_config_read_file(struct steno_config *c, const char *path, st
     steno_err what;
     char *text;
     size_t n = 0;
-    if (load(path, &text, &n, &what))
+    if (load_text(path, &text, &n, &what))
         (void)note_error(c, &what, &st, err);
     else
         st = steno_config_read_text(c, path, text, n, err);

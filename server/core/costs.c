@@ -152,7 +152,7 @@ static bool read_costs(const json_t *root, struct steno_pool_costs *c, int *trie
     return plausible(c->host, true);
 }
 
-static bool load(const struct steno_costs_id *id, struct steno_pool_costs *out, int *tries)
+static bool load_costs(const struct steno_costs_id *id, struct steno_pool_costs *out, int *tries)
 {
     char text[MAX_FILE];
     struct steno_pool_costs c;
@@ -176,7 +176,7 @@ bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *
 {
     struct steno_pool_costs c;
     int tries;
-    if (!load(id, &c, &tries) || (tries && tries < TRIES))
+    if (!load_costs(id, &c, &tries) || (tries && tries < TRIES))
         return false;
     *out = c;
     return true;
@@ -184,10 +184,10 @@ bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *
 
 /* Merge with *tries earlier measurements on a noisy machine: the minimum is closest to the real
  * costs. */
-static void merge(const struct steno_costs_id *id, struct steno_pool_costs *c, int *tries)
+static void merge_costs(const struct steno_costs_id *id, struct steno_pool_costs *c, int *tries)
 {
     struct steno_pool_costs before;
-    if (!load(id, &before, tries) || !*tries) {
+    if (!load_costs(id, &before, tries) || !*tries) {
         *tries = 1;
         return;
     }
@@ -237,7 +237,7 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
     if (!*id->file)
         return STENO_OK;
     if (!(slowed < QUIET))
-        merge(id, &least, &tries);
+        merge_costs(id, &least, &tries);
     root = write_costs(&least, slowed, tries);
     text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);

@@ -8,7 +8,7 @@
 
 #define OPENAI_KEY "openai-insecure-api-key."
 
-static bool take(char out[STENO_SECRET], const char *p, size_t n)
+static bool take_secret(char out[STENO_SECRET], const char *p, size_t n)
 {
     snprintf(out, STENO_SECRET, "%.*s", n < STENO_SECRET ? (int)n : STENO_SECRET - 1, p);
     return n > 0;
@@ -50,7 +50,7 @@ static steno_status on_parameter(void *user, const char *name, const char *value
     char *out = user;
     (void)err;
     if (!*out && steno_credentials_parameter(name))
-        take(out, value, strlen(value));
+        take_secret(out, value, strlen(value));
     return STENO_OK;
 }
 
@@ -60,13 +60,13 @@ bool steno_credentials_secret(const struct steno_credentials *c, char out[STENO_
     struct steno_list_item key = {NULL, 0};
     *out = '\0';
     if (bearer)
-        return take(out, bearer, strlen(bearer));
+        return take_secret(out, bearer, strlen(bearer));
     if (c->api_key && *c->api_key)
-        return take(out, c->api_key, strlen(c->api_key));
+        return take_secret(out, c->api_key, strlen(c->api_key));
     if (c->protocols)
         key = find_key(c->protocols, &answer);
     if (key.n)
-        return take(out, key.p, key.n);
+        return take_secret(out, key.p, key.n);
     /* a damaged query is reported by whoever reads the rest of it */
     return c->target && !steno_query_each(c->target, on_parameter, out, NULL) && *out;
 }

@@ -85,7 +85,7 @@ struct reading {
     steno_err *err;
 };
 
-static int wrong(struct reading *r, const char *section, const char *what)
+static int wrong_section(struct reading *r, const char *section, const char *what)
 {
     if (!r->status)
         r->status = steno_fail(r->err, STENO_ERR_INVAL, "%s: [%.48s] %s", r->name, section, what);
@@ -106,7 +106,8 @@ static struct steno_key *key_of_section(struct reading *r, const char *section)
         if (!strcmp(k->name, section))
             return k;
     if (!is_name(section)) {
-        wrong(r, section, "is not a valid key name: at most 47 of letters, digits, '-', '_', '.'");
+        wrong_section(r, section,
+                      "is not a valid key name: at most 47 of letters, digits, '-', '_', '.'");
         return NULL;
     }
     k = ++r->n > STENO_KEYS_MAX ? NULL : calloc(1, sizeof *k);
@@ -144,17 +145,17 @@ static int on_value(void *user, const char *section, const char *key, const char
         return 0;
     if (!strcmp(key, "key")) {
         if (n < STENO_KEY_MIN || n > STENO_KEY_MAX)
-            return wrong(r, section, "key: must have 16 to 256 characters");
+            return wrong_section(r, section, "key: must have 16 to 256 characters");
         memcpy(k->secret, value, n + 1);
         return 1;
     }
     if (strcmp(key, "sessions") && strcmp(key, "audio_per_minute") &&
         strcmp(key, "requests_per_minute"))
-        return wrong(r, section,
-                     "has an unknown setting; known are key, sessions, audio_per_minute, "
-                     "requests_per_minute");
+        return wrong_section(r, section,
+                             "has an unknown setting; known are key, sessions, audio_per_minute, "
+                             "requests_per_minute");
     if (!read_amount(value, !strcmp(key, "audio_per_minute"), &v))
-        return wrong(r, section, "has a value that is not a number of 0 or more");
+        return wrong_section(r, section, "has a value that is not a number of 0 or more");
     if (!strcmp(key, "sessions"))
         k->max_sessions = (int)v;
     else if (!strcmp(key, "audio_per_minute"))
@@ -178,17 +179,17 @@ static steno_status check_list(struct reading *r)
 {
     for (struct steno_key *k = r->first; k; k = k->next) {
         if (!*k->secret)
-            wrong(r, k->name, "has no key");
+            wrong_section(r, k->name, "has no key");
         for (struct steno_key *o = r->first; o != k; o = o->next)
             if (!strcmp(o->secret, k->secret))
-                wrong(r, k->name, "has the key of another section");
+                wrong_section(r, k->name, "has the key of another section");
     }
     return r->status;
 }
 
 /* Replace the old list by the one that was read. Lock held. A key keeps the use counted under its
  * name. Removed keys stay for their sessions. */
-static void replace(steno_keys *ks, struct steno_key *fresh)
+static void replace_keys(steno_keys *ks, struct steno_key *fresh)
 {
     const int64_t now = (int64_t)time(NULL);
     for (struct steno_key *k = ks->first; k; k = k->next) {
@@ -243,7 +244,7 @@ steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *t
         return r.status;
     }
     pthread_mutex_lock(&k->lock);
-    replace(k, r.first);
+    replace_keys(k, r.first);
     pthread_mutex_unlock(&k->lock);
     return STENO_OK;
 }
@@ -492,8 +493,8 @@ static const char *over_quota(const steno_key *key, int places, double *wait)
 }
 
 /* Count a request that takes so many places. */
-static steno_status take(steno_keys *k, steno_key *key, int places, int64_t now_ns,
-                         double *retry_after, steno_err *err)
+static steno_status key_take(steno_keys *k, steno_key *key, int places, int64_t now_ns,
+                             double *retry_after, steno_err *err)
 {
     const char *why;
     double wait;
@@ -518,13 +519,13 @@ static steno_status take(steno_keys *k, steno_key *key, int places, int64_t now_
 steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, double *retry_after,
                              steno_err *err)
 {
-    return take(k, key, 1, now_ns, retry_after, err);
+    return key_take(k, key, 1, now_ns, retry_after, err);
 }
 
 steno_status steno_key_request(steno_keys *k, steno_key *key, int64_t now_ns, double *retry_after,
                                steno_err *err)
 {
-    return take(k, key, 0, now_ns, retry_after, err);
+    return key_take(k, key, 0, now_ns, retry_after, err);
 }
 
 void steno_key_leave(steno_keys *k, steno_key *key)
@@ -628,7 +629,7 @@ struct usage {
 };
 
 /* A number of digits alone: sscanf would take signs and wrap. */
-static bool read_count(const char *text, size_t digits, uint64_t *out)
+static bool read_digits(const char *text, size_t digits, uint64_t *out)
 {
     const size_t n = strlen(text);
     *out = strtoull(text, NULL, 10);
@@ -641,8 +642,8 @@ static bool read_usage_line(char *line, struct usage *u)
     char *rest = line, *name = strsep(&rest, " "), *since = strsep(&rest, " "),
          *requests = strsep(&rest, " "), *refused = strsep(&rest, " ");
     uint64_t from;
-    if (!rest || !is_name(name) || !read_count(since, 15, &from) ||
-        !read_count(requests, 18, &u->requests) || !read_count(refused, 18, &u->refused) ||
+    if (!rest || !is_name(name) || !read_digits(since, 15, &from) ||
+        !read_digits(requests, 18, &u->requests) || !read_digits(refused, 18, &u->refused) ||
         !*rest || strlen(rest) > 24 || strspn(rest, "0123456789.") != strlen(rest))
         return false;
     u->since = (int64_t)from;

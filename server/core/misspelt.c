@@ -33,12 +33,13 @@ static int count_edits(const char *a, const char *b)
 }
 
 /* Variables that our programs read beside those of settings. */
-static const char *const others[] = {"STENO_ADMIN", "STENO_CACHE", "STENO_CATALOGUE",
-                                     "STENO_CPU",   "STENO_DATA",  "STENO_DECODE",
+static const char *const others[] = {"STENO_ADMIN", "STENO_CACHE",  "STENO_CATALOGUE",
+                                     "STENO_CPU",   "STENO_DATA",   "STENO_DECODE",
                                      "STENO_KEY",   "STENO_SERVER", "STENO_MODEL"};
 
 /* Note that a variable is known. *least_edits: of the nearest one so far, which *meant is. */
-static void compare(const char *name, const char *known, int *least_edits, char *meant, size_t size)
+static void compare_names(const char *name, const char *known, int *least_edits, char *meant,
+                          size_t size)
 {
     const int n = strlen(known) <= NAME_MAX_LETTERS ? count_edits(name, known) : 255;
     if (n >= *least_edits)
@@ -56,9 +57,9 @@ static bool is_misspelt(const char *name, char *meant, size_t size)
     char made[NAME_MAX_LETTERS + 1];
     const char *known;
     for (size_t i = 0; *(known = steno_config_variable(i, made, sizeof made)); i++)
-        compare(name, known, &least_edits, meant, size);
+        compare_names(name, known, &least_edits, meant, size);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        compare(name, others[i], &least_edits, meant, size);
+        compare_names(name, others[i], &least_edits, meant, size);
     return least_edits && least_edits < most;
 }
 

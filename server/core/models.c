@@ -73,7 +73,7 @@ static bool is_alias(const char *aliases, const char *name)
 }
 
 /* Lock held. Tell once that a name of the catalogue means this model. */
-static void tell(steno_models *m, const char *name, const struct steno_model_slot *slot)
+static void tell_alias(steno_models *m, const char *name, const struct steno_model_slot *slot)
 {
     for (int i = 0; i < m->n_told; i++)
         if (!strncmp(m->told[i], name, MAX_NAME - 1))
@@ -98,12 +98,12 @@ static struct steno_model_slot *find_other(steno_models *m, const char *name)
     else if (!steno_catalogue_client(m->catalogue, name))
         return NULL;
     slot = slot ? slot : m->first;
-    tell(m, name, slot);
+    tell_alias(m, name, slot);
     return slot;
 }
 
 /* Lock held. */
-static struct steno_model_slot *find(steno_models *m, const char *name)
+static struct steno_model_slot *find_slot(steno_models *m, const char *name)
 {
     for (struct steno_model_slot *s = m->first; s; s = s->next)
         if (!s->gone && !s->of && !strcmp(s->name, name))
@@ -279,8 +279,8 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
 }
 
 /* How the model is loaded and searched: what its costs depend on besides its files. */
-static void describe(const struct steno_config *conf, const struct steno_options *variant,
-                     char *out, size_t size)
+static void describe_settings(const struct steno_config *conf, const struct steno_options *variant,
+                              char *out, size_t size)
 {
     char suffix[STENO_OPTIONS_LABEL];
     struct steno_option_list list;
@@ -307,7 +307,7 @@ static steno_status open_pool(steno_models *m, const char *dir, struct steno_ser
     steno_options_list(&options, STENO_OPTION_OF_STREAM, &s->trial_options);
     opt.trial.options = s->trial_options.v;
     opt.trial.n_options = s->trial_options.n;
-    describe(m->conf, &s->options, how, sizeof how);
+    describe_settings(m->conf, &s->options, how, sizeof how);
     steno_costs_identify(&s->costs, m->conf->calibration, dir, how, opt.batch);
     if (steno_costs_load(&s->costs, &costs))
         opt.costs = &costs;
@@ -363,8 +363,8 @@ static steno_status resolve_variant(const char *name, const char *dir,
 }
 
 /* slot: NULL while the default model has none. */
-static steno_status load(steno_models *m, const struct steno_model_slot *slot, const char *dir,
-                         struct steno_served **out, steno_err *err)
+static steno_status load_dir(steno_models *m, const struct steno_model_slot *slot, const char *dir,
+                             struct steno_served **out, steno_err *err)
 {
     struct steno_served *s = calloc(1, sizeof *s);
     struct steno_model_options o = steno_model_options_default();
@@ -473,7 +473,7 @@ static void load_slot(steno_models *m, struct steno_model_slot *slot)
     steno_status st;
     slot->wanted = slot->reload = false;
     pthread_mutex_unlock(&m->lock);
-    st = load(m, slot, slot->dir, &fresh, &err);
+    st = load_dir(m, slot, slot->dir, &fresh, &err);
     pthread_mutex_lock(&m->lock);
     slot->wanted = false; /* requests that came meanwhile wanted the same */
     if (!st && !again && m->conf->models_memory) {
@@ -531,7 +531,7 @@ static struct steno_model_slot *next_to_load(steno_models *m)
     return NULL;
 }
 
-static void *run(void *arg)
+static void *run_loader(void *arg)
 {
     steno_models *m = arg;
     pthread_setname_np(pthread_self(), "models");
@@ -566,7 +566,7 @@ static steno_status open_default(steno_models *m, steno_err *err)
     char *dir = NULL;
     steno_status st = steno_model_find(&dir, m->conf->model, err);
     if (!st)
-        st = load(m, NULL, dir, &s, err);
+        st = load_dir(m, NULL, dir, &s, err);
     if (!st && !(slot = add_slot(m, "", dir)))
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     free(dir);
@@ -598,7 +598,7 @@ steno_status steno_models_open(steno_models **out, const struct steno_config *co
     st = open_default(m, err);
     if (!st) {
         scan(m);
-        m->running = !pthread_create(&m->thread, NULL, run, m);
+        m->running = !pthread_create(&m->thread, NULL, run_loader, m);
         if (!m->running)
             st = steno_fail(err, STENO_ERR_INTERNAL, "models: cannot make a thread");
     }
@@ -676,7 +676,7 @@ static struct steno_model_slot *variant_of(struct steno_model_slot *base,
 static steno_status find_wanted(steno_models *m, const char *name, const struct steno_options *want,
                                 struct steno_model_slot **out, steno_err *err)
 {
-    struct steno_model_slot *slot = find(m, name);
+    struct steno_model_slot *slot = find_slot(m, name);
     struct steno_options own, options;
     steno_status st;
     if (!slot)
@@ -726,7 +726,7 @@ steno_status steno_models_check(steno_models *m, const char *name, steno_err *er
 {
     steno_status st = STENO_OK;
     pthread_mutex_lock(&m->lock);
-    if (!find(m, name ? name : ""))
+    if (!find_slot(m, name ? name : ""))
         st = unknown(m, name, err);
     pthread_mutex_unlock(&m->lock);
     return st;
@@ -736,7 +736,7 @@ struct steno_model_slot *steno_models_named(steno_models *m, const char *name)
 {
     struct steno_model_slot *slot;
     pthread_mutex_lock(&m->lock);
-    slot = find(m, name);
+    slot = find_slot(m, name);
     pthread_mutex_unlock(&m->lock);
     return slot;
 }
