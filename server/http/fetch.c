@@ -208,7 +208,7 @@ static void set_options(struct fetch *t, CURL *c)
 }
 
 /* One hop. *next: where a redirect leads (libcurl's), or NULL. */
-static steno_status get(struct fetch *t, CURL *c, const char **next, steno_err *err)
+static steno_status get_hop(struct fetch *t, CURL *c, const char **next, steno_err *err)
 {
     const struct libcurl *l = &t->f->curl;
     long code = 0;
@@ -238,7 +238,7 @@ static steno_status get_all(struct fetch *t, CURL *c, steno_err *err)
     for (int hop = 0; hop <= REDIRECTS; hop++) {
         const char *next;
         char url[STENO_FETCH_URL];
-        steno_status st = get(t, c, &next, err);
+        steno_status st = get_hop(t, c, &next, err);
         if (st || !next)
             return st;
         if (strlen(next) >= sizeof url)
@@ -252,7 +252,7 @@ static steno_status get_all(struct fetch *t, CURL *c, steno_err *err)
     return steno_fail(err, STENO_ERR_INVAL, "url: more than %d redirects", REDIRECTS);
 }
 
-static void *run(void *arg)
+static void *run_fetcher(void *arg)
 {
     struct fetch *t = arg;
     steno_fetcher *f = t->f;
@@ -322,7 +322,7 @@ void steno_fetcher_close(steno_fetcher *f)
     free(f);
 }
 
-static steno_status start(steno_fetcher *f, struct fetch *t, steno_err *err)
+static steno_status start_fetch(steno_fetcher *f, struct fetch *t, steno_err *err)
 {
     pthread_t thread;
     steno_status st = STENO_OK;
@@ -332,7 +332,7 @@ static steno_status start(steno_fetcher *f, struct fetch *t, steno_err *err)
     else if (f->running >= STENO_FETCHES)
         st = steno_fail(err, STENO_ERR_BUSY, "url: %d recordings are being fetched", STENO_FETCHES);
     if (!st)
-        st = steno_thread_start(&thread, "fetch", run, t, err);
+        st = steno_thread_start(&thread, "fetch", run_fetcher, t, err);
     if (!st) {
         f->running++;
         pthread_detach(thread);
@@ -371,7 +371,7 @@ steno_status steno_fetch_into(steno_fetcher *f, const char *url, const struct st
     memcpy(t->url, url, strlen(url) + 1);
     t->headers = steno_trace_add_headers(&f->curl, NULL, trace);
     steno_buf_init(&t->got.body, f->conf->body_bytes);
-    st = start(f, t, err);
+    st = start_fetch(f, t, err);
     if (st) {
         f->curl.slist_free_all(t->headers);
         free(t);

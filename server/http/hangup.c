@@ -35,7 +35,7 @@ struct steno_hangup {
 
 #define WAKE UINT64_MAX
 
-static struct watch *find(steno_hangup *h, uint64_t id)
+static struct watch *hangup_find(steno_hangup *h, uint64_t id)
 {
     uint32_t slot = (uint32_t)id;
     struct watch *w;
@@ -72,7 +72,7 @@ static void expire(steno_hangup *h)
     }
 }
 
-static void *run(void *arg)
+static void *hangup_run(void *arg)
 {
     steno_hangup *h = arg;
     struct epoll_event ev[64];
@@ -92,7 +92,7 @@ static void *run(void *arg)
                 (void)!read(h->wake, &count, sizeof count);
                 continue;
             }
-            w = find(h, ev[i].data.u64);
+            w = hangup_find(h, ev[i].data.u64);
             if (w && ev[i].events & (EPOLLHUP | EPOLLERR))
                 fire(h, w, STENO_HANGUP_GONE);
             else if (w && ev[i].events & EPOLLRDHUP)
@@ -130,7 +130,7 @@ steno_status steno_hangup_open(steno_hangup **out, int max, steno_err *err)
         steno_hangup_close(h);
         return steno_fail(err, STENO_ERR_INTERNAL, "hangup watcher: %s", strerror(errno));
     }
-    rc = pthread_create(&h->thread, NULL, run, h);
+    rc = pthread_create(&h->thread, NULL, hangup_run, h);
     if (rc) {
         steno_hangup_close(h);
         return steno_fail(err, STENO_ERR_INTERNAL, "hangup thread: %s", strerror(rc));
@@ -200,7 +200,7 @@ void steno_hangup_extend(steno_hangup *h, steno_hangup_id id, int64_t deadline_n
 {
     struct watch *w;
     pthread_mutex_lock(&h->lock);
-    w = id ? find(h, id) : NULL;
+    w = id ? hangup_find(h, id) : NULL;
     if (w)
         w->deadline = deadline_ns;
     pthread_mutex_unlock(&h->lock);
@@ -210,7 +210,7 @@ void steno_hangup_forget(steno_hangup *h, steno_hangup_id id)
 {
     struct watch *w;
     pthread_mutex_lock(&h->lock);
-    w = id ? find(h, id) : NULL;
+    w = id ? hangup_find(h, id) : NULL;
     if (w) {
         while (w->calling)
             pthread_cond_wait(&h->called, &h->lock);

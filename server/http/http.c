@@ -137,7 +137,7 @@ static enum method method_of(const char *name)
     return METHOD_OTHER;
 }
 
-static void count(steno_http *http, const struct steno_request *rq, double seconds)
+static void count_request(steno_http *http, const struct steno_request *rq, double seconds)
 {
     size_t r = (size_t)(rq->route - steno_routes), c = 0;
     enum method m = method_of(rq->method);
@@ -168,7 +168,7 @@ static void choose_id(struct steno_request *rq)
     steno_id_new(rq->id, "req");
 }
 
-static const char *allowed(const struct steno_route *r)
+static const char *allowed_methods(const struct steno_route *r)
 {
     if (r->methods & STENO_ROUTE_DELETE)
         return "GET, HEAD, POST, DELETE, OPTIONS";
@@ -183,14 +183,14 @@ static enum MHD_Result answer_options(struct steno_request *rq)
     struct MHD_Response *rs = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (!rs)
         return MHD_NO;
-    (void)MHD_add_response_header(rs, "Allow", allowed(rq->route));
+    (void)MHD_add_response_header(rs, "Allow", allowed_methods(rq->route));
     steno_cors_preflight(rq, rs);
     return steno_respond_with(rq, 204, rs);
 }
 
 static enum MHD_Result wrong_method(struct steno_request *rq)
 {
-    const struct steno_header headers[] = {{"Allow", allowed(rq->route)}, {NULL, NULL}};
+    const struct steno_header headers[] = {{"Allow", allowed_methods(rq->route)}, {NULL, NULL}};
     char message[256];
     snprintf(message, sizeof message, "%.20s is not allowed here; allowed: %s", rq->method,
              headers[0].value);
@@ -406,7 +406,7 @@ static const char *distrusts(struct steno_request *rq, enum method m)
     return why;
 }
 
-static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
+static enum MHD_Result begin_request(steno_http *http, struct steno_request *rq)
 {
     enum method m = method_of(rq->method);
     const char *why;
@@ -449,7 +449,7 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
  * client had time to read the answer. */
 static enum MHD_Result begin_with_body(steno_http *http, struct steno_request *rq)
 {
-    enum MHD_Result ok = begin(http, rq);
+    enum MHD_Result ok = begin_request(http, rq);
     if (rq->code)
         *rq->linger = true;
     return ok;
@@ -540,7 +540,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         enum MHD_Result ok;
         if (rq->sv->live->take(rq, &ok))
             return ok;
-        if (begin(cls, rq) != MHD_YES)
+        if (begin_request(cls, rq) != MHD_YES)
             return MHD_NO;
         if (is_post(rq) && !rq->code)
             return rq->route->post(rq);
@@ -698,7 +698,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
             steno_acceptor_leave(http->acceptor, &rq->client);
         steno_upload_end(rq);
         seconds = (double)(steno_now_ns() - rq->started) / 1e9;
-        count(http, rq, seconds);
+        count_request(http, rq, seconds);
         if (rq->sv->srv->conf->log_requests && worth_a_line(http, rq))
             log_request(rq, conn, seconds);
         if (steno_trace_recorded(&rq->trace))
@@ -814,7 +814,7 @@ void steno_http_add(steno_http *http, int fd, const struct steno_peer *peer)
 /* libmicrohttpd bounds the silence of a connection, not the time of a head that comes byte by byte.
  * A later head of a connection must be there after limits.idle_timeout and limits.header_timeout.
  */
-static void *sweep(void *arg)
+static void *sweep_connections(void *arg)
 {
     steno_http *http = arg;
     const struct steno_config *conf = http->sv.srv->conf;
@@ -925,7 +925,7 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
         http_free(http);
         return steno_fail(err, STENO_ERR_INTERNAL, "libmicrohttpd does not start");
     }
-    st = steno_thread_start(&http->sweeper, "http-sweep", sweep, http, err);
+    st = steno_thread_start(&http->sweeper, "http-sweep", sweep_connections, http, err);
     if (st) {
         MHD_stop_daemon(http->daemon);
         http_free(http);

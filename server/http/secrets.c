@@ -10,8 +10,8 @@
 #include "protocol/openai_secret.h"
 
 /* Make the key and write the answer. */
-static steno_status make(struct steno_request *rq, steno_key *key,
-                         const struct steno_openai_secret *ask, struct steno_buf *out)
+static steno_status make_secret(struct steno_request *rq, steno_key *key,
+                                const struct steno_openai_secret *ask, struct steno_buf *out)
 {
     char value[STENO_ID_SIZE], id[STENO_ID_SIZE];
     struct steno_openai_secret_answer answer = {
@@ -85,7 +85,7 @@ enum MHD_Result steno_secret_post(struct steno_request *rq)
     if (st)
         return steno_respond_status(rq, &err, NULL);
     steno_buf_init(&out, 4 * STENO_POST_BYTES);
-    st = make(rq, key, &ask, &out);
+    st = make_secret(rq, key, &ask, &out);
     steno_openai_secret_free(&ask);
     if (!st)
         return steno_respond(rq, 200, "application/json", &out, NULL);

@@ -31,7 +31,7 @@ struct steno_waker {
 #define STOP UINT64_MAX
 
 /* Lock held. */
-static struct watch *find(steno_waker *w, uint64_t id)
+static struct watch *waker_find(steno_waker *w, uint64_t id)
 {
     uint32_t slot = (uint32_t)id;
     struct watch *x;
@@ -54,7 +54,7 @@ static void call(steno_waker *w, struct watch *x)
     pthread_cond_broadcast(&w->called);
 }
 
-static void *run(void *arg)
+static void *waker_run(void *arg)
 {
     steno_waker *w = arg;
     struct epoll_event ev[64];
@@ -63,7 +63,7 @@ static void *run(void *arg)
         int n = epoll_wait(w->epoll, ev, 64, -1);
         pthread_mutex_lock(&w->lock);
         for (int i = 0; i < n; i++) {
-            struct watch *x = find(w, ev[i].data.u64);
+            struct watch *x = waker_find(w, ev[i].data.u64);
             if (ev[i].data.u64 == STOP)
                 stop = true;
             else if (x)
@@ -74,7 +74,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static steno_status init(steno_waker *w, int max, steno_err *err)
+static steno_status waker_init(steno_waker *w, int max, steno_err *err)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = STOP};
     steno_status st;
@@ -85,7 +85,7 @@ static steno_status init(steno_waker *w, int max, steno_err *err)
     if (!w->watches || w->epoll < 0 || w->stop_event < 0 ||
         epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->stop_event, &ev))
         return steno_fail(err, STENO_ERR_INTERNAL, "waker: %s", strerror(errno));
-    st = steno_thread_start(&w->thread, "waker", run, w, err);
+    st = steno_thread_start(&w->thread, "waker", waker_run, w, err);
     w->running = !st;
     return st;
 }
@@ -99,7 +99,7 @@ steno_status steno_waker_open(steno_waker **out, int max, steno_err *err)
     w->epoll = w->stop_event = -1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->called, NULL);
-    st = init(w, max, err);
+    st = waker_init(w, max, err);
     if (st)
         steno_waker_close(w);
     else
@@ -126,7 +126,7 @@ void steno_waker_close(steno_waker *w)
     free(w);
 }
 
-static bool add(steno_waker *w, int fd, uint32_t events, uint64_t id)
+static bool waker_add(steno_waker *w, int fd, uint32_t events, uint64_t id)
 {
     struct epoll_event ev = {.events = events | EPOLLET, .data.u64 = id};
     return fd < 0 || !epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev);
@@ -155,7 +155,7 @@ steno_waker_id steno_waker_watch(steno_waker *w, int readable, int writable, ste
         x->used = true;
         x->fn = fn;
         x->user = user;
-        if (!add(w, readable, EPOLLIN, id) || !add(w, writable, EPOLLOUT, id)) {
+        if (!waker_add(w, readable, EPOLLIN, id) || !waker_add(w, writable, EPOLLOUT, id)) {
             remove_watch(x);
             id = 0;
         }
@@ -170,7 +170,7 @@ void steno_waker_forget(steno_waker *w, steno_waker_id id)
     if (!w)
         return;
     pthread_mutex_lock(&w->lock);
-    x = find(w, id);
+    x = waker_find(w, id);
     if (x) {
         while (x->calling)
             pthread_cond_wait(&w->called, &w->lock);
