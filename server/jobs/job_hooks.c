@@ -268,7 +268,7 @@ static void trace_try(steno_job_hooks *h, const struct steno_job_record *r,
     steno_tracer_report(h->parts->sv->srv->tracer, &t);
 }
 
-static void deliver(steno_job_hooks *h, const struct steno_job_record *r)
+static void deliver_callback(steno_job_hooks *h, const struct steno_job_record *r)
 {
     const int64_t began = steno_now_ns();
     struct steno_trace trace;
@@ -307,7 +307,7 @@ static void pause_sending(steno_job_hooks *h)
     pthread_mutex_unlock(&h->lock);
 }
 
-static void *work(void *arg)
+static void *run_hooks(void *arg)
 {
     steno_job_hooks *h = arg;
     steno_job_queue *q = h->parts->queue;
@@ -320,7 +320,7 @@ static void *work(void *arg)
             pause_sending(h);
             continue;
         }
-        deliver(h, &r);
+        deliver_callback(h, &r);
         steno_job_record_free(&r);
     }
     return NULL;
@@ -375,7 +375,8 @@ steno_status steno_job_hooks_open(steno_job_hooks **out, const struct steno_job_
 steno_status steno_job_hooks_start(steno_job_hooks *h, steno_err *err)
 {
     for (; h->n_threads < THREADS; h->n_threads++) {
-        steno_status st = steno_thread_start(&h->threads[h->n_threads], "callbacks", work, h, err);
+        steno_status st =
+            steno_thread_start(&h->threads[h->n_threads], "callbacks", run_hooks, h, err);
         if (st)
             return st;
     }

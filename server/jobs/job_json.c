@@ -11,7 +11,7 @@ static steno_status put_time(struct steno_buf *b, const char *name, int64_t ms)
 }
 
 /* Append ,"name":"text" unless it is empty. */
-static steno_status put_text(struct steno_buf *b, const char *name, const char *text)
+static steno_status put_string(struct steno_buf *b, const char *name, const char *text)
 {
     steno_status st = STENO_OK;
     if (!*text)
@@ -68,7 +68,7 @@ static steno_status put_reason(struct steno_buf *b, const struct steno_job_recor
     if (!st)
         st = steno_json_put_member(b, "code", r->code);
     if (!st)
-        st = put_text(b, "message", r->reason);
+        st = put_string(b, "message", r->reason);
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -81,14 +81,14 @@ static steno_status put_callback(struct steno_buf *b, const struct steno_job_rec
     if (!st)
         st = put_url(b, r->callback);
     if (!st)
-        st = put_text(b, "event_id", r->event);
+        st = put_string(b, "event_id", r->event);
     if (!st)
         st = steno_buf_printf(b, ",\"state\":\"%s\",\"tries\":%d",
                               steno_callback_state_name(r->callback_state), r->callback_tries);
     if (!st && r->callback_state == STENO_CALLBACK_PENDING)
         st = put_time(b, "next", r->callback_next);
     if (!st)
-        st = put_text(b, "error", r->callback_error);
+        st = put_string(b, "error", r->callback_error);
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -115,7 +115,7 @@ steno_status steno_job_json_write(struct steno_buf *b, const struct steno_job_re
     if (!st && *r->url)
         st = put_url(b, r->url);
     if (!st)
-        st = put_text(b, "model", r->model);
+        st = put_string(b, "model", r->model);
     if (!st)
         st = put_reason(b, r);
     if (!st)

@@ -105,7 +105,7 @@ static steno_status change(struct store *s, enum steno_redis_link link, bool aga
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static const char *field(const redisReply *r, const char *name)
+static const char *reply_field(const redisReply *r, const char *name)
 {
     for (size_t i = 0; i + 1 < r->elements; i += 2)
         if (r->element[i]->type == REDIS_REPLY_STRING && !strcmp(r->element[i]->str, name))
@@ -113,39 +113,40 @@ static const char *field(const redisReply *r, const char *name)
     return "";
 }
 
-static int64_t number(const redisReply *r, const char *name)
+static int64_t reply_number(const redisReply *r, const char *name)
 {
-    return strtoll(field(r, name), NULL, 10);
+    return strtoll(reply_field(r, name), NULL, 10);
 }
 
-static steno_status read_record(const redisReply *r, struct steno_job_record *out, steno_err *err)
+static steno_status read_reply(const redisReply *r, struct steno_job_record *out, steno_err *err)
 {
-    struct steno_job_record x = {.form = (enum steno_job_form)number(r, "form"),
-                                 .target = strdup(field(r, "target")),
-                                 .url = strdup(field(r, "url")),
-                                 .state = (enum steno_job_state)number(r, "state"),
-                                 .attempts = (int)number(r, "attempts"),
-                                 .bytes = number(r, "bytes"),
-                                 .position = strtod(field(r, "position"), NULL),
-                                 .duration = strtod(field(r, "duration"), NULL),
-                                 .model = strdup(field(r, "model")),
-                                 .created = number(r, "created"),
-                                 .started = number(r, "started"),
-                                 .ended = number(r, "ended"),
-                                 .expires = number(r, "expires"),
-                                 .reason = strdup(field(r, "reason")),
-                                 .code = strdup(field(r, "code")),
-                                 .callback = strdup(field(r, "callback")),
-                                 .method = strdup(field(r, "method")),
-                                 .callback_state = (enum steno_callback_state)number(r, "cb_state"),
-                                 .callback_tries = (int)number(r, "cb_tries"),
-                                 .callback_next = number(r, "cb_next"),
-                                 .callback_error = strdup(field(r, "cb_error")),
-                                 .traceparent = strdup(field(r, "traceparent")),
-                                 .tracestate = strdup(field(r, "tracestate"))};
-    snprintf(x.id, sizeof x.id, "%s", field(r, "id"));
-    snprintf(x.owner, sizeof x.owner, "%s", field(r, "owner"));
-    snprintf(x.event, sizeof x.event, "%s", field(r, "event"));
+    struct steno_job_record x = {.form = (enum steno_job_form)reply_number(r, "form"),
+                                 .target = strdup(reply_field(r, "target")),
+                                 .url = strdup(reply_field(r, "url")),
+                                 .state = (enum steno_job_state)reply_number(r, "state"),
+                                 .attempts = (int)reply_number(r, "attempts"),
+                                 .bytes = reply_number(r, "bytes"),
+                                 .position = strtod(reply_field(r, "position"), NULL),
+                                 .duration = strtod(reply_field(r, "duration"), NULL),
+                                 .model = strdup(reply_field(r, "model")),
+                                 .created = reply_number(r, "created"),
+                                 .started = reply_number(r, "started"),
+                                 .ended = reply_number(r, "ended"),
+                                 .expires = reply_number(r, "expires"),
+                                 .reason = strdup(reply_field(r, "reason")),
+                                 .code = strdup(reply_field(r, "code")),
+                                 .callback = strdup(reply_field(r, "callback")),
+                                 .method = strdup(reply_field(r, "method")),
+                                 .callback_state =
+                                     (enum steno_callback_state)reply_number(r, "cb_state"),
+                                 .callback_tries = (int)reply_number(r, "cb_tries"),
+                                 .callback_next = reply_number(r, "cb_next"),
+                                 .callback_error = strdup(reply_field(r, "cb_error")),
+                                 .traceparent = strdup(reply_field(r, "traceparent")),
+                                 .tracestate = strdup(reply_field(r, "tracestate"))};
+    snprintf(x.id, sizeof x.id, "%s", reply_field(r, "id"));
+    snprintf(x.owner, sizeof x.owner, "%s", reply_field(r, "owner"));
+    snprintf(x.event, sizeof x.event, "%s", reply_field(r, "event"));
     if (!x.target || !x.url || !x.model || !x.reason || !x.code || !x.callback || !x.method ||
         !x.callback_error || !x.traceparent || !x.tracestate ||
         (unsigned)x.state >= STENO_JOB_STATES ||
@@ -166,7 +167,7 @@ static steno_status one_record(struct store *s, enum steno_redis_link link, bool
     steno_status st = evaluate(s, link, again, c, &r, err);
     if (st)
         return st;
-    st = r->elements ? read_record(r, out, err) : STENO_NEED_MORE;
+    st = r->elements ? read_reply(r, out, err) : STENO_NEED_MORE;
     freeReplyObject(r);
     return st;
 }
@@ -174,9 +175,9 @@ static steno_status one_record(struct store *s, enum steno_redis_link link, bool
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Run NAME on steno:LIST with one or two arguments. */
-static steno_status ask(struct store *s, enum steno_redis_link link, const char *name,
-                        const char *list, const char *a, const char *b, redisReply **out,
-                        steno_err *err)
+static steno_status ask_block(struct store *s, enum steno_redis_link link, const char *name,
+                              const char *list, const char *a, const char *b, redisReply **out,
+                              steno_err *err)
 {
     char key[160];
     const char *v[] = {name, key, a, b};
@@ -188,7 +189,7 @@ static steno_status clear_list(struct store *s, enum steno_redis_link link, cons
                                steno_err *err)
 {
     redisReply *r;
-    steno_status st = ask(s, link, "UNLINK", list, NULL, NULL, &r, err);
+    steno_status st = ask_block(s, link, "UNLINK", list, NULL, NULL, &r, err);
     if (!st)
         freeReplyObject(r);
     return st;
@@ -217,7 +218,7 @@ static steno_status get_blocks(struct store *s, enum steno_redis_link link, cons
         redisReply *r;
         steno_status st;
         snprintf(at, sizeof at, "%lld", (long long)i);
-        st = ask(s, link, "LINDEX", list, at, NULL, &r, err);
+        st = ask_block(s, link, "LINDEX", list, at, NULL, &r, err);
         if (st)
             return st;
         if (r->type != REDIS_REPLY_STRING) {
@@ -271,9 +272,9 @@ static steno_status read_once(const redisReply *r, struct steno_job_once *once, 
     return st;
 }
 
-static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
-                           const struct steno_job_quota *quota, struct steno_job_once *once,
-                           steno_err *err)
+static steno_status redis_submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
+                                 const struct steno_job_quota *quota, struct steno_job_once *once,
+                                 steno_err *err)
 {
     struct steno_redis_call c;
     redisReply *r;
@@ -308,8 +309,8 @@ static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs,
 }
 
 /* worker and lease are the store's own: its consumer, and the idle time of an entry. */
-static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, int64_t lease,
-                          struct steno_job_record *out, steno_err *err)
+static steno_status redis_claim(steno_job_queue *q, const char *worker, int64_t now, int64_t lease,
+                                struct steno_job_record *out, steno_err *err)
 {
     struct store *s = store_of(q);
     struct steno_redis_call c;
@@ -322,8 +323,8 @@ static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, i
     return one_record(s, STENO_REDIS_RUN, false, &c, out, err);
 }
 
-static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, int64_t lease,
-                              steno_err *err)
+static steno_status redis_heartbeat(steno_job_queue *q, const char *id, int attempt, int64_t lease,
+                                    steno_err *err)
 {
     struct store *s = store_of(q);
     struct steno_redis_call c;
@@ -335,8 +336,8 @@ static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, i
     return change(s, STENO_REDIS_RUN, true, &c, id, NULL, err);
 }
 
-static steno_status progress(steno_job_queue *q, const char *id, int attempt,
-                             const struct steno_job_progress *p, steno_err *err)
+static steno_status redis_progress(steno_job_queue *q, const char *id, int attempt,
+                                   const struct steno_job_progress *p, steno_err *err)
 {
     const struct steno_job_segment *seg = p->segments;
     size_t n = p->n;
@@ -382,8 +383,8 @@ static steno_status put_result(struct store *s, const char *id, int attempt,
     return st;
 }
 
-static steno_status finish(steno_job_queue *q, const char *id, int attempt, int64_t now,
-                           const struct steno_job_end *e, steno_err *err)
+static steno_status redis_finish(steno_job_queue *q, const char *id, int attempt, int64_t now,
+                                 const struct steno_job_end *e, steno_err *err)
 {
     struct store *s = store_of(q);
     struct steno_redis_call c;
@@ -406,8 +407,8 @@ static steno_status finish(steno_job_queue *q, const char *id, int attempt, int6
     return change(s, STENO_REDIS_RUN, true, &c, id, NULL, err);
 }
 
-static steno_status release(steno_job_queue *q, const char *id, int attempt,
-                            const struct steno_job_release *r, bool *failed, steno_err *err)
+static steno_status redis_release(steno_job_queue *q, const char *id, int attempt,
+                                  const struct steno_job_release *r, bool *failed, steno_err *err)
 {
     struct steno_redis_call c;
     steno_redis_call_begin(&c, steno_script_release);
@@ -421,8 +422,8 @@ static steno_status release(steno_job_queue *q, const char *id, int attempt,
     return change(store_of(q), STENO_REDIS_RUN, true, &c, id, failed, err);
 }
 
-static steno_status remove_job(steno_job_queue *q, const char *owner, const char *id, int64_t now,
-                               steno_err *err)
+static steno_status redis_remove(steno_job_queue *q, const char *owner, const char *id, int64_t now,
+                                 steno_err *err)
 {
     struct steno_redis_call c;
     steno_redis_call_begin(&c, steno_script_remove);
@@ -433,8 +434,9 @@ static steno_status remove_job(steno_job_queue *q, const char *owner, const char
     return change(store_of(q), STENO_REDIS_FRONT, false, &c, id, NULL, err);
 }
 
-static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
-                          void (*gone)(void *user, const char *id), void *user, steno_err *err)
+static steno_status redis_sweep(steno_job_queue *q, int64_t now, int64_t keep,
+                                void (*gone)(void *user, const char *id), void *user,
+                                steno_err *err)
 {
     struct steno_redis_call c;
     redisReply *r;
@@ -452,8 +454,8 @@ static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
     return STENO_OK;
 }
 
-static steno_status callback(steno_job_queue *q, int64_t now, int64_t next,
-                             struct steno_job_record *out, steno_err *err)
+static steno_status redis_callback(steno_job_queue *q, int64_t now, int64_t next,
+                                   struct steno_job_record *out, steno_err *err)
 {
     struct steno_redis_call c;
     steno_redis_call_begin(&c, steno_script_callback);
@@ -462,9 +464,9 @@ static steno_status callback(steno_job_queue *q, int64_t now, int64_t next,
     return one_record(store_of(q), STENO_REDIS_STORE, false, &c, out, err);
 }
 
-static steno_status callback_over(steno_job_queue *q, const char *id,
-                                  enum steno_callback_state state, int64_t next, const char *error,
-                                  steno_err *err)
+static steno_status redis_callback_over(steno_job_queue *q, const char *id,
+                                        enum steno_callback_state state, int64_t next,
+                                        const char *error, steno_err *err)
 {
     struct steno_redis_call c;
     steno_redis_call_begin(&c, steno_script_callback_over);
@@ -475,8 +477,8 @@ static steno_status callback_over(steno_job_queue *q, const char *id,
     return change(store_of(q), STENO_REDIS_STORE, true, &c, id, NULL, err);
 }
 
-static steno_status callback_again(steno_job_queue *q, const char *owner, const char *id,
-                                   int64_t now, steno_err *err)
+static steno_status redis_callback_again(steno_job_queue *q, const char *owner, const char *id,
+                                         int64_t now, steno_err *err)
 {
     struct steno_redis_call c;
     bool none = false;
@@ -492,8 +494,8 @@ static steno_status callback_again(steno_job_queue *q, const char *owner, const 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static steno_status get(steno_job_queue *q, const char *owner, const char *id,
-                        struct steno_job_record *out, steno_err *err)
+static steno_status redis_get(steno_job_queue *q, const char *owner, const char *id,
+                              struct steno_job_record *out, steno_err *err)
 {
     struct steno_redis_call c;
     steno_status st;
@@ -505,9 +507,10 @@ static steno_status get(steno_job_queue *q, const char *owner, const char *id,
     return st == STENO_NEED_MORE ? steno_fail(err, STENO_ERR_INVAL, "there is no such job") : st;
 }
 
-static steno_status segments(steno_job_queue *q, const char *id, int64_t from, int limit,
-                             steno_status (*fn)(void *user, const struct steno_job_segment *s),
-                             void *user, steno_err *err)
+static steno_status redis_segments(steno_job_queue *q, const char *id, int64_t from, int limit,
+                                   steno_status (*fn)(void *user,
+                                                      const struct steno_job_segment *s),
+                                   void *user, steno_err *err)
 {
     char list[64], first[24], last[24];
     redisReply *r;
@@ -515,7 +518,7 @@ static steno_status segments(steno_job_queue *q, const char *id, int64_t from, i
     snprintf(list, sizeof list, "seg:%s", id);
     snprintf(first, sizeof first, "%lld", (long long)from);
     snprintf(last, sizeof last, "%lld", (long long)from + limit - 1);
-    st = ask(store_of(q), STENO_REDIS_FRONT, "LRANGE", list, first, last, &r, err);
+    st = ask_block(store_of(q), STENO_REDIS_FRONT, "LRANGE", list, first, last, &r, err);
     if (st)
         return st;
     for (size_t i = 0; i < r->elements && !st; i++) {
@@ -540,17 +543,17 @@ static steno_status add_to_result(void *user, const void *p, size_t n, steno_err
     return st ? steno_fail(err, st, "the result is too large") : STENO_OK;
 }
 
-static steno_status result(steno_job_queue *q, const char *id, const char *format,
-                           struct steno_buf *out, steno_err *err)
+static steno_status redis_result(steno_job_queue *q, const char *id, const char *format,
+                                 struct steno_buf *out, steno_err *err)
 {
     char list[96];
     snprintf(list, sizeof list, "res:%s:%s", id, format);
     return get_blocks(store_of(q), STENO_REDIS_FRONT, list, add_to_result, out, err);
 }
 
-static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
-                         steno_status (*fn)(void *user, const struct steno_job_record *r),
-                         void *user, bool *more, steno_err *err)
+static steno_status redis_list(steno_job_queue *q, const struct steno_job_page *page,
+                               steno_status (*fn)(void *user, const struct steno_job_record *r),
+                               void *user, bool *more, steno_err *err)
 {
     struct steno_redis_call c;
     redisReply *r;
@@ -571,7 +574,7 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
     *more = !st && r->elements > (size_t)page->limit;
     for (size_t i = 0; i < r->elements && i < (size_t)page->limit && !st; i++) {
         struct steno_job_record x;
-        st = read_record(r->element[i], &x, err);
+        st = read_reply(r->element[i], &x, err);
         if (st)
             break;
         st = fn(user, &x);
@@ -583,7 +586,7 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
     return st;
 }
 
-static steno_status count(steno_job_queue *q, struct steno_job_counts *out, steno_err *err)
+static steno_status redis_count(steno_job_queue *q, struct steno_job_counts *out, steno_err *err)
 {
     struct steno_redis_call c;
     redisReply *r;
@@ -624,7 +627,7 @@ static ssize_t read_block(int fd, char *block)
     return (ssize_t)have;
 }
 
-static steno_status put_audio(steno_job_queue *q, const char *id, int fd, steno_err *err)
+static steno_status redis_put_audio(steno_job_queue *q, const char *id, int fd, steno_err *err)
 {
     struct store *s = store_of(q);
     char *block = malloc(BLOCK), list[64];
@@ -643,10 +646,10 @@ static steno_status put_audio(steno_job_queue *q, const char *id, int fd, steno_
     return st;
 }
 
-static steno_status get_audio(steno_job_queue *q, const char *id,
-                              steno_status (*fn)(void *user, const void *p, size_t n,
-                                                 steno_err *err),
-                              void *user, steno_err *err)
+static steno_status redis_get_audio(steno_job_queue *q, const char *id,
+                                    steno_status (*fn)(void *user, const void *p, size_t n,
+                                                       steno_err *err),
+                                    void *user, steno_err *err)
 {
     char list[64];
     snprintf(list, sizeof list, "audio:%s", id);
@@ -655,7 +658,7 @@ static steno_status get_audio(steno_job_queue *q, const char *id,
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void close_store(steno_job_queue *q)
+static void redis_close(steno_job_queue *q)
 {
     struct store *s = store_of(q);
     steno_redis_close(s->redis);
@@ -663,25 +666,25 @@ static void close_store(steno_job_queue *q)
 }
 
 static const struct steno_job_queue_ops ops = {
-    .submit = submit,
-    .claim = claim,
-    .heartbeat = heartbeat,
-    .progress = progress,
-    .finish = finish,
-    .release = release,
-    .get = get,
-    .segments = segments,
-    .result = result,
-    .list = list,
-    .remove = remove_job,
-    .sweep = sweep,
-    .callback = callback,
-    .callback_over = callback_over,
-    .callback_again = callback_again,
-    .count = count,
-    .put_audio = put_audio,
-    .get_audio = get_audio,
-    .close = close_store,
+    .submit = redis_submit,
+    .claim = redis_claim,
+    .heartbeat = redis_heartbeat,
+    .progress = redis_progress,
+    .finish = redis_finish,
+    .release = redis_release,
+    .get = redis_get,
+    .segments = redis_segments,
+    .result = redis_result,
+    .list = redis_list,
+    .remove = redis_remove,
+    .sweep = redis_sweep,
+    .callback = redis_callback,
+    .callback_over = redis_callback_over,
+    .callback_again = redis_callback_again,
+    .count = redis_count,
+    .put_audio = redis_put_audio,
+    .get_audio = redis_get_audio,
+    .close = redis_close,
 };
 
 /* A name that no other process has, now or later. */
@@ -715,7 +718,7 @@ steno_status steno_job_redis_open(steno_job_queue **out, const char *url, const 
         explicit_bzero(u.password, sizeof u.password);
     }
     if (st) {
-        close_store(&s->queue);
+        redis_close(&s->queue);
         return st;
     }
     *out = &s->queue;

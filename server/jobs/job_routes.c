@@ -117,7 +117,7 @@ struct list {
     bool any;
 };
 
-static steno_status add_segment(void *user, const struct steno_job_segment *s)
+static steno_status put_segment(void *user, const struct steno_job_segment *s)
 {
     struct list *l = user;
     steno_status st = l->any ? steno_buf_puts(l->b, ",") : STENO_OK;
@@ -138,7 +138,7 @@ static enum MHD_Result respond_job(struct steno_request *rq, int http,
     if (!st)
         st = steno_buf_puts(&b, ",\"segments\":[");
     if (!st)
-        st = q->ops->segments(q, r->id, from, SEGMENTS, add_segment, &l, &err);
+        st = q->ops->segments(q, r->id, from, SEGMENTS, put_segment, &l, &err);
     if (!st)
         st = steno_buf_puts(&b, "]}\n");
     return respond_text(rq, st, http, "application/json", &b);

@@ -129,14 +129,14 @@ static void look_again(struct steno_job_runner *r)
 
 /* ---- what other threads do ------------------------------------------------------------------- */
 
-static void wake(steno_job_runner *r)
+static void wake_runner(steno_job_runner *r)
 {
     r->woken = true;
     pthread_cond_signal(&r->wake);
 }
 
 /* Lock held. Without memory the segment is not shown; the result has it. */
-static void add_segment(struct run *x, double start, double end, const char *text)
+static void keep_segment(struct run *x, double start, double end, const char *text)
 {
     text += strspn(text, " ");
     if (!*text)
@@ -167,10 +167,10 @@ static void on_event(void *user, unsigned channel, const struct steno_event *ev)
     }
     for (; x->sent_sections < ev->n_sections; x->sent_sections++) {
         const struct steno_section *s = &ev->sections[x->sent_sections];
-        add_segment(x, s->start, s->end, s->text);
+        keep_segment(x, s->start, s->end, s->text);
     }
     if (ev->kind == STENO_FINAL && !ev->n_sections)
-        add_segment(x, ev->start, ev->end, ev->text);
+        keep_segment(x, ev->start, ev->end, ev->text);
     pthread_mutex_unlock(&x->r->lock);
 }
 
@@ -180,7 +180,7 @@ static void on_done(void *user, steno_transcription *work)
     (void)work;
     pthread_mutex_lock(&x->r->lock);
     x->over = true;
-    wake(x->r);
+    wake_runner(x->r);
     pthread_mutex_unlock(&x->r->lock);
 }
 
@@ -205,7 +205,7 @@ static void on_fetched(void *user, struct steno_fetched *got)
     pthread_mutex_lock(&x->r->lock);
     x->over = true;
     x->fetch_err = got->err;
-    wake(x->r);
+    wake_runner(x->r);
     pthread_mutex_unlock(&x->r->lock);
 }
 
@@ -308,7 +308,7 @@ static void store_end(struct run *x)
 }
 
 /* The job has failed for good. */
-static void fail(struct run *x, const char *code, const char *why)
+static void fail_run(struct run *x, const char *code, const char *why)
 {
     snprintf(x->reason, sizeof x->reason, "%s", why);
     snprintf(x->code, sizeof x->code, "%s", code);
@@ -320,7 +320,7 @@ static void fail(struct run *x, const char *code, const char *why)
 }
 
 /* Tell the store that the run is given up. */
-static void release(struct run *x)
+static void release_run(struct run *x)
 {
     steno_job_runner *r = x->r;
     const int64_t now = steno_job_now();
@@ -351,7 +351,7 @@ static void give_up(struct run *x, bool counted, int64_t delay, const char *code
     x->delay = delay;
     snprintf(x->reason, sizeof x->reason, "%s", why);
     snprintf(x->code, sizeof x->code, "%s", code);
-    release(x);
+    release_run(x);
 }
 
 /* A try has failed, and another one may not. */
@@ -484,7 +484,7 @@ static void conclude(struct run *x, bool removed, bool stopping)
     else if (is_passing(r->status))
         try_again(x, code, r->err.msg);
     else
-        fail(x, code, r->err.msg);
+        fail_run(x, code, r->err.msg);
 }
 
 /* ---- a run ----------------------------------------------------------------------------------- */
@@ -574,12 +574,12 @@ static void try_start(struct run *x)
         if (is_passing(err.code))
             try_again(x, why.code, err.msg);
         else
-            fail(x, why.code, err.msg);
+            fail_run(x, why.code, err.msg);
         return;
     }
     st = open_recording(x, &err);
     if (st == STENO_NEED_MORE) {
-        fail(x, "lost", err.msg);
+        fail_run(x, "lost", err.msg);
         return;
     }
     if (st == STENO_ERR_BUSY) {
@@ -629,7 +629,7 @@ static void end_fetch(struct run *x)
         return;
     }
     if (err.code == STENO_ERR_LIMIT)
-        fail(x, "limit_exceeded", err.msg);
+        fail_run(x, "limit_exceeded", err.msg);
     else
         try_again(x, "fetch_failed", err.msg);
 }
@@ -662,7 +662,7 @@ static void start_fetch(struct run *x)
     else if (st == STENO_ERR_CANCELLED)
         give_up(x, false, 1000, "busy", err.msg);
     else if (st == STENO_ERR_INVAL)
-        fail(x, "fetch_failed", err.msg);
+        fail_run(x, "fetch_failed", err.msg);
     else if (st)
         try_again(x, steno_status_info(st)->name, err.msg);
 }
@@ -693,7 +693,7 @@ static void begin_run(struct run *x)
         steno_keys_named(x->r->sv->srv->keys, x->rec.owner, &x->up->key, &err))
         st = steno_fail(&err, STENO_ERR_INVAL, "its API key is no longer valid");
     if (st) {
-        fail(x, steno_status_info(st)->name, err.msg);
+        fail_run(x, steno_status_info(st)->name, err.msg);
         return;
     }
     x->phase = WAITING;
@@ -707,7 +707,7 @@ static void begin_run(struct run *x)
 }
 
 /* Move a run on. */
-static void step(struct run *x)
+static void step_run(struct run *x)
 {
     steno_job_runner *r = x->r;
     const int64_t now = steno_now_ns();
@@ -768,7 +768,7 @@ static void step(struct run *x)
         if (removed)
             clear_run(x);
         else if (stop || now >= x->next)
-            release(x);
+            release_run(x);
         if (stop && x->phase == GIVING_UP)
             clear_run(x);
         break;
@@ -784,7 +784,7 @@ static void on_gone(void *user, const char *id)
     steno_spool_remove(r->spool, id);
 }
 
-static void sweep(steno_job_runner *r, int64_t now)
+static void sweep_jobs(steno_job_runner *r, int64_t now)
 {
     steno_err err;
     if (now < r->next_sweep)
@@ -796,7 +796,7 @@ static void sweep(steno_job_runner *r, int64_t now)
 }
 
 /* Claim jobs for the runs that are idle. */
-static void claim(steno_job_runner *r, int64_t now_ns)
+static void claim_run(steno_job_runner *r, int64_t now_ns)
 {
     r->next_claim = now_ns + SECOND;
     for (int i = 0; i < r->n && !steno_limits_draining(r->sv->srv->limits); i++) {
@@ -829,7 +829,7 @@ static bool any_runs(const steno_job_runner *r)
     return false;
 }
 
-static void *work(void *arg)
+static void *run_jobs(void *arg)
 {
     steno_job_runner *r = arg;
     bool stop = false, woken = true;
@@ -837,11 +837,11 @@ static void *work(void *arg)
         const int64_t now = steno_now_ns();
         int64_t until;
         for (int i = 0; i < r->n; i++)
-            step(&r->runs[i]);
+            step_run(&r->runs[i]);
         if (!stop) {
-            sweep(r, now);
+            sweep_jobs(r, now);
             if (woken || now >= r->next_claim)
-                claim(r, now);
+                claim_run(r, now);
         }
         until = steno_now_ns() + TICK;
         pthread_mutex_lock(&r->lock);
@@ -875,7 +875,7 @@ steno_status steno_job_runner_open(steno_job_runner **out, const struct steno_jo
     }
     pthread_mutex_init(&r->lock, NULL);
     steno_cond_init(&r->wake);
-    st = steno_thread_start(&r->thread, "job-runner", work, r, err);
+    st = steno_thread_start(&r->thread, "job-runner", run_jobs, r, err);
     if (st) {
         pthread_cond_destroy(&r->wake);
         pthread_mutex_destroy(&r->lock);
@@ -892,7 +892,7 @@ void steno_job_runner_stop(steno_job_runner *r)
     pthread_mutex_lock(&r->lock);
     stopped = r->stop;
     r->stop = true;
-    wake(r);
+    wake_runner(r);
     pthread_mutex_unlock(&r->lock);
     if (!stopped)
         pthread_join(r->thread, NULL);
@@ -911,7 +911,7 @@ void steno_job_runner_close(steno_job_runner *r)
 void steno_job_runner_wake(steno_job_runner *r)
 {
     pthread_mutex_lock(&r->lock);
-    wake(r);
+    wake_runner(r);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -921,7 +921,7 @@ void steno_job_runner_end(steno_job_runner *r, const char *id)
     for (int i = 0; i < r->n; i++)
         if (!strcmp(r->runs[i].rec.id, id)) {
             r->runs[i].removed = true;
-            wake(r);
+            wake_runner(r);
         }
     pthread_mutex_unlock(&r->lock);
 }

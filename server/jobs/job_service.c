@@ -43,7 +43,7 @@ struct sampled {
 
 /* Both are for the life of the process: series cannot be removed, so there is one service at a time
  * whose counts they show. */
-static double sample(void *ctx)
+static double sample_count(void *ctx)
 {
     struct sampled *x = ctx;
     steno_job_service *s = x->s;
@@ -74,7 +74,8 @@ static steno_status register_metrics(steno_job_service *s, struct sampled *sampl
     for (int i = 0; i < STENO_JOB_STATES; i++, samples++) {
         *samples = (struct sampled){s, i};
         snprintf(labels, sizeof labels, "state=\"%s\"", steno_job_state_name(i));
-        steno_metrics_sample(m, "steno_jobs", "Jobs in the store.", labels, false, sample, samples);
+        steno_metrics_sample(m, "steno_jobs", "Jobs in the store.", labels, false, sample_count,
+                             samples);
         if (steno_job_is_over(i))
             x->ended[i] = steno_metrics_counter(m, "steno_jobs_ended_total",
                                                 "Jobs that ended in this state.", labels);
@@ -83,12 +84,12 @@ static steno_status register_metrics(steno_job_service *s, struct sampled *sampl
         *samples = (struct sampled){s, STENO_JOB_STATES + i};
         snprintf(labels, sizeof labels, "state=\"%s\"", steno_callback_state_name(i));
         steno_metrics_sample(m, "steno_job_callbacks", "Callbacks of jobs in the store.", labels,
-                             false, sample, samples);
+                             false, sample_count, samples);
     }
     *samples = (struct sampled){s, -1};
     steno_metrics_sample(m, "steno_jobs_oldest_seconds",
                          "Age of the queued job that waits for longest; 0: none waits.", "", false,
-                         sample, samples);
+                         sample_count, samples);
     x->submitted = steno_metrics_counter(m, "steno_jobs_submitted_total",
                                          "Jobs that were stored and acknowledged.", "");
     x->retried = steno_metrics_counter(m, "steno_jobs_retried_total",
@@ -107,7 +108,7 @@ static steno_status register_metrics(steno_job_service *s, struct sampled *sampl
 
 /* ---- the thread that stores ------------------------------------------------------------------ */
 
-static void *work(void *arg)
+static void *run_service(void *arg)
 {
     steno_job_service *s = arg;
     pthread_mutex_lock(&s->lock);
@@ -230,7 +231,7 @@ steno_status steno_job_service_open(steno_job_service **out, const struct steno_
     if (!st)
         st = register_metrics(s, (struct sampled *)(s + 1), err);
     if (!st)
-        st = steno_thread_start(&s->thread, "job-store", work, s, err);
+        st = steno_thread_start(&s->thread, "job-store", run_service, s, err);
     s->running = !st;
     if (st) {
         steno_job_service_close(s);

@@ -206,7 +206,7 @@ static steno_status find_job(struct steno_sqlite *c, const char *owner, const ch
 /* ---- records --------------------------------------------------------------------------------- */
 
 /* Read COLUMNS. */
-static steno_status read_record(sqlite3_stmt *s, struct steno_job_record *r, steno_err *err)
+static steno_status read_row(sqlite3_stmt *s, struct steno_job_record *r, steno_err *err)
 {
     *r = (struct steno_job_record){.form = (enum steno_job_form)sqlite3_column_int(s, 2),
                                    .target = steno_sqlite_dup(s, 3),
@@ -250,7 +250,7 @@ static steno_status one_record(struct steno_sqlite *c, sqlite3_stmt *s,
 {
     steno_status st = steno_sqlite_next(c, s, err);
     if (!st)
-        st = read_record(s, out, err);
+        st = read_row(s, out, err);
     sqlite3_reset(s);
     return st;
 }
@@ -298,9 +298,9 @@ static steno_status find_once(struct steno_sqlite *c, const char *owner,
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
-static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
-                           const struct steno_job_quota *quota, struct steno_job_once *once,
-                           steno_err *err)
+static steno_status sqlite_submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
+                                  const struct steno_job_quota *quota, struct steno_job_once *once,
+                                  steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     steno_status st = steno_sqlite_begin(c, false, err);
@@ -322,8 +322,8 @@ static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs,
     return steno_sqlite_end(c, st, err);
 }
 
-static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, int64_t lease,
-                          struct steno_job_record *out, steno_err *err)
+static steno_status sqlite_claim(steno_job_queue *q, const char *worker, int64_t now, int64_t lease,
+                                 struct steno_job_record *out, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     struct steno_job_record r = {0};
@@ -348,8 +348,8 @@ static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, i
     return st;
 }
 
-static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, int64_t lease,
-                              steno_err *err)
+static steno_status sqlite_heartbeat(steno_job_queue *q, const char *id, int attempt, int64_t lease,
+                                     steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     int changes = 0;
@@ -361,8 +361,8 @@ static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, i
     return !st && !changes ? lost_run(id, err) : st;
 }
 
-static steno_status progress(steno_job_queue *q, const char *id, int attempt,
-                             const struct steno_job_progress *p, steno_err *err)
+static steno_status sqlite_progress(steno_job_queue *q, const char *id, int attempt,
+                                    const struct steno_job_progress *p, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq = 0, at = 0;
@@ -381,8 +381,8 @@ static steno_status progress(steno_job_queue *q, const char *id, int attempt,
     return steno_sqlite_end(c, st, err);
 }
 
-static steno_status finish(steno_job_queue *q, const char *id, int attempt, int64_t now,
-                           const struct steno_job_end *e, steno_err *err)
+static steno_status sqlite_finish(steno_job_queue *q, const char *id, int attempt, int64_t now,
+                                  const struct steno_job_end *e, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq = 0;
@@ -399,8 +399,8 @@ static steno_status finish(steno_job_queue *q, const char *id, int attempt, int6
     return steno_sqlite_end(c, st, err);
 }
 
-static steno_status release(steno_job_queue *q, const char *id, int attempt,
-                            const struct steno_job_release *r, bool *failed, steno_err *err)
+static steno_status sqlite_release(steno_job_queue *q, const char *id, int attempt,
+                                   const struct steno_job_release *r, bool *failed, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     const bool last = r->counted && attempt >= STENO_JOB_TRIES;
@@ -432,8 +432,8 @@ static steno_status delete_job(struct steno_sqlite *c, int64_t seq, steno_err *e
     return st ? st : steno_sqlite_run(c, DELETE, NULL, NULL, err, "i", seq);
 }
 
-static steno_status remove_job(steno_job_queue *q, const char *owner, const char *id, int64_t now,
-                               steno_err *err)
+static steno_status sqlite_remove(steno_job_queue *q, const char *owner, const char *id,
+                                  int64_t now, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq;
@@ -464,7 +464,7 @@ static steno_status end_leases(struct steno_sqlite *c, int64_t now, int64_t leas
 }
 
 /* Forget old jobs. Their recordings went when they were over. */
-static steno_status forget(struct steno_sqlite *c, int64_t before, steno_err *err)
+static steno_status forget_jobs(struct steno_sqlite *c, int64_t before, steno_err *err)
 {
     for (;;) {
         int64_t seq = 0;
@@ -477,8 +477,9 @@ static steno_status forget(struct steno_sqlite *c, int64_t before, steno_err *er
     }
 }
 
-static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
-                          void (*gone)(void *user, const char *id), void *user, steno_err *err)
+static steno_status sqlite_sweep(steno_job_queue *q, int64_t now, int64_t keep,
+                                 void (*gone)(void *user, const char *id), void *user,
+                                 steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     struct steno_buf ids;
@@ -493,7 +494,7 @@ static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
     if (!st)
         st = end_leases(c, now, now, &ids, err);
     if (!st)
-        st = forget(c, now - keep, err);
+        st = forget_jobs(c, now - keep, err);
     st = steno_sqlite_end(c, st, err);
     for (size_t i = 0; i < ids.len && !st; i += strlen(ids.data + i) + 1)
         gone(user, ids.data + i);
@@ -501,8 +502,8 @@ static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
     return st;
 }
 
-static steno_status callback(steno_job_queue *q, int64_t now, int64_t next,
-                             struct steno_job_record *out, steno_err *err)
+static steno_status sqlite_callback(steno_job_queue *q, int64_t now, int64_t next,
+                                    struct steno_job_record *out, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     struct steno_job_record r = {0};
@@ -521,9 +522,9 @@ static steno_status callback(steno_job_queue *q, int64_t now, int64_t next,
     return st;
 }
 
-static steno_status callback_over(steno_job_queue *q, const char *id,
-                                  enum steno_callback_state state, int64_t next, const char *error,
-                                  steno_err *err)
+static steno_status sqlite_callback_over(steno_job_queue *q, const char *id,
+                                         enum steno_callback_state state, int64_t next,
+                                         const char *error, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     steno_status st = steno_sqlite_begin(c, false, err);
@@ -534,8 +535,8 @@ static steno_status callback_over(steno_job_queue *q, const char *id,
     return steno_sqlite_end(c, st, err);
 }
 
-static steno_status callback_again(steno_job_queue *q, const char *owner, const char *id,
-                                   int64_t now, steno_err *err)
+static steno_status sqlite_callback_again(steno_job_queue *q, const char *owner, const char *id,
+                                          int64_t now, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq;
@@ -553,8 +554,8 @@ static steno_status callback_again(steno_job_queue *q, const char *owner, const 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static steno_status get(steno_job_queue *q, const char *owner, const char *id,
-                        struct steno_job_record *out, steno_err *err)
+static steno_status sqlite_get(steno_job_queue *q, const char *owner, const char *id,
+                               struct steno_job_record *out, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->read;
     sqlite3_stmt *s;
@@ -567,9 +568,10 @@ static steno_status get(steno_job_queue *q, const char *owner, const char *id,
     return st == STENO_NEED_MORE ? unknown_job(err) : st;
 }
 
-static steno_status segments(steno_job_queue *q, const char *id, int64_t from, int limit,
-                             steno_status (*fn)(void *user, const struct steno_job_segment *s),
-                             void *user, steno_err *err)
+static steno_status sqlite_segments(steno_job_queue *q, const char *id, int64_t from, int limit,
+                                    steno_status (*fn)(void *user,
+                                                       const struct steno_job_segment *s),
+                                    void *user, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->read;
     sqlite3_stmt *s;
@@ -590,8 +592,8 @@ static steno_status segments(steno_job_queue *q, const char *id, int64_t from, i
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
-static steno_status result(steno_job_queue *q, const char *id, const char *format,
-                           struct steno_buf *out, steno_err *err)
+static steno_status sqlite_result(steno_job_queue *q, const char *id, const char *format,
+                                  struct steno_buf *out, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->read;
     sqlite3_stmt *s;
@@ -623,7 +625,7 @@ static steno_status pass_records(struct steno_sqlite *c, sqlite3_stmt *s, int li
         *more = i == limit;
         if (*more)
             return STENO_OK;
-        st = read_record(s, &r, err);
+        st = read_row(s, &r, err);
         if (st)
             return st;
         st = fn(user, &r);
@@ -634,9 +636,9 @@ static steno_status pass_records(struct steno_sqlite *c, sqlite3_stmt *s, int li
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
-static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
-                         steno_status (*fn)(void *user, const struct steno_job_record *r),
-                         void *user, bool *more, steno_err *err)
+static steno_status sqlite_list(steno_job_queue *q, const struct steno_job_page *page,
+                                steno_status (*fn)(void *user, const struct steno_job_record *r),
+                                void *user, bool *more, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->read;
     int64_t before = INT64_MAX;
@@ -679,7 +681,7 @@ static steno_status count_by(struct steno_sqlite *c, enum statement which, int64
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
-static steno_status count(steno_job_queue *q, struct steno_job_counts *out, steno_err *err)
+static steno_status sqlite_count(steno_job_queue *q, struct steno_job_counts *out, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->read;
     steno_status st;
@@ -696,7 +698,7 @@ static steno_status count(steno_job_queue *q, struct steno_job_counts *out, sten
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void close_store(steno_job_queue *q)
+static void sqlite_close(steno_job_queue *q)
 {
     struct store *s = store_of(q);
     steno_sqlite_close(&s->read);
@@ -719,23 +721,23 @@ static steno_status recover(struct steno_sqlite *c, int64_t now, steno_err *err)
 }
 
 static const struct steno_job_queue_ops ops = {
-    .submit = submit,
-    .claim = claim,
-    .heartbeat = heartbeat,
-    .progress = progress,
-    .finish = finish,
-    .release = release,
-    .get = get,
-    .segments = segments,
-    .result = result,
-    .list = list,
-    .remove = remove_job,
-    .sweep = sweep,
-    .callback = callback,
-    .callback_over = callback_over,
-    .callback_again = callback_again,
-    .count = count,
-    .close = close_store,
+    .submit = sqlite_submit,
+    .claim = sqlite_claim,
+    .heartbeat = sqlite_heartbeat,
+    .progress = sqlite_progress,
+    .finish = sqlite_finish,
+    .release = sqlite_release,
+    .get = sqlite_get,
+    .segments = sqlite_segments,
+    .result = sqlite_result,
+    .list = sqlite_list,
+    .remove = sqlite_remove,
+    .sweep = sqlite_sweep,
+    .callback = sqlite_callback,
+    .callback_over = sqlite_callback_over,
+    .callback_again = sqlite_callback_again,
+    .count = sqlite_count,
+    .close = sqlite_close,
 };
 
 steno_status steno_job_sqlite_open(steno_job_queue **out, const char *path, int64_t now,
@@ -755,7 +757,7 @@ steno_status steno_job_sqlite_open(steno_job_queue **out, const char *path, int6
     if (!st)
         st = steno_sqlite_open(&s->read, path, sql, STATEMENTS, what, err);
     if (st) {
-        close_store(&s->queue);
+        sqlite_close(&s->queue);
         return steno_fail_in(err, st, "%s", path);
     }
     *out = &s->queue;

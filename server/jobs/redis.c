@@ -27,7 +27,7 @@ struct steno_redis {
     struct link links[STENO_REDIS_LINKS];
 };
 
-static steno_status fail(const steno_redis *r, const char *why, steno_err *err)
+static steno_status redis_fail(const steno_redis *r, const char *why, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_IO, "the store of jobs at %s:%d: %.120s", r->url.host,
                       r->url.port, why);
@@ -39,7 +39,7 @@ static steno_status lose(steno_redis *r, struct link *l, steno_err *err)
     const char *why = !l->c                                          ? "out of memory"
                       : l->c->err == REDIS_ERR_IO && errno == EAGAIN ? "no answer in time"
                                                                      : l->c->errstr;
-    const steno_status st = fail(r, why, err);
+    const steno_status st = redis_fail(r, why, err);
     if (l != &r->links[STENO_REDIS_LIVE])
         atomic_store_explicit(&r->down, true, memory_order_relaxed);
     if (l->c)
@@ -74,7 +74,7 @@ static steno_status connect_link(steno_redis *r, enum steno_redis_link which, st
         return STENO_OK;
     if (which >= STENO_REDIS_RUN ? steno_now_ns() < l->next
                                  : atomic_load_explicit(&r->down, memory_order_relaxed))
-        return fail(r, "it cannot be reached", err);
+        return redis_fail(r, "it cannot be reached", err);
     errno = 0;
     l->c = redisConnectWithTimeout(r->url.host, r->url.port, t);
     if (!l->c || l->c->err || redisSetTimeout(l->c, t) != REDIS_OK)
@@ -133,7 +133,7 @@ steno_status steno_redis_command(steno_redis *r, enum steno_redis_link link, boo
     if (st)
         return st;
     if (reply->type == REDIS_REPLY_ERROR) {
-        st = fail(r, reply->str, err);
+        st = redis_fail(r, reply->str, err);
         freeReplyObject(reply);
         return st;
     }

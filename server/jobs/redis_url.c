@@ -12,7 +12,7 @@ static int hex(char c)
 }
 
 /* Decode %xx into out [size]. False: it does not fit, or an escape is wrong or is a NUL. */
-static bool decode(const char *p, size_t n, char *out, size_t size)
+static bool decode_part(const char *p, size_t n, char *out, size_t size)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
@@ -34,7 +34,7 @@ static bool decode(const char *p, size_t n, char *out, size_t size)
 }
 
 /* Read a decimal number that ends the text or is followed by `stop`. */
-static bool read_number(const char **p, char stop, int max, int *out)
+static bool read_url_number(const char **p, char stop, int max, int *out)
 {
     const char *q = *p;
     long v = 0;
@@ -53,9 +53,9 @@ static steno_status read_login(const char *p, const char *at, struct steno_redis
     const char *colon = memchr(p, ':', (size_t)(at - p));
     if (!colon)
         return steno_fail(err, STENO_ERR_INVAL, "the password is missing: USER:PASSWORD@HOST");
-    if (!decode(p, (size_t)(colon - p), u->user, sizeof u->user))
+    if (!decode_part(p, (size_t)(colon - p), u->user, sizeof u->user))
         return steno_fail(err, STENO_ERR_INVAL, "the user is too long, or has a wrong %%xx");
-    if (!decode(colon + 1, (size_t)(at - colon - 1), u->password, sizeof u->password))
+    if (!decode_part(colon + 1, (size_t)(at - colon - 1), u->password, sizeof u->password))
         return steno_fail(err, STENO_ERR_INVAL, "the password is too long, or has a wrong %%xx");
     return STENO_OK;
 }
@@ -71,12 +71,12 @@ static steno_status read_place(const char *p, struct steno_redis_url *u, steno_e
     p = end + bracket;
     if (*p == ':') {
         p++;
-        if (!read_number(&p, '/', 65535, &u->port) || !u->port)
+        if (!read_url_number(&p, '/', 65535, &u->port) || !u->port)
             return steno_fail(err, STENO_ERR_INVAL, "the port is not a number from 1 to 65535");
     }
     if (*p == '/' && p[1]) {
         p++;
-        if (!read_number(&p, '\0', 65535, &u->database))
+        if (!read_url_number(&p, '\0', 65535, &u->database))
             return steno_fail(err, STENO_ERR_INVAL, "the database is not a number");
     } else if (*p && *p != '/')
         return steno_fail(err, STENO_ERR_INVAL, "the host is followed by something else");

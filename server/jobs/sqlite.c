@@ -45,8 +45,8 @@ static bool bind_all(sqlite3_stmt *s, const char *letters, va_list ap)
     return rc == SQLITE_OK;
 }
 
-static steno_status prepare(struct steno_sqlite *c, const char *text, sqlite3_stmt **s,
-                            steno_err *err)
+static steno_status prepare_statement(struct steno_sqlite *c, const char *text, sqlite3_stmt **s,
+                                      steno_err *err)
 {
     if (!*s && sqlite3_prepare_v3(c->db, text, -1, SQLITE_PREPARE_PERSISTENT, s, NULL) != SQLITE_OK)
         return failed(c, err);
@@ -56,7 +56,7 @@ static steno_status prepare(struct steno_sqlite *c, const char *text, sqlite3_st
 static steno_status begin_statement(struct steno_sqlite *c, int which, sqlite3_stmt **s,
                                     steno_err *err, const char *letters, va_list ap)
 {
-    steno_status st = prepare(c, c->sql[which], &c->st[which], err);
+    steno_status st = prepare_statement(c, c->sql[which], &c->st[which], err);
     if (st)
         return st;
     *s = c->st[which];
@@ -133,7 +133,7 @@ void steno_sqlite_copy(sqlite3_stmt *s, int column, char *out, size_t size)
 
 static steno_status run_own(struct steno_sqlite *c, enum own which, steno_err *err)
 {
-    steno_status st = prepare(c, own_sql[which], &c->own[which], err);
+    steno_status st = prepare_statement(c, own_sql[which], &c->own[which], err);
     if (st)
         return st;
     while (!(st = steno_sqlite_next(c, c->own[which], err)))

@@ -285,7 +285,7 @@ static void end_sum(struct steno_stored *s, char out[STENO_SHA256_HEX])
     steno_sha256_text(digest, out);
 }
 
-static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, steno_err *err)
+static steno_status submit_jobs(struct steno_stored *s, struct steno_job_new *jobs, steno_err *err)
 {
     const struct steno_upload *up = s->up;
     const struct steno_config *conf = up->sv->srv->conf;
@@ -390,7 +390,7 @@ static void store(struct steno_job_task *task)
     struct steno_job_new *jobs = calloc(s->n, sizeof *jobs);
     steno_err err = {STENO_OK, ""};
     steno_status st =
-        jobs ? submit(s, jobs, &err) : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
+        jobs ? submit_jobs(s, jobs, &err) : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     free(jobs);
     if (st) {
         steno_spool_remove(steno_job_service_spool(s->service), s->ids[0]);
