@@ -103,7 +103,7 @@ static void drop_pending(struct steno_stored_session *x)
     x->head = NULL;
 }
 
-static void wake(const struct steno_stored_session *x)
+static void wake_owner(const struct steno_stored_session *x)
 {
     if (x->wake)
         x->wake(x->user);
@@ -113,7 +113,7 @@ static void make_stale(struct steno_stored_session *x)
 {
     drop_pending(x);
     x->stale = true;
-    wake(x);
+    wake_owner(x);
 }
 
 static void remove_session(struct steno_stored_session *x)
@@ -237,8 +237,8 @@ static steno_status add_records(struct steno_stored_session *x, const struct ste
     return st;
 }
 
-static bool put(void *place, const char *head, const struct steno_buf *records, uint64_t last,
-                uint64_t lost, bool all)
+static bool put_session(void *place, const char *head, const struct steno_buf *records,
+                        uint64_t last, uint64_t lost, bool all)
 {
     struct steno_stored_session *x = place;
     steno_session_store *s = x->store;
@@ -309,7 +309,7 @@ static void leave(void *place, bool erase)
 }
 
 const struct steno_ws_storage steno_session_storage = {
-    .put = put, .get_state = get_state, .set_waiting = set_waiting, .leave = leave};
+    .put = put_session, .get_state = get_state, .set_waiting = set_waiting, .leave = leave};
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
@@ -430,10 +430,10 @@ static void take_answer(const struct task *t, const redisReply *r)
         if (t->puts)
             x->stored = t->last + 1;
         if (t->puts)
-            wake(x);
+            wake_owner(x);
     } else if (!strcmp(word, "taken")) {
         x->taken = true;
-        wake(x);
+        wake_owner(x);
     } else { /* gone, or an error such as that Redis has no memory left */
         if (strcmp(word, "gone") != 0)
             x->refused = steno_now_ns();
@@ -486,7 +486,7 @@ static void store_batch(steno_session_store *s, struct task *tasks, size_t n)
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-static void claim(steno_session_store *s, struct steno_session_claim *c)
+static void claim_session(steno_session_store *s, struct steno_session_claim *c)
 {
     char hash[STENO_SHA256_HEX];
     struct steno_redis_words words;
@@ -566,7 +566,7 @@ static void try_again(steno_session_store *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void *work(void *arg)
+static void *run_store(void *arg)
 {
     steno_session_store *s = arg;
     struct task tasks[BATCH];
@@ -579,7 +579,7 @@ static void *work(void *arg)
             if (!s->claims)
                 s->last_claim = &s->claims;
             pthread_mutex_unlock(&s->lock);
-            claim(s, c);
+            claim_session(s, c);
             pthread_mutex_lock(&s->lock);
             continue;
         }
@@ -658,7 +658,7 @@ steno_status steno_session_store_open(steno_session_store **out, struct steno_re
     steno_cond_init(&s->work);
     register_metrics(s, registry);
     s->running = true;
-    st = steno_thread_start(&s->thread, "session-store", work, s, err);
+    st = steno_thread_start(&s->thread, "session-store", run_store, s, err);
     if (st) {
         s->running = false;
         steno_session_store_close(s);

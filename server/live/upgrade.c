@@ -90,7 +90,7 @@ static enum MHD_Result accept_it(struct steno_request *rq)
     return ok;
 }
 
-static enum MHD_Result refuse(struct steno_request *rq, const struct steno_ws_refusal *no)
+static enum MHD_Result refuse_upgrade(struct steno_request *rq, const struct steno_ws_refusal *no)
 {
     struct MHD_Response *rs;
     struct steno_buf text;
@@ -121,7 +121,7 @@ static void on_answer(struct steno_ws_question *q, const struct steno_ws_refusal
     MHD_resume_connection(conn); /* r may be gone from here on */
 }
 
-static enum MHD_Result ask(struct steno_request *rq)
+static enum MHD_Result ask_to_resume(struct steno_request *rq)
 {
     struct steno_resumption *r = calloc(1, sizeof *r);
     if (!r)
@@ -142,10 +142,10 @@ static enum MHD_Result decide(struct steno_request *rq, const struct steno_buf *
         return MHD_NO;
     if (steno_ws_decide(steno_ws_admission(rq->sv->ws), rq->peer, head->data, head->len, g, &no)) {
         rq->handshake = g;
-        return g->resumes ? ask(rq) : accept_it(rq);
+        return g->resumes ? ask_to_resume(rq) : accept_it(rq);
     }
     free(g);
-    return refuse(rq, &no);
+    return refuse_upgrade(rq, &no);
 }
 
 static bool take_upgrade(struct steno_request *rq, enum MHD_Result *result)
@@ -155,7 +155,7 @@ static bool take_upgrade(struct steno_request *rq, enum MHD_Result *result)
     bool asked;
     if (r) {
         if (atomic_load_explicit(&r->answered, memory_order_acquire) && !rq->code)
-            *result = r->refused ? refuse(rq, &r->no) : accept_it(rq);
+            *result = r->refused ? refuse_upgrade(rq, &r->no) : accept_it(rq);
         else
             *result = MHD_YES;
         return true;

@@ -289,7 +289,7 @@ static void log_lws(int level, const char *line)
               (int)strcspn(line, "\n"), line);
 }
 
-static void *serve(void *arg)
+static void *run_loop(void *arg)
 {
     steno_ws *ws = arg;
     /* lingering sockets have their own deadline */
@@ -301,7 +301,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* A context on a libev loop of this module: then only serve() runs it. */
+/* A context on a libev loop of this module: then only run_loop() runs it. */
 static void make_libev_context(steno_ws *ws, struct lws_context_creation_info *info)
 {
     void *loops[1];
@@ -378,7 +378,7 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
         goto fail;
     ws->swept_ns = steno_now_ns();
     lws_sul_schedule(ws->ctx, 0, &ws->sweep, on_sweep, SWEEP_US);
-    if (pthread_create(&ws->thread, NULL, serve, ws)) {
+    if (pthread_create(&ws->thread, NULL, run_loop, ws)) {
         st = steno_fail(err, STENO_ERR_INTERNAL, "websocket: cannot make a thread");
         goto fail;
     }

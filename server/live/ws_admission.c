@@ -216,8 +216,8 @@ static steno_status admit(const struct steno_server *srv, handshake *g, const st
 }
 
 /* Take a place of the limits, of the pool and of the key. */
-static bool take_place(const struct steno_server *srv, handshake *g, const struct asked *a,
-                       struct steno_ws_refusal *no)
+static bool take_places(const struct steno_server *srv, handshake *g, const struct asked *a,
+                        struct steno_ws_refusal *no)
 {
     double after = 1;
     int64_t now = steno_now_ns();
@@ -278,7 +278,7 @@ static bool check_admission(const struct steno_server *srv, const struct steno_p
     if (g->api == STENO_SESSION_DEEPGRAM && !check_settings(srv, g, no))
         return false;
     g->resumes = a.resumes && g->dialect->resumed;
-    return g->resumes || take_place(srv, g, &a, no);
+    return g->resumes || take_places(srv, g, &a, no);
 }
 
 const char *steno_ws_route(const struct steno_dialect *d)
@@ -492,7 +492,7 @@ bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd, const struct s
     if (steno_keys_named(d->srv->keys, d->srv->conf->wyoming_key, &g->key, &err)) {
         steno_metric_add(d->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
         steno_ws_refuse(&no, 401, "invalid_api_key", err.msg, 0);
-    } else if (take_place(d->srv, g, &nothing, &no)) {
+    } else if (take_places(d->srv, g, &nothing, &no)) {
         steno_ws_request_id(g->request_id, &g->hs, steno_id_new(g->id, "sess"));
         return true;
     }

@@ -435,7 +435,7 @@ static void ask_to_write(conn *c)
 }
 
 /* Keep input that cannot be read now. */
-static void keep(conn *c, const char *p, size_t n)
+static void keep_unread(conn *c, const char *p, size_t n)
 {
     char *rest = n ? malloc(n) : NULL;
     if (rest)
@@ -457,7 +457,7 @@ void steno_ws_conn_receive(conn *c, char *p, size_t n)
     c->last_rx_ns = steno_now_ns();
     used = read_frames(c, p, n);
     if (used < n)
-        keep(c, p + used, n - used);
+        keep_unread(c, p + used, n - used);
     update_flow(c);
     ask_to_write(c);
 }
@@ -471,7 +471,7 @@ static void read_on(conn *c)
         c->unread = NULL;
         c->n_unread = 0;
         used = read_frames(c, p, n);
-        keep(c, p + used, n - used);
+        keep_unread(c, p + used, n - used);
         free(p);
     }
     update_flow(c);
@@ -492,7 +492,7 @@ void steno_ws_conn_attend(conn *c)
 /* ---- output ------------------------------------------------------------------------------ */
 
 /* Send bytes; libwebsockets keeps what the kernel does not take. */
-static bool put(conn *c, const void *p, size_t n)
+static bool send_bytes(conn *c, const void *p, size_t n)
 {
     return lws_write(c->wsi, (unsigned char *)(uintptr_t)p, n, LWS_WRITE_RAW) == (int)n;
 }
@@ -503,12 +503,12 @@ static bool put_control(conn *c, enum steno_ws_opcode opcode, const char *p, siz
     size_t head = steno_ws_frame_head(out, opcode, n);
     if (n)
         memcpy(out + head, p, n);
-    return put(c, out, head + n);
+    return send_bytes(c, out, head + n);
 }
 
 static int write_refusal(conn *c, bool *all_sent)
 {
-    if (c->refusal.len && !put(c, c->refusal.data, c->refusal.len))
+    if (c->refusal.len && !send_bytes(c, c->refusal.data, c->refusal.len))
         return -1;
     *all_sent = true;
     return 0;
@@ -524,7 +524,7 @@ static bool write_accept(conn *c)
                               c->extra ? &c->extra->trace : NULL))
         return false;
     steno_handshake_free(&c->hs);
-    return answered || put(c, tx->data, tx->len);
+    return answered || send_bytes(c, tx->data, tx->len);
 }
 
 /* Append the next message in its frame. STENO_NEED_MORE when there is none. */
@@ -562,7 +562,7 @@ static bool write_messages(conn *c, bool *any)
             return false;
     }
     *any = tx->len > 0;
-    return !*any || put(c, tx->data, tx->len);
+    return !*any || send_bytes(c, tx->data, tx->len);
 }
 
 static int write_close(conn *c, const struct steno_ws_session_state *st, bool *all_sent)
@@ -570,7 +570,7 @@ static int write_close(conn *c, const struct steno_ws_session_state *st, bool *a
     unsigned char out[STENO_WS_CONTROL_BYTES + 2];
     size_t n =
         steno_ws_close_frame(out, st->close_code == 1005 ? 1000 : st->close_code, st->reason);
-    if (!is_wyoming(c) && !put(c, out, n))
+    if (!is_wyoming(c) && !send_bytes(c, out, n))
         return -1;
     c->told = *all_sent = true;
     return 0;

@@ -46,8 +46,8 @@ static void on_claimed(struct steno_session_claim *claim)
 
 /* Ask the storage for the session that a target names. False: it is not to be asked, or out of
  * memory. */
-static bool ask(steno_ws *ws, const char *target, steno_key *key, conn *c,
-                struct steno_ws_question *q)
+static bool ask_owner(steno_ws *ws, const char *target, steno_key *key, conn *c,
+                      struct steno_ws_question *q)
 {
     struct steno_native_resume want;
     struct steno_ws_move *m;
@@ -82,12 +82,12 @@ static bool ask(steno_ws *ws, const char *target, steno_key *key, conn *c,
 
 bool steno_ws_ask_storage(conn *c)
 {
-    return !c->hs.answered && ask(c->ws, c->hs.target, c->key, c, NULL);
+    return !c->hs.answered && ask_owner(c->ws, c->hs.target, c->key, c, NULL);
 }
 
 bool steno_ws_ask_storage_for(steno_ws *ws, struct steno_ws_question *q)
 {
-    return ask(ws, q->handshake->hs.target, q->handshake->key, NULL, q);
+    return ask_owner(ws, q->handshake->hs.target, q->handshake->key, NULL, q);
 }
 
 /* ---- arriving -------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ static bool arrive(struct steno_ws_move *m, struct steno_ws_refusal *no)
 }
 
 /* Act on the answer. False: the session cannot be had here, and *no says why. */
-static bool act(struct steno_ws_move *m, struct steno_ws_refusal *no)
+static bool act_on_claim(struct steno_ws_move *m, struct steno_ws_refusal *no)
 {
     conn *here = steno_ws_find_session(m->ws, m->key, m->claim.id);
     switch (m->claim.result) {
@@ -224,7 +224,7 @@ static void answer_one(struct steno_ws_move *m)
 {
     struct steno_ws_refusal no = {0};
     const bool wanted = m->c || m->q;
-    const bool good = !wanted || act(m, &no);
+    const bool good = !wanted || act_on_claim(m, &no);
     conn *c = m->c;
     if (c) {
         c->asked = NULL;

@@ -49,8 +49,8 @@ static steno_status each_model(struct steno_dialect_session *d,
     return s->engine->each_model ? s->engine->each_model(s->ctx, see, user) : STENO_OK;
 }
 
-static steno_status check(struct steno_dialect_session *d, const struct steno_native_start *start,
-                          char *model, steno_err *err)
+static steno_status check_start(struct steno_dialect_session *d,
+                                const struct steno_native_start *start, char *model, steno_err *err)
 {
     steno_ws_session *s = d->owner;
     if (s->engine->check)
@@ -67,7 +67,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
     d->begin = begin_message;
     d->commit = commit;
     d->each_model = each_model;
-    d->check = check;
+    d->check = check_start;
     d->model_version = d->model_family = d->model_language = d->sha256 = "";
     snprintf(d->id, sizeof d->id, "%s", id);
     steno_native_start_init(&d->start);

@@ -52,7 +52,7 @@ static steno_status count_channels(steno_ws_session *s, steno_err *err)
 }
 
 /* Open the stream once the rate is known. */
-static steno_status take_place(steno_ws_session *s, steno_err *err)
+static steno_status open_engine(steno_ws_session *s, steno_err *err)
 {
     steno_status st;
     if (s->stream.opened)
@@ -75,7 +75,7 @@ steno_status steno_ws_session_open_raw(steno_ws_session *s, steno_err *err)
                                    .channels = (unsigned)s->d.start.audio.channels,
                                    .channel = wanted_channel(s)};
     steno_status st = steno_feed_open(&s->audio.feed, &o, err);
-    return st ? st : take_place(s, err);
+    return st ? st : open_engine(s, err);
 }
 
 /* Opus: the first bytes distinguish Ogg from bare packets. No packet begins with "OggS": its first
@@ -91,7 +91,7 @@ static steno_status open_opus(steno_ws_session *s, const char *p, size_t n, sten
     st = steno_ws_session_check_resumable(s, s->audio.whole_packets ? NULL : "Ogg", err);
     if (!st)
         st = steno_feed_open(&s->audio.feed, &o, err);
-    return st ? st : take_place(s, err);
+    return st ? st : open_engine(s, err);
 }
 
 /* Whether the format may have pictures before the sound. */
@@ -247,7 +247,7 @@ steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
             return st;
         p += used;
         n -= used;
-        st = take_place(s, err);
+        st = open_engine(s, err);
         if (st) {
             s->audio.received += (int64_t)made;
             s->audio.lost += (int64_t)made;

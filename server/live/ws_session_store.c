@@ -85,7 +85,7 @@ static steno_status write_head(const steno_ws_session *s, uint64_t seq, struct s
 }
 
 /* mx held. Put the message in out.spare, or (all) every message of the history. */
-static bool put(steno_ws_session *s, bool all, uint64_t seq)
+static bool put_messages(steno_ws_session *s, bool all, uint64_t seq)
 {
     struct stored *x = s->stored;
     struct steno_buf head, records;
@@ -150,7 +150,7 @@ bool steno_ws_session_store_message(steno_ws_session *s, bool partial)
         struct steno_ws_storage_state st;
         x->keep = false;
         x->storage->get_state(x->place, &st);
-        if (is_usable(s) && put(s, st.stale, s->d.seq)) {
+        if (is_usable(s) && put_messages(s, st.stale, s->d.seq)) {
             x->last = s->d.seq;
             if (x->held == STENO_WS_NOT_HELD)
                 x->held = s->d.seq;
@@ -163,7 +163,7 @@ bool steno_ws_session_store_message(steno_ws_session *s, bool partial)
 /* ---- delivering ------------------------------------------------------------------------------ */
 
 /* mx held. Queue the messages from x->held on up to seq `to`. */
-static void deliver(steno_ws_session *s, uint64_t to)
+static void deliver_held(steno_ws_session *s, uint64_t to)
 {
     struct stored *x = s->stored;
     const char *text;
@@ -187,7 +187,7 @@ void steno_ws_session_make_room(steno_ws_session *s, size_t n)
     if (!x || x->held == STENO_WS_NOT_HELD || steno_history_fits(&s->answers.history, n, x->held))
         return;
     x->unstored++;
-    deliver(s, UINT64_MAX);
+    deliver_held(s, UINT64_MAX);
 }
 
 /* mx held */
@@ -198,12 +198,12 @@ static void deliver_stored(steno_ws_session *s, const struct steno_ws_storage_st
     if (x->held == STENO_WS_NOT_HELD)
         return;
     if (st->stored > x->last)
-        deliver(s, UINT64_MAX);
+        deliver_held(s, UINT64_MAX);
     else if (!st->up || st->stale || (x->held_ns && now_ns - x->held_ns > HELD_NS)) {
         x->unstored += x->last - x->held + 1;
-        deliver(s, UINT64_MAX);
+        deliver_held(s, UINT64_MAX);
     } else if (st->stored > x->held)
-        deliver(s, st->stored - 1);
+        deliver_held(s, st->stored - 1);
     else if (!x->held_ns)
         x->held_ns = now_ns;
 }
@@ -221,7 +221,7 @@ bool steno_ws_session_refresh(steno_ws_session *s, int64_t now_ns)
         if (!taken) {
             deliver_stored(s, &st, now_ns);
             if (st.up && st.stale && s->d.seq && !s->ending.left && is_usable(s))
-                (void)put(s, true, s->d.seq - 1);
+                (void)put_messages(s, true, s->d.seq - 1);
         }
     }
     pthread_mutex_unlock(&s->mx);
