@@ -287,7 +287,7 @@ static void unwatch(steno_acceptor *a, struct conn *c)
     c->watched = false;
 }
 
-static void drop(steno_acceptor *a, struct conn *c)
+static void drop_conn(steno_acceptor *a, struct conn *c)
 {
     bool counted = !c->lingering;
     close(c->fd);
@@ -308,14 +308,14 @@ static void on_lingering(steno_acceptor *a, struct conn *c)
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0) {
-            drop(a, c);
+            drop_conn(a, c);
             return;
         }
     }
     /* More data is waiting, but there will be no edge: register again to get one. */
     unwatch(a, c);
     if (!watch(a, c))
-        drop(a, c);
+        drop_conn(a, c);
 }
 
 /* The answer is written: send a FIN, and read on until the client is done, so that it sees the
@@ -326,7 +326,7 @@ static void linger(steno_acceptor *a, int fd)
     if (!c)
         close(fd);
     else if (shutdown(fd, SHUT_WR) || !watch(a, c))
-        drop(a, c);
+        drop_conn(a, c);
     else
         on_lingering(a, c); /* data that has come already */
 }
@@ -366,7 +366,7 @@ static void send_busy(steno_acceptor *a, int fd, enum steno_rejection why, bool 
         send_early_error(a, fd, 503, "busy", message, retry);
 }
 
-static void refuse(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
+static void refuse_fd(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
 {
     steno_metric_add(a->stats->sessions_rejected[why], 1);
     send_busy(a, fd, why, wyoming);
@@ -397,7 +397,7 @@ static void refuse_conn(steno_acceptor *a, struct conn *c)
 static void keep_watching(steno_acceptor *a, struct conn *c)
 {
     if (!c->watched && !watch(a, c))
-        drop(a, c);
+        drop_conn(a, c);
 }
 
 /* The client begins with TLS: its connection goes on with what is decrypted. */
@@ -438,7 +438,7 @@ static bool take_proxy_header(steno_acceptor *a, struct conn *c, char *head, siz
         if (st && st != STENO_NEED_MORE && steno_log_ration_take(&a->lines, steno_now_ns()))
             steno_log(LOG_NOTICE, "proxy %s: %s: closed", steno_address_print(&c->peer.addr, peer),
                       err.msg);
-        drop(a, c);
+        drop_conn(a, c);
         return false;
     }
     c->proxied = false;
@@ -461,7 +461,7 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         return;
     }
     if (n <= 0) {
-        drop(a, c);
+        drop_conn(a, c);
         return;
     }
     if (c->proxied) {
@@ -495,7 +495,7 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
                    "the request head is larger than 16384 bytes", "");
         refuse_conn(a, c);
     } else if (last) { /* an incomplete head, and the client has closed */
-        drop(a, c);
+        drop_conn(a, c);
     } else {
         keep_watching(a, c);
     }
@@ -526,7 +526,7 @@ static bool evict(steno_acceptor *a)
     if (!oldest || steno_now_ns() - oldest->since < EVICT_NS)
         return false;
     steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-    drop(a, oldest);
+    drop_conn(a, oldest);
     return true;
 }
 
@@ -538,7 +538,7 @@ static void add_conn(steno_acceptor *a, int fd, const struct steno_peer *peer, b
     if (why == STENO_REJECT_CONNECTIONS && evict(a))
         why = count_in(a, peer);
     if (why != STENO_REJECTIONS) {
-        refuse(a, fd, why, wyoming);
+        refuse_fd(a, fd, why, wyoming);
         return;
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -551,7 +551,7 @@ static void add_conn(steno_acceptor *a, int fd, const struct steno_peer *peer, b
         c = slot_take(a, fd, false);
     if (!c) {
         steno_acceptor_closed(a, peer);
-        refuse(a, fd, STENO_REJECT_CONNECTIONS, false);
+        refuse_fd(a, fd, STENO_REJECT_CONNECTIONS, false);
         return;
     }
     c->peer = *peer;
@@ -638,11 +638,11 @@ static void expire(steno_acceptor *a, int64_t now)
                              "");
             refuse_conn(a, c); /* unread input would reset it, and the answer would be lost */
         } else {
-            drop(a, c);
+            drop_conn(a, c);
         }
     }
     while ((c = a->lingering.first) && now - c->since >= LINGER_NS)
-        drop(a, c);
+        drop_conn(a, c);
 }
 
 /* Told to stop: accept no more, and drop connections without a request. */
@@ -658,7 +658,7 @@ static bool stopping(steno_acceptor *a)
     for (size_t i = 0; i < a->listeners.n; i++)
         (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners.at[i].fd, NULL);
     while (a->waiting.first)
-        drop(a, a->waiting.first);
+        drop_conn(a, a->waiting.first);
     return true;
 }
 
@@ -675,7 +675,7 @@ static bool ended(steno_acceptor *a)
     return none;
 }
 
-static void *run(void *arg)
+static void *run_acceptor(void *arg)
 {
     steno_acceptor *a = arg;
     struct epoll_event ev[64];
@@ -764,7 +764,7 @@ void steno_acceptor_use_tls(steno_acceptor *a, steno_tls *tls)
 
 steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err)
 {
-    int rc = pthread_create(&a->thread, NULL, run, a);
+    int rc = pthread_create(&a->thread, NULL, run_acceptor, a);
     if (rc)
         return steno_fail(err, STENO_ERR_INTERNAL, "acceptor thread: %s", strerror(rc));
     a->running = true;

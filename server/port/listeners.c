@@ -15,8 +15,9 @@
 #define BACKLOG 1024
 
 /* Add a listening socket; l takes ownership of it. path: of a unix socket that close removes. */
-static steno_status keep(struct steno_listeners *l, int fd, const struct steno_port_settings *set,
-                         bool wyoming, const char *path, steno_err *err)
+static steno_status add_listener(struct steno_listeners *l, int fd,
+                                 const struct steno_port_settings *set, bool wyoming,
+                                 const char *path, steno_err *err)
 {
     struct steno_listener *it = &l->at[l->n++];
     struct sockaddr_storage bound;
@@ -123,7 +124,7 @@ static steno_status bind_one(struct steno_listeners *l, const struct steno_port_
     }
     if (path) /* like a port: every local user may connect who may enter its directory */
         (void)chmod(path, 0666);
-    return keep(l, fd, set, wyoming, path, err);
+    return add_listener(l, fd, set, wyoming, path, err);
 }
 
 static steno_status take_passed(struct steno_listeners *l, const struct steno_port_settings *set,
@@ -139,7 +140,7 @@ static steno_status take_passed(struct steno_listeners *l, const struct steno_po
             return steno_fail(err, STENO_ERR_INVAL,
                               "descriptor %d from systemd is not a listening stream socket", fd);
         (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        st = keep(l, fd, set, false, NULL, err);
+        st = add_listener(l, fd, set, false, NULL, err);
     }
     return st;
 }
@@ -160,8 +161,7 @@ steno_status steno_listeners_open(struct steno_listeners *l, const struct steno_
                                   steno_err *err)
 {
     int passed = sd_listen_fds(1);
-    steno_status st =
-        passed > 0 ? take_passed(l, set, passed, err) : bind_list(l, set, false, err);
+    steno_status st = passed > 0 ? take_passed(l, set, passed, err) : bind_list(l, set, false, err);
     if (!st && *set->wyoming_listen)
         st = bind_list(l, set, true, err);
     return st;

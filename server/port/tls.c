@@ -238,7 +238,7 @@ static bool hold(struct held *h, const char *p, size_t n)
     return true;
 }
 
-static bool release(struct held *h, size_t n)
+static bool release_held(struct held *h, size_t n)
 {
     h->at += n;
     if (h->at < h->n)
@@ -249,7 +249,7 @@ static bool release(struct held *h, size_t n)
 }
 
 /* Bytes that inner took of p [n]; all of them when its other end reads no more. */
-static size_t give(struct tls_conn *c, const char *p, size_t n)
+static size_t give_inner(struct tls_conn *c, const char *p, size_t n)
 {
     ssize_t k = send(c->inner.fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (k < 0)
@@ -275,7 +275,7 @@ static bool note_error(struct tls_conn *c, int rc)
 /* From the client to the server. */
 static void pump_in(steno_tls *t, struct tls_conn *c)
 {
-    if (c->in.n && !release(&c->in, give(c, c->in.data + c->in.at, c->in.n - c->in.at)))
+    if (c->in.n && !release_held(&c->in, give_inner(c, c->in.data + c->in.at, c->in.n - c->in.at)))
         return;
     for (int i = 0; i < ROUNDS && !c->in_over; i++) {
         size_t taken;
@@ -285,7 +285,7 @@ static void pump_in(steno_tls *t, struct tls_conn *c)
                 shutdown(c->inner.fd, SHUT_WR);
             return;
         }
-        taken = give(c, t->scratch, (size_t)n);
+        taken = give_inner(c, t->scratch, (size_t)n);
         if (taken < (size_t)n) {
             c->dead |= !hold(&c->in, t->scratch + taken, (size_t)n - taken);
             return;
@@ -294,7 +294,7 @@ static void pump_in(steno_tls *t, struct tls_conn *c)
 }
 
 /* Bytes of p [n] that the client took; 0 also when the connection is broken. */
-static size_t put(struct tls_conn *c, const char *p, size_t n)
+static size_t put_client(struct tls_conn *c, const char *p, size_t n)
 {
     int k = SSL_write(c->ssl, p, (int)n);
     if (k <= 0) {
@@ -306,7 +306,7 @@ static size_t put(struct tls_conn *c, const char *p, size_t n)
 }
 
 /* Every answer is sent: tell the client. */
-static void finish(struct tls_conn *c)
+static void finish_client(struct tls_conn *c)
 {
     (void)SSL_shutdown(c->ssl);
     ERR_clear_error();
@@ -318,7 +318,8 @@ static void finish(struct tls_conn *c)
 /* From the server to the client. */
 static void pump_out(steno_tls *t, struct tls_conn *c)
 {
-    if (c->out.n && !release(&c->out, put(c, c->out.data + c->out.at, c->out.n - c->out.at)))
+    if (c->out.n &&
+        !release_held(&c->out, put_client(c, c->out.data + c->out.at, c->out.n - c->out.at)))
         return;
     for (int i = 0; i < ROUNDS && !c->out_over; i++) {
         size_t taken;
@@ -329,14 +330,14 @@ static void pump_out(steno_tls *t, struct tls_conn *c)
             c->out_over = true;
             break;
         }
-        taken = put(c, t->scratch, (size_t)n);
+        taken = put_client(c, t->scratch, (size_t)n);
         if (taken < (size_t)n) {
             c->dead |= !hold(&c->out, t->scratch + taken, (size_t)n - taken);
             return;
         }
     }
     if (c->out_over && !c->finished)
-        finish(c);
+        finish_client(c);
 }
 
 static void pump(steno_tls *t, struct tls_conn *c, bool failed)
@@ -364,7 +365,7 @@ static void pump(steno_tls *t, struct tls_conn *c, bool failed)
 
 /* ---- what both threads do -------------------------------------------------------------------- */
 
-static void wake(struct loop *l)
+static void wake_loop(struct loop *l)
 {
     uint64_t one = 1;
     (void)!write(l->wake, &one, sizeof one);
@@ -377,7 +378,7 @@ static void hand_to(steno_tls *t, struct loop *l, struct tls_conn *c)
     c->next = l->fresh;
     l->fresh = c;
     pthread_mutex_unlock(&t->lock);
-    wake(l);
+    wake_loop(l);
 }
 
 /* The list of new connections. Returns whether the thread is to stop. */
@@ -588,7 +589,7 @@ static void stop_loop(steno_tls *t, struct loop *l)
     l->stop = true;
     pthread_mutex_unlock(&t->lock);
     if (l->running) {
-        wake(l);
+        wake_loop(l);
         pthread_join(l->thread, NULL);
     }
     l->running = false;
