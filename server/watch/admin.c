@@ -46,7 +46,7 @@ struct steno_admin {
 
 /* ---- clients ------------------------------------------------------------------------------- */
 
-static void drop(struct client *c)
+static void drop_client(struct client *c)
 {
     if (c->fd >= 0)
         close(c->fd);
@@ -61,7 +61,7 @@ static void adopt(steno_admin *a, int fd)
     for (int i = 0; i < CLIENTS && c->fd >= 0; i++)
         if (a->clients[i].fd < 0 || a->clients[i].received_ns < c->received_ns)
             c = &a->clients[i];
-    drop(c);
+    drop_client(c);
     c->fd = fd;
     c->received_ns = steno_now_ns();
     steno_buf_init(&c->out, STATUS_BYTES + LINE_BYTES);
@@ -98,7 +98,7 @@ static steno_status answer(steno_admin *a, struct client *c, const char *line)
 }
 
 /* Write the pending answer; false when the client is gone. */
-static bool flush(struct client *c)
+static bool flush_client(struct client *c)
 {
     while (c->sent < c->out.len) {
         ssize_t n =
@@ -115,7 +115,7 @@ static bool flush(struct client *c)
 }
 
 /* Answer the complete lines that came, while no answer waits to be read. False: drop the client. */
-static bool act(steno_admin *a, struct client *c)
+static bool act_for_client(steno_admin *a, struct client *c)
 {
     char *end;
     while (!c->out.len && (end = memchr(c->line, '\n', c->n))) {
@@ -125,7 +125,7 @@ static bool act(steno_admin *a, struct client *c)
             return false;
         memmove(c->line, c->line + used, c->n - used);
         c->n -= used;
-        if (!flush(c))
+        if (!flush_client(c))
             return false;
     }
     return c->n < LINE_BYTES;
@@ -140,23 +140,23 @@ static bool receive(steno_admin *a, struct client *c)
         return false;
     c->n += (size_t)n;
     c->received_ns = steno_now_ns();
-    return act(a, c);
+    return act_for_client(a, c);
 }
 
-static void serve(steno_admin *a, struct client *c, short events)
+static void serve_client(steno_admin *a, struct client *c, short events)
 {
     bool good = true;
     if (c->fd < 0 || !events)
         return;
     if (events & POLLOUT)
-        good = flush(c) && act(a, c);
+        good = flush_client(c) && act_for_client(a, c);
     else
         good = receive(a, c);
     if (!good)
-        drop(c);
+        drop_client(c);
 }
 
-static void *run(void *arg)
+static void *run_admin(void *arg)
 {
     steno_admin *a = arg;
     pthread_setname_np(pthread_self(), "admin");
@@ -171,7 +171,7 @@ static void *run(void *arg)
         if (p[0].revents)
             break;
         for (int i = 0; i < CLIENTS; i++)
-            serve(a, &a->clients[i], p[i + 2].revents);
+            serve_client(a, &a->clients[i], p[i + 2].revents);
         if (p[1].revents) {
             int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
             if (fd >= 0)
@@ -223,7 +223,7 @@ steno_status steno_admin_open(steno_admin **out, struct steno_server *srv, steno
     for (int i = 0; i < CLIENTS; i++)
         a->clients[i].fd = -1;
     st = listen_on(a, err);
-    if (!st && pthread_create(&a->thread, NULL, run, a))
+    if (!st && pthread_create(&a->thread, NULL, run_admin, a))
         st = steno_fail(err, STENO_ERR_INTERNAL, "%s: cannot make a thread", a->path);
     if (st) {
         steno_admin_close(a);
@@ -244,7 +244,7 @@ void steno_admin_close(steno_admin *a)
         pthread_join(a->thread, NULL);
     }
     for (int i = 0; i < CLIENTS; i++)
-        drop(&a->clients[i]);
+        drop_client(&a->clients[i]);
     if (a->listener >= 0)
         close(a->listener);
     if (a->wake >= 0)

@@ -18,7 +18,7 @@ static json_t *batches_of(const struct steno_pool_stats *p)
     return list;
 }
 
-static json_t *model_of(const struct steno_model_view *v)
+static json_t *model_json(const struct steno_model_view *v)
 {
     const struct steno_pool_stats *p = &v->pool;
     json_t *m = json_pack("{s:s, s:b, s:b, s:i, s:i, s:I, s:s, s:s, s:s}", "name", v->name,
@@ -48,7 +48,7 @@ static json_t *models_of(steno_models *models)
     for (size_t i = 0; (slot = steno_models_slot(models, i)); i++) {
         struct steno_model_view v;
         steno_model_slot_view(slot, &v);
-        json_array_append_new(list, model_of(&v));
+        json_array_append_new(list, model_json(&v));
     }
     return list;
 }

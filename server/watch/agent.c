@@ -43,7 +43,7 @@ char *steno_agent_write(const struct steno_agent_state *s, char *out)
     return out;
 }
 
-static void look(const steno_agent *a, struct steno_agent_state *s)
+static void look_at_models(const steno_agent *a, struct steno_agent_state *s)
 {
     struct steno_server *srv = a->srv;
     struct steno_model_slot *slot;
@@ -72,13 +72,13 @@ static void answer(const steno_agent *a, int fd)
     struct steno_agent_state s;
     char line[STENO_AGENT_LINE], sink[256];
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-    look(a, &s);
+    look_at_models(a, &s);
     steno_agent_write(&s, line);
     if (send(fd, line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT) > 0 && !shutdown(fd, SHUT_WR))
         (void)!recv(fd, sink, sizeof sink, 0);
 }
 
-static void *run(void *arg)
+static void *run_agent(void *arg)
 {
     steno_agent *a = arg;
     for (;;) {
@@ -143,7 +143,7 @@ steno_status steno_agent_open(steno_agent **out, struct steno_server *srv, steno
     for (size_t i = 0; i < n && !st; i++)
         st = listen_on(a, &addresses[i], err);
     if (!st)
-        st = steno_thread_start(&a->thread, "agent", run, a, err);
+        st = steno_thread_start(&a->thread, "agent", run_agent, a, err);
     if (st) {
         steno_agent_close(a);
         return st;

@@ -56,7 +56,7 @@ static double start_time(void *ctx)
     return (double)((const struct steno_server *)ctx)->started;
 }
 
-static double one(void *ctx)
+static double gauge_one(void *ctx)
 {
     (void)ctx;
     return 1;
@@ -98,7 +98,7 @@ static double capacity(void *ctx)
 
 /* ---- all models together; ctx is the server -------------------------------------------------- */
 
-static double sum(void *ctx, double (*of)(const struct steno_pool_stats *))
+static double sum_pools(void *ctx, double (*of)(const struct steno_pool_stats *))
 {
     steno_models *m = ((struct steno_server *)ctx)->models;
     struct steno_model_slot *slot;
@@ -127,17 +127,17 @@ static double steps_of(const struct steno_pool_stats *st)
 
 static double workers(void *ctx)
 {
-    return sum(ctx, workers_of);
+    return sum_pools(ctx, workers_of);
 }
 
 static double workers_busy(void *ctx)
 {
-    return sum(ctx, busy_of);
+    return sum_pools(ctx, busy_of);
 }
 
 static double steps(void *ctx)
 {
-    return sum(ctx, steps_of);
+    return sum_pools(ctx, steps_of);
 }
 
 static double decoders(void *ctx)
@@ -187,7 +187,7 @@ static void register_model(steno_metrics *m, struct steno_model_slot *slot)
              escape(v.version, version, sizeof version));
     if (*v.family) /* before the first load only the name is known */
         steno_metrics_sample(m, "steno_model_info", "Models, as they were first loaded.", labels,
-                             false, one, NULL);
+                             false, gauge_one, NULL);
     snprintf(labels, sizeof labels, "model=\"%s\"", name);
     steno_metrics_sample(m, "steno_model_loaded", "1 when the model is loaded.", labels, false,
                          loaded, slot);
@@ -263,7 +263,8 @@ void steno_gauges_register(struct steno_server *srv)
     char labels[160], cpu[96];
     snprintf(labels, sizeof labels, "version=\"%s\",cpu=\"%s\"", steno_version(),
              steno_cpu_str(steno_cpu_detect(), cpu, sizeof cpu));
-    steno_metrics_sample(m, "steno_build_info", "Version of the daemon.", labels, false, one, NULL);
+    steno_metrics_sample(m, "steno_build_info", "Version of the daemon.", labels, false, gauge_one,
+                         NULL);
     register_models(srv);
     steno_metrics_sample(m, "steno_workers", "Threads that run networks.", "", false, workers, srv);
     steno_metrics_sample(m, "steno_workers_busy", "Threads that run a network now.", "", false,

@@ -107,7 +107,7 @@ static int find_stuck(const struct steno_health *h, int64_t now, int64_t *since)
     return steno_models_find_stuck(h->srv->models, now - STUCK_NS, &worker, since) ? worker : -1;
 }
 
-static void look(steno_health *h, int64_t now)
+static void look_for_stuck(steno_health *h, int64_t now)
 {
     int64_t since = 0;
     int stuck = find_stuck(h, now, &since), before;
@@ -144,7 +144,7 @@ static void notify_status(steno_health *h, int64_t now)
     sd_notifyf(0, "STATUS=Serving %d sessions", n);
 }
 
-static void *run(void *arg)
+static void *run_health(void *arg)
 {
     steno_health *h = arg;
     int64_t fed = 0;
@@ -154,7 +154,7 @@ static void *run(void *arg)
         int64_t now = steno_now_ns();
         bool alive;
         pthread_mutex_unlock(&h->lock);
-        look(h, now);
+        look_for_stuck(h, now);
         notify_status(h, now);
         pthread_mutex_lock(&h->lock);
         alive = h->stuck < 0;
@@ -187,7 +187,7 @@ steno_status steno_health_open(steno_health **out, const struct steno_server *sr
     steno_cond_init(&h->wake);
     if (sd_watchdog_enabled(0, &usec) > 0)
         h->watchdog_ns = (int64_t)usec * 1000 / 4; /* sd_watchdog_enabled(3) advises half */
-    rc = pthread_create(&h->thread, NULL, run, h);
+    rc = pthread_create(&h->thread, NULL, run_health, h);
     if (rc) {
         steno_health_close(h);
         return steno_fail(err, STENO_ERR_INTERNAL, "health thread: %s", strerror(rc));

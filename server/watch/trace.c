@@ -172,8 +172,8 @@ struct writer {
     bool any; /* an attribute was written */
 };
 
-static void put(struct writer *w, const char *fmt, ...) STENO_PRINTF(2, 3);
-static void put(struct writer *w, const char *fmt, ...)
+static void print_span(struct writer *w, const char *fmt, ...) STENO_PRINTF(2, 3);
+static void print_span(struct writer *w, const char *fmt, ...)
 {
     char text[256];
     va_list ap;
@@ -192,30 +192,30 @@ static void put_string(struct writer *w, const char *s)
 
 static void begin_attribute(struct writer *w, const char *key)
 {
-    put(w, "%s{\"key\":\"%s\",\"value\":{", w->any ? "," : "", key);
+    print_span(w, "%s{\"key\":\"%s\",\"value\":{", w->any ? "," : "", key);
     w->any = true;
 }
 
-static void put_text(struct writer *w, const char *key, const char *value)
+static void put_attribute(struct writer *w, const char *key, const char *value)
 {
     if (!value || !*value)
         return;
     begin_attribute(w, key);
-    put(w, "\"stringValue\":");
+    print_span(w, "\"stringValue\":");
     put_string(w, value);
-    put(w, "}}");
+    print_span(w, "}}");
 }
 
 static void put_int(struct writer *w, const char *key, int64_t value)
 {
     begin_attribute(w, key); /* 64-bit integers are strings (protobuf's JSON mapping) */
-    put(w, "\"intValue\":\"%lld\"}}", (long long)value);
+    print_span(w, "\"intValue\":\"%lld\"}}", (long long)value);
 }
 
 static void put_double(struct writer *w, const char *key, double value)
 {
     begin_attribute(w, key);
-    put(w, "\"doubleValue\":%.9g}}", value);
+    print_span(w, "\"doubleValue\":%.9g}}", value);
 }
 
 static void begin_span(struct writer *w, const unsigned char trace[16], const unsigned char span[8],
@@ -223,15 +223,15 @@ static void begin_span(struct writer *w, const unsigned char trace[16], const un
                        int64_t end)
 {
     char hex[33];
-    put(w, "{\"traceId\":\"%s\",", steno_hex_write(trace, 16, hex));
-    put(w, "\"spanId\":\"%s\",", steno_hex_write(span, 8, hex));
+    print_span(w, "{\"traceId\":\"%s\",", steno_hex_write(trace, 16, hex));
+    print_span(w, "\"spanId\":\"%s\",", steno_hex_write(span, 8, hex));
     if (parent)
-        put(w, "\"parentSpanId\":\"%s\",", steno_hex_write(parent, 8, hex));
-    put(w, "\"name\":");
+        print_span(w, "\"parentSpanId\":\"%s\",", steno_hex_write(parent, 8, hex));
+    print_span(w, "\"name\":");
     put_string(w, name);
-    put(w, ",\"kind\":%d,\"startTimeUnixNano\":\"%lld\",\"endTimeUnixNano\":\"%lld\",", kind,
-        (long long)start, (long long)end);
-    put(w, "\"attributes\":[");
+    print_span(w, ",\"kind\":%d,\"startTimeUnixNano\":\"%lld\",\"endTimeUnixNano\":\"%lld\",", kind,
+               (long long)start, (long long)end);
+    print_span(w, "\"attributes\":[");
     w->any = false;
 }
 
@@ -249,35 +249,35 @@ static void put_root(struct writer *w, const struct steno_trace_report *r, int64
                r->trace.has_parent ? r->trace.parent : NULL, name, kinds[r->kind],
                r->start_ns + offset, r->end_ns + offset);
     if (r->kind != STENO_TRACE_RUN)
-        put_text(w, "http.request.method", r->method);
+        put_attribute(w, "http.request.method", r->method);
     if (r->kind == STENO_TRACE_REQUEST)
-        put_text(w, "http.route", r->route);
-    put_text(w, "client.address", r->client);
+        put_attribute(w, "http.route", r->route);
+    put_attribute(w, "client.address", r->client);
     if (r->status)
         put_int(w, "http.response.status_code", r->status);
     if (r->failed) {
         snprintf(code, sizeof code, "%d", r->status);
-        put_text(w, "error.type",
-                 r->status >= (r->kind == STENO_TRACE_CALLBACK ? 300 : 500) ? code : "failed");
+        put_attribute(w, "error.type",
+                      r->status >= (r->kind == STENO_TRACE_CALLBACK ? 300 : 500) ? code : "failed");
     }
-    put_text(w, "steno.api", r->api);
-    put_text(w, "steno.model", r->model);
-    put_text(w, "steno.key", r->key);
-    put_text(w, "steno.request_id", r->request_id);
-    put_text(w, "steno.session_id", r->id);
-    put_text(w, "steno.job_id", r->job);
-    put_text(w, "steno.result", r->result);
+    put_attribute(w, "steno.api", r->api);
+    put_attribute(w, "steno.model", r->model);
+    put_attribute(w, "steno.key", r->key);
+    put_attribute(w, "steno.request_id", r->request_id);
+    put_attribute(w, "steno.session_id", r->id);
+    put_attribute(w, "steno.job_id", r->job);
+    put_attribute(w, "steno.result", r->result);
     if (r->close_code)
         put_int(w, "steno.close_code", r->close_code);
     if (r->kind != STENO_TRACE_CALLBACK)
         put_double(w, "steno.audio_seconds", r->audio_seconds);
-    put(w, "],");
+    print_span(w, "],");
     if (*r->trace.state) {
-        put(w, "\"traceState\":");
+        print_span(w, "\"traceState\":");
         put_string(w, r->trace.state);
-        put(w, ",");
+        print_span(w, ",");
     }
-    put(w, "\"status\":{%s}}", r->failed ? "\"code\":2" : "");
+    print_span(w, "\"status\":{%s}}", r->failed ? "\"code\":2" : "");
 }
 
 static const char *const phase_names[] = {"receive", "decode audio", "queue",
@@ -290,12 +290,12 @@ static void put_phase(struct writer *w, const struct steno_trace_report *r, int 
     const struct steno_phase_time *p = &r->phases[phase];
     unsigned char id[8];
     random_id(id, sizeof id);
-    put(w, ",");
+    print_span(w, ",");
     begin_span(w, r->trace.own.trace, id, r->trace.own.span, phase_names[phase],
                1 /* SPAN_KIND_INTERNAL */, p->start_ns + offset, p->end_ns + offset);
     if (phase >= STENO_PHASE_QUEUE && phase <= STENO_PHASE_SEARCH)
         put_double(w, "steno.seconds", p->seconds);
-    put(w, "]}");
+    print_span(w, "]}");
 }
 
 static void put_resource(struct writer *w, const char *service, const char *instance)
@@ -303,16 +303,16 @@ static void put_resource(struct writer *w, const char *service, const char *inst
     char host[256] = "";
     w->any = false;
     (void)gethostname(host, sizeof host - 1);
-    put(w, "{\"attributes\":[");
-    put_text(w, "service.name", service);
-    put_text(w, "service.version", steno_version());
-    put_text(w, "service.instance.id", instance);
-    put_text(w, "host.name", host);
+    print_span(w, "{\"attributes\":[");
+    put_attribute(w, "service.name", service);
+    put_attribute(w, "service.version", steno_version());
+    put_attribute(w, "service.instance.id", instance);
+    put_attribute(w, "host.name", host);
     put_int(w, "process.pid", getpid());
-    put_text(w, "telemetry.sdk.name", "stenod");
-    put_text(w, "telemetry.sdk.language", "c");
-    put_text(w, "telemetry.sdk.version", steno_version());
-    put(w, "]}");
+    put_attribute(w, "telemetry.sdk.name", "stenod");
+    put_attribute(w, "telemetry.sdk.language", "c");
+    put_attribute(w, "telemetry.sdk.version", steno_version());
+    print_span(w, "]}");
 }
 
 steno_status steno_trace_write(struct steno_buf *out, const char *service, const char *instance,
@@ -321,13 +321,14 @@ steno_status steno_trace_write(struct steno_buf *out, const char *service, const
 {
     struct writer w = {.out = out};
     *spans = 0;
-    put(&w, "{\"resourceSpans\":[{\"resource\":");
+    print_span(&w, "{\"resourceSpans\":[{\"resource\":");
     put_resource(&w, service, instance);
-    put(&w, ",\"scopeSpans\":[{\"scope\":{\"name\":\"stenod\",\"version\":\"%s\"},\"spans\":[",
-        steno_version());
+    print_span(&w,
+               ",\"scopeSpans\":[{\"scope\":{\"name\":\"stenod\",\"version\":\"%s\"},\"spans\":[",
+               steno_version());
     for (size_t i = 0; i < n; i++) {
         if (i)
-            put(&w, ",");
+            print_span(&w, ",");
         put_root(&w, &reports[i], offset_ns);
         ++*spans;
         for (int p = 0; p < STENO_PHASES; p++)
@@ -336,7 +337,7 @@ steno_status steno_trace_write(struct steno_buf *out, const char *service, const
                 ++*spans;
             }
     }
-    put(&w, "]}]}]}");
+    print_span(&w, "]}]}]}");
     return w.st;
 }
 
@@ -461,7 +462,7 @@ static bool take_batch(struct steno_tracer *t, size_t *n, bool *last)
     return *n || !*last;
 }
 
-static void *run(void *arg)
+static void *run_tracer(void *arg)
 {
     struct steno_tracer *t = arg;
     bool last = false;
@@ -568,7 +569,7 @@ static steno_status open_tracer(struct steno_tracer *t, const struct steno_confi
         return STENO_ERR_UNSUPPORTED;
     t->curl.global_init(CURL_GLOBAL_DEFAULT);
     register_series(t, registry);
-    if (steno_thread_start(&t->thread, "tracer", run, t, err))
+    if (steno_thread_start(&t->thread, "tracer", run_tracer, t, err))
         return STENO_ERR_NOMEM;
     t->running = true;
     return STENO_OK;

@@ -108,7 +108,7 @@ static bool is_value(const char *p, size_t n)
 }
 
 /* Read the members. Their number; SIZE_MAX: the list is not valid. */
-static size_t read_members(const char *text, size_t len, struct member *m)
+static size_t read_tracestate(const char *text, size_t len, struct member *m)
 {
     size_t n = 0;
     for (const char *p = text, *end = text + len; p <= end;) {
@@ -152,7 +152,7 @@ static size_t shorten(struct member *m, size_t n, size_t size)
 bool steno_tracestate_parse(const char *text, size_t len, char out[STENO_TRACESTATE_SIZE])
 {
     struct member m[MEMBERS];
-    size_t n = read_members(text, len, m), at = 0;
+    size_t n = read_tracestate(text, len, m), at = 0;
     out[0] = '\0';
     if (n == SIZE_MAX)
         return false;

@@ -84,7 +84,7 @@ static void save(steno_usage_file *u)
     u->written = now;
 }
 
-static void *run(void *arg)
+static void *run_usage(void *arg)
 {
     steno_usage_file *u = arg;
     bool stop = false;
@@ -100,7 +100,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static steno_status load(steno_usage_file *u, steno_err *err)
+static steno_status load_usage(steno_usage_file *u, steno_err *err)
 {
     steno_status st;
     char *text;
@@ -146,9 +146,9 @@ steno_status steno_usage_open(steno_usage_file **out, const struct steno_config 
     u->path = malloc(n);
     if (u->path)
         snprintf(u->path, n, "%s/usage", dir);
-    st = u->path ? load(u, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = u->path ? load_usage(u, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
-        st = steno_thread_start(&u->thread, "usage", run, u, err);
+        st = steno_thread_start(&u->thread, "usage", run_usage, u, err);
     if (st) {
         steno_usage_close(u);
         return st;
