@@ -23,7 +23,7 @@ struct check {
 };
 
 /* key: the setting; it is put before the message unless that begins with it. */
-static void add(struct check *c, steno_status st, const steno_err *err, const char *key)
+static void add_finding(struct check *c, steno_status st, const steno_err *err, const char *key)
 {
     char place[512], line[sizeof err->msg + sizeof place + 40];
     const bool named = st && !strncmp(err->msg, key, strlen(key));
@@ -40,7 +40,7 @@ static void check_model(struct check *c)
     /* a capacity is given, so that nothing is measured */
     const struct steno_pool_options opt = {.workers = 1, .max_streams = 1, .capacity = 1};
     steno_err err;
-    add(c, steno_models_open(&c->srv.models, c->srv.conf, &opt, &err), &err, "model.dir");
+    add_finding(c, steno_models_open(&c->srv.models, c->srv.conf, &opt, &err), &err, "model.dir");
     steno_models_close(c->srv.models);
 }
 
@@ -56,7 +56,7 @@ static void check_addresses(struct check *c, const char *list, const char *key)
         if (st == STENO_ERR_BUSY)
             steno_log(LOG_NOTICE, "%s: %s", key, err.msg);
         else
-            add(c, st, &err, key);
+            add_finding(c, st, &err, key);
     }
 }
 
@@ -67,14 +67,14 @@ static void check_tls(struct check *c)
     steno_status st = steno_tls_check(conf->tls_certificate, conf->tls_key, &err);
     const char *file = conf->tls_certificate;
     const bool of_key = st && strncmp(err.msg, file, strlen(file));
-    add(c, st, &err, of_key ? "tls.key" : "tls.certificate");
+    add_finding(c, st, &err, of_key ? "tls.key" : "tls.certificate");
 }
 
 static void check_file(struct check *c, const char *path, const char *key)
 {
     steno_err err;
     if (*path && access(path, R_OK))
-        add(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", path, strerror(errno)), &err, key);
+        add_finding(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", path, strerror(errno)), &err, key);
 }
 
 /* The directory of a key must be there, with these rights (access(2)). */
@@ -82,7 +82,7 @@ static void check_directory(struct check *c, const char *dir, int rights, const 
 {
     steno_err err;
     if (access(dir, rights | X_OK))
-        add(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", dir, strerror(errno)), &err, key);
+        add_finding(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", dir, strerror(errno)), &err, key);
 }
 
 /* The directory of a path that a start makes must be there and writable. */
@@ -111,8 +111,9 @@ static void check_queue(struct check *c)
     }
     st = steno_job_service_open_shared(&queue, conf, &err);
     if (st)
-        add(c, st, &err,
-            strncmp(err.msg, "jobs.queue_password", 19) ? "jobs.queue" : "jobs.queue_password");
+        add_finding(c, st, &err,
+                    strncmp(err.msg, "jobs.queue_password", 19) ? "jobs.queue"
+                                                                : "jobs.queue_password");
     else
         queue->ops->close(queue);
 }
@@ -121,7 +122,7 @@ static void check_fetcher(struct check *c)
 {
     steno_fetcher *f = NULL;
     steno_err err;
-    add(c, steno_fetcher_open(&f, c->srv.conf, NULL, &err), &err, "fetch.hosts");
+    add_finding(c, steno_fetcher_open(&f, c->srv.conf, NULL, &err), &err, "fetch.hosts");
     steno_fetcher_close(f);
 }
 
@@ -144,7 +145,7 @@ static void check_jobs(struct check *c)
     if (!*conf->callback_secret)
         return;
     st = steno_job_hooks_read_secret(conf->callback_secret, &secret, &len, &err);
-    add(c, st, &err, "jobs.callback_secret");
+    add_finding(c, st, &err, "jobs.callback_secret");
     if (!st)
         explicit_bzero(secret, len);
     free(secret);
@@ -157,8 +158,8 @@ static void check_tracing(struct check *c)
     steno_err err;
     if (!stats)
         return;
-    add(c, steno_tracer_open(&tracer, c->srv.conf, stats->registry, &err), &err,
-        "tracing.endpoint");
+    add_finding(c, steno_tracer_open(&tracer, c->srv.conf, stats->registry, &err), &err,
+                "tracing.endpoint");
     steno_tracer_close(tracer);
     steno_stats_free(stats);
 }
@@ -169,11 +170,12 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     struct check c = {.srv = {.conf = conf}, .tell = tell};
     steno_err err;
     steno_key *key;
-    add(&c, steno_keys_open(&c.srv.keys, conf->keys, &err), &err, "auth.keys");
+    add_finding(&c, steno_keys_open(&c.srv.keys, conf->keys, &err), &err, "auth.keys");
     if (c.srv.keys && *conf->wyoming_listen)
-        add(&c, steno_keys_named(c.srv.keys, conf->wyoming_key, &key, &err), &err, "wyoming.key");
-    add(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
-    add(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
+        add_finding(&c, steno_keys_named(c.srv.keys, conf->wyoming_key, &key, &err), &err,
+                    "wyoming.key");
+    add_finding(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
+    add_finding(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
     check_addresses(&c, conf->listen, "server.listen");
     if (*conf->wyoming_listen)
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");

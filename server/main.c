@@ -309,7 +309,7 @@ static bool second_signal(struct daemon *d)
     return sig == SIGTERM || sig == SIGINT;
 }
 
-static void drain(struct daemon *d)
+static void drain_daemon(struct daemon *d)
 {
     int64_t deadline = steno_now_ns() + (int64_t)(d->conf.drain_timeout * 1e9);
     sd_notifyf(0, "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=%.0f",
@@ -342,7 +342,7 @@ static void warn(const char *message)
     steno_log(LOG_WARNING, "%s", message);
 }
 
-static int serve(struct daemon *d)
+static int serve_daemon(struct daemon *d)
 {
     steno_err err;
     steno_status st;
@@ -361,7 +361,7 @@ static int serve(struct daemon *d)
     if (d->conf.log_transcripts)
         steno_log(LOG_WARNING, "log.transcripts: recognised text is written to this log");
     wait_for_end(d);
-    drain(d);
+    drain_daemon(d);
     if (steno_health_stuck(d->services.health)) { /* waiting for it would never end */
         steno_log(LOG_ERR, "stopped without the worker that hangs");
         _exit(EX_SOFTWARE);
@@ -391,7 +391,7 @@ static void block_signals(sigset_t *set)
     steno_map_guard();
 }
 
-static int act(struct daemon *d, enum steno_action action)
+static int run_action(struct daemon *d, enum steno_action action)
 {
     int level = LOG_INFO;
     if (steno_log_level(d->conf.log_level, &level, NULL))
@@ -418,7 +418,7 @@ static int act(struct daemon *d, enum steno_action action)
         puts("The configuration is good.");
         break;
     case STENO_ACTION_SERVE:
-        return serve(d);
+        return serve_daemon(d);
     }
     steno_config_free(&d->conf);
     return fflush(stdout) ? EX_IOERR : EX_OK;
@@ -448,7 +448,7 @@ int main(int argc, char **argv)
     if (!st)
         st = steno_options_read(&d.conf, argc, argv, &action, &usage, &err);
     if (!st)
-        return act(&d, action);
+        return run_action(&d, action);
     if (d.conf.on_error) { /* the errors were told; there may be more beyond the configuration */
         (void)steno_check_start(&d.conf, false, d.conf.on_error);
         steno_config_free(&d.conf);

@@ -41,7 +41,8 @@ static const struct option long_options[] = {
     {"version", no_argument, NULL, OPT_ACTION + STENO_ACTION_VERSION},
     {NULL, 0, NULL, 0}};
 
-static steno_status apply(struct steno_config *c, int option, const char *value, steno_err *err)
+static steno_status apply_option(struct steno_config *c, int option, const char *value,
+                                 steno_err *err)
 {
     switch (option) {
     case OPT_LISTEN:
@@ -61,8 +62,8 @@ static steno_status apply(struct steno_config *c, int option, const char *value,
 
 /* Two walks over argv. The first reads the file's name and the action, because options override the
  * file wherever they stand; the second applies the options. */
-static steno_status walk(struct steno_config *c, int argc, char **argv, const char **file,
-                         enum steno_action *action, steno_err *err)
+static steno_status walk_options(struct steno_config *c, int argc, char **argv, const char **file,
+                                 enum steno_action *action, steno_err *err)
 {
     int opt;
     optind = 1;
@@ -77,7 +78,7 @@ static steno_status walk(struct steno_config *c, int argc, char **argv, const ch
             *file = optarg;
         else if (file && opt >= OPT_ACTION)
             *action = (enum steno_action)(opt - OPT_ACTION);
-        st = file ? STENO_OK : apply(c, opt, optarg, err);
+        st = file ? STENO_OK : apply_option(c, opt, optarg, err);
         if (st)
             return st;
     }
@@ -86,22 +87,22 @@ static steno_status walk(struct steno_config *c, int argc, char **argv, const ch
     return STENO_OK;
 }
 
-static void tell(const char *message)
+static void print_error(const char *message)
 {
     fprintf(stderr, "error: %s\n", message);
 }
 
 /* Read every source and check, and tell all errors. The status is that of the first. */
-static steno_status read_all(struct steno_config *c, int argc, char **argv, const char *file,
-                             steno_err *err)
+static steno_status read_sources(struct steno_config *c, int argc, char **argv, const char *file,
+                                 steno_err *err)
 {
     steno_status of_file, of_environment, of_options, of_all;
-    c->on_error = tell;
+    c->on_error = print_error;
     of_file = file ? steno_config_read_file(c, file, err) : STENO_OK;
     of_environment = steno_config_read_environment(c, NULL);
-    of_options = walk(c, argc, argv, NULL, NULL, err);
+    of_options = walk_options(c, argc, argv, NULL, NULL, err);
     if (of_options)
-        tell(err->msg);
+        print_error(err->msg);
     of_all = steno_config_check(c, NULL);
     if (of_file)
         return of_file;
@@ -118,12 +119,12 @@ steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
     bool good;
     *action = STENO_ACTION_SERVE;
     *usage = true;
-    st = walk(c, argc, argv, &file, action, err);
+    st = walk_options(c, argc, argv, &file, action, err);
     if (st || *action >= STENO_ACTION_SAMPLE)
         return st;
     *usage = false;
     if (*action == STENO_ACTION_CHECK)
-        return read_all(c, argc, argv, file, err);
+        return read_sources(c, argc, argv, file, err);
     st = file ? steno_config_read_file(c, file, err) : STENO_OK;
     if (!st)
         st = steno_config_read_environment(c, err);
@@ -131,7 +132,7 @@ steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
         return st;
     good = !steno_config_check(c, NULL);
     *usage = true;
-    st = walk(c, argc, argv, NULL, NULL, err);
+    st = walk_options(c, argc, argv, NULL, NULL, err);
     if (st)
         return st;
     *usage = good; /* the options broke what was right without them */
