@@ -51,7 +51,7 @@ static bool is_one_of(utf8proc_int32_t c, const utf8proc_int32_t *set)
 }
 
 /* Its columns, and the mark at its end, before closing quotes and brackets. */
-static enum mark measure(const char *text, int *columns)
+static enum mark measure_line(const char *text, int *columns)
 {
     static const utf8proc_int32_t clauses[] = {',',    ';',    ':',    0x2013, 0x2014, 0x3001,
                                                0xFF0C, 0xFF1B, 0xFF1A, 0x060C, 0};
@@ -79,7 +79,7 @@ static void measure_all(struct layout *l)
     unsigned sentences = 0;
     for (size_t i = 0; i < l->n; i++) {
         struct place *x = &l->at[i];
-        x->mark = measure(l->w[i].text, &x->columns);
+        x->mark = measure_line(l->w[i].text, &x->columns);
         x->before = before + (i && l->w[i].spaced);
         x->sentences = sentences;
         l->w[i].after = STENO_CUE_GOES_ON;

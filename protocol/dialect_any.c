@@ -5,23 +5,22 @@
 #include <math.h>
 #include <string.h>
 
-
 #define MAX_QUERY (1u << 18) /* more than a request head holds */
 #define FLOATS 64            /* samples that are looked at */
 
-static void init(struct steno_dialect_session *d)
+static void any_init(struct steno_dialect_session *d)
 {
     steno_buf_init(d->state, MAX_QUERY);
 }
 
-static void free_state(struct steno_dialect_session *d)
+static void any_free(struct steno_dialect_session *d)
 {
     steno_buf_free(d->state);
 }
 
 /* Keep the pair: name, NUL, value, NUL. */
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
+static steno_status any_query(struct steno_dialect_session *d, const char *name, const char *value,
+                              steno_err *err)
 {
     steno_status st = steno_buf_add(d->state, name, strlen(name) + 1);
     if (!st)
@@ -29,7 +28,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return st ? steno_fail(err, st, "query: out of memory") : STENO_OK;
 }
 
-static bool has(const char *p, size_t n, const char *word)
+static bool has_word(const char *p, size_t n, const char *word)
 {
     const size_t k = strlen(word);
     for (size_t i = 0; i + k <= n; i++)
@@ -50,21 +49,21 @@ static bool is_float(const char *p, size_t n)
     return n >= 4;
 }
 
-static const struct steno_dialect *choose(const char *p, size_t n, bool is_text)
+static const struct steno_dialect *any_choose(const char *p, size_t n, bool is_text)
 {
-    if (is_text && has(p, n, "\"signal\""))
+    if (is_text && has_word(p, n, "\"signal\""))
         return &steno_dialect_wenet;
     if (is_text && n >= 4 && !memcmp(p, "Done", 4))
         return &steno_dialect_sherpa;
-    if (is_text && has(p, n, "\"type\""))
+    if (is_text && has_word(p, n, "\"type\""))
         return &steno_dialect_native;
     if (!is_text && (steno_sherpa_is_header(p, n) || is_float(p, n)))
         return &steno_dialect_sherpa;
     return &steno_dialect_vosk;
 }
 
-static steno_status replay(struct steno_dialect_session *d, const struct steno_buf *pairs,
-                           steno_err *err)
+static steno_status any_replay(struct steno_dialect_session *d, const struct steno_buf *pairs,
+                               steno_err *err)
 {
     const char *p = pairs->data, *end = p ? p + pairs->len : NULL;
     steno_status st = STENO_OK;
@@ -76,19 +75,19 @@ static steno_status replay(struct steno_dialect_session *d, const struct steno_b
     return st;
 }
 
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status any_text(struct steno_dialect_session *d, const char *p, size_t n,
+                             enum steno_dialect_act *act, steno_err *err)
 {
     (void)d, (void)p, (void)n, (void)act; /* a session without a message ends in error or end */
     return steno_fail(err, STENO_ERR_INTERNAL, "message: no dialect was chosen");
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void any_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     (void)d, (void)ev;
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void any_end(struct steno_dialect_session *d, bool draining)
 {
     (void)d, (void)draining;
 }
@@ -97,13 +96,13 @@ const struct steno_dialect steno_dialect_any = {
     .name = "vosk",
     .state_bytes = sizeof(struct steno_buf),
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .init = init,
-    .free_state = free_state,
-    .query = query,
-    .choose = choose,
-    .replay = replay,
-    .text = text,
-    .event = event,
+    .init = any_init,
+    .free_state = any_free,
+    .query = any_query,
+    .choose = any_choose,
+    .replay = any_replay,
+    .text = any_text,
+    .event = any_event,
     .error = steno_dialect_error,
-    .end = end,
+    .end = any_end,
 };

@@ -55,7 +55,7 @@ const char *steno_hint_named_in(const char *message)
     return NULL;
 }
 
-static char **text_of(struct steno_hint_store *s, const char *name)
+static char **stored_text(struct steno_hint_store *s, const char *name)
 {
     return !strcmp(name, "prompt")   ? &s->prompt
            : !strcmp(name, "prefix") ? &s->prefix
@@ -83,7 +83,7 @@ static steno_status check_text(const char *name, size_t n, const char *value, st
 steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const char *value,
                             steno_err *err)
 {
-    char *copy = NULL, **to = text_of(s, name);
+    char *copy = NULL, **to = stored_text(s, name);
     steno_status st;
     if (!strcmp(name, "translate"))
         return steno_query_bool(name, value, &s->translate, err);

@@ -51,8 +51,8 @@ static steno_status pass_pair(const char *name, const json_t *value, steno_query
     return pair(user, name, text, err);
 }
 
-static steno_status read_members(json_t *root, steno_query_fn pair, void *user,
-                                 struct steno_buf *urls, size_t *n_urls, steno_err *err)
+static steno_status read_object(json_t *root, steno_query_fn pair, void *user,
+                                struct steno_buf *urls, size_t *n_urls, steno_err *err)
 {
     const char *name;
     json_t *value;
@@ -80,7 +80,7 @@ steno_status steno_job_request_read(const char *p, size_t n, steno_query_fn pair
     if (st)
         return st;
     *n_urls = 0;
-    st = read_members(root, pair, user, urls, n_urls, err);
+    st = read_object(root, pair, user, urls, n_urls, err);
     json_decref(root);
     return st;
 }

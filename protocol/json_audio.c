@@ -7,21 +7,21 @@
 static const char name[] = "audio"; /* of the member */
 #define NAME_BYTES 5
 
-static void fail(struct steno_json_audio *a, size_t at)
+static void fail_at(struct steno_json_audio *a, size_t at)
 {
     if (!a->fail.code)
         (void)steno_fail(&a->fail, STENO_ERR_INVAL, "audio: invalid base64 at byte %zu", at);
 }
 
 /* Decode p [n]: whole groups of four digits, or the last ones. */
-static steno_status decode(struct steno_json_audio *a, const char *p, size_t n,
-                           struct steno_buf *audio, steno_err *err)
+static steno_status decode_audio(struct steno_json_audio *a, const char *p, size_t n,
+                                 struct steno_buf *audio, steno_err *err)
 {
     size_t at, len;
     if (!n || a->fail.code)
         return STENO_OK;
     if (a->ended) {
-        fail(a, a->digits);
+        fail_at(a, a->digits);
         return STENO_OK;
     }
     if (steno_buf_reserve(audio, STENO_BASE64_DECODED(n)))
@@ -30,7 +30,7 @@ static steno_status decode(struct steno_json_audio *a, const char *p, size_t n,
     audio->len += len;
     audio->data[audio->len] = '\0';
     if (at < n)
-        fail(a, a->digits + at);
+        fail_at(a, a->digits + at);
     a->digits += n;
     a->ended = p[n - 1] == '=';
     return STENO_OK;
@@ -40,7 +40,7 @@ static steno_status end_group(struct steno_json_audio *a, struct steno_buf *audi
 {
     const unsigned n = a->n_four;
     a->n_four = 0;
-    return decode(a, a->four, n, audio, err);
+    return decode_audio(a, a->four, n, audio, err);
 }
 
 /* Take digits that stand in the string as they are. */
@@ -56,7 +56,7 @@ static steno_status take_digits(struct steno_json_audio *a, const char *p, size_
             return st;
     }
     whole = n / 4 * 4;
-    st = decode(a, p, whole, audio, err);
+    st = decode_audio(a, p, whole, audio, err);
     for (size_t i = whole; i < n; i++)
         a->four[a->n_four++] = p[i];
     return st;
@@ -176,7 +176,7 @@ static void see(struct steno_json_audio *a, char c)
 }
 
 /* Append to what remains of the message. */
-static steno_status keep(struct steno_buf *rest, const char *p, size_t n, steno_err *err)
+static steno_status keep_rest(struct steno_buf *rest, const char *p, size_t n, steno_err *err)
 {
     steno_status st = steno_buf_add(rest, p, n);
     if (st == STENO_ERR_LIMIT)
@@ -198,7 +198,7 @@ steno_status steno_json_audio_push(struct steno_json_audio *a, const char *p, si
         for (; i < n && !a->inside; i++)
             a->quoted ? see_quoted(a, p[i]) : see(a, p[i]);
         if (!st)
-            st = keep(rest, p + from, i - from, err);
+            st = keep_rest(rest, p + from, i - from, err);
     }
     return st;
 }

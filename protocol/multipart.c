@@ -117,7 +117,7 @@ void steno_multipart_close(steno_multipart *mp)
     free(mp);
 }
 
-static steno_status give(steno_multipart *mp, const char *data, size_t n, steno_err *err)
+static steno_status give_data(steno_multipart *mp, const char *data, size_t n, steno_err *err)
 {
     return mp->part && n ? mp->on.data(mp->on.user, data, n, err) : STENO_OK;
 }
@@ -132,7 +132,7 @@ static steno_status read_text(steno_multipart *mp, const char *data, size_t n, s
         if (!mp->matched) {
             const char *cr = memchr(data + i, '\r', n - i);
             size_t plain = cr ? (size_t)(cr - data) - i : n - i;
-            st = give(mp, data + i, plain, err);
+            st = give_data(mp, data + i, plain, err);
             if (st)
                 return st;
             i += plain;
@@ -149,7 +149,7 @@ static steno_status read_text(steno_multipart *mp, const char *data, size_t n, s
             *used = i;
             return mp->part ? mp->on.end(mp->on.user, err) : STENO_OK;
         }
-        st = give(mp, mp->delimiter, mp->matched, err);
+        st = give_data(mp, mp->delimiter, mp->matched, err);
         mp->matched = 0;
         if (st)
             return st;
@@ -206,7 +206,7 @@ static steno_status begin_part(steno_multipart *mp, steno_err *err)
                       mp->part);
 }
 
-static steno_status read_header(steno_multipart *mp, char c, steno_err *err)
+static steno_status read_part_header(steno_multipart *mp, char c, steno_err *err)
 {
     size_t n;
     if (mp->n_headers >= STENO_MULTIPART_HEADERS)
@@ -238,7 +238,7 @@ steno_status steno_multipart_push(steno_multipart *mp, const char *data, size_t 
         else if (mp->state == CLOSING)
             st = read_closing(mp, data[i], err);
         else
-            st = read_header(mp, data[i], err);
+            st = read_part_header(mp, data[i], err);
         if (st)
             return st;
         i += used;

@@ -409,7 +409,7 @@ struct rewrite {
     size_t n;
 };
 
-static void put(struct rewrite *w, const char *p, size_t n)
+static void put_bytes(struct rewrite *w, const char *p, size_t n)
 {
     memcpy(w->text, p, n);
     w->text += n;
@@ -442,8 +442,8 @@ static float mean_confidence(const struct steno_word *w, size_t n)
 
 /* Take words first to last, as the text of a piece; NULL or an empty text: the one word as it is.
  */
-static bool take(struct rewrite *w, size_t first, size_t last,
-                 const struct steno_numeral_piece *piece)
+static bool take_number(struct rewrite *w, size_t first, size_t last,
+                        const struct steno_numeral_piece *piece)
 {
     const struct steno_word *in = w->in->words;
     const char *begin = NULL, *end = NULL, *lead, *tail;
@@ -453,10 +453,10 @@ static bool take(struct rewrite *w, size_t first, size_t last,
     *out = in[first];
     if (!find_words(w, first, last, &begin, &end))
         return false;
-    put(w, w->from, (size_t)(begin - w->from));
+    put_bytes(w, w->from, (size_t)(begin - w->from));
     w->from = end;
     if (!piece || !*piece->text) {
-        put(w, begin, (size_t)(end - begin));
+        put_bytes(w, begin, (size_t)(end - begin));
         return true;
     }
     lead = in[first].text;
@@ -471,7 +471,7 @@ static bool take(struct rewrite *w, size_t first, size_t last,
     memcpy(text + n_lead, piece->text, n_number);
     memcpy(text + n_lead + n_number, tail, n_tail);
     text[n_lead + n_number + n_tail] = '\0';
-    put(w, text, n_lead + n_number + n_tail);
+    put_bytes(w, text, n_lead + n_number + n_tail);
     out->text = text;
     out->end = in[last].end;
     out->confidence = mean_confidence(in + first, last - first + 1);
@@ -493,7 +493,7 @@ static size_t write_pieces(const reader *r, size_t i, bool smart, struct steno_n
 }
 
 /* False: the words are not in the text, or the arena has no room. */
-static bool rewrite(struct rewrite *w, const reader *r, bool smart)
+static bool rewrite_numbers(struct rewrite *w, const reader *r, bool smart)
 {
     for (size_t i = 0; i < r->n;) {
         struct steno_numeral_piece pieces[STENO_NUMERAL_PIECES];
@@ -501,14 +501,14 @@ static bool rewrite(struct rewrite *w, const reader *r, bool smart)
             steno_numeral_at(r, i)->term->kind == OTHER ? 0 : write_pieces(r, i, smart, pieces);
         const size_t word = r->t[i].word;
         for (size_t k = 0; k < n; i += pieces[k++].used)
-            if (!take(w, r->t[i].word, r->t[i + pieces[k].used - 1].word, &pieces[k]))
+            if (!take_number(w, r->t[i].word, r->t[i + pieces[k].used - 1].word, &pieces[k]))
                 return false;
-        if (!n && !take(w, word, word, NULL))
+        if (!n && !take_number(w, word, word, NULL))
             return false;
         while (!n && i < r->n && r->t[i].word == word)
             i++;
     }
-    put(w, w->from, strlen(w->from) + 1);
+    put_bytes(w, w->from, strlen(w->from) + 1);
     return true;
 }
 
@@ -527,7 +527,7 @@ steno_status steno_numerals_write(const struct steno_alternative *in, bool smart
     for (size_t i = 0; i < in->n_words; i++)
         r.n += split_word(in->words[i].text, i, tokens + r.n);
     *out = *in;
-    if (!rewrite(&w, &r, smart))
+    if (!rewrite_numbers(&w, &r, smart))
         return STENO_OK;
     out->text = text;
     out->words = w.words;

@@ -105,7 +105,7 @@ static const char *word_at(const char *words, size_t i, size_t *n)
 }
 
 /* The value of a text that has been checked. */
-static double value_of(const struct steno_option_info *row, const char *text)
+static double option_value(const struct steno_option_info *row, const char *text)
 {
     size_t i = 0, n;
     if (row->kind == STENO_OPTION_NUMBER)
@@ -136,23 +136,23 @@ static void print_value(const struct steno_option_info *row, double v, char out[
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-static const struct steno_option_info *row_of(const struct steno_options *o, size_t i)
+static const struct steno_option_info *option_row(const struct steno_options *o, size_t i)
 {
     return steno_option_at(o->row[i]);
 }
 
 /* Index of a name in the set; o->n when it is not set. */
-static size_t find(const struct steno_options *o, const char *name)
+static size_t find_option(const struct steno_options *o, const char *name)
 {
     size_t i = 0;
-    while (i < o->n && strcmp(row_of(o, i)->name, name))
+    while (i < o->n && strcmp(option_row(o, i)->name, name))
         i++;
     return i;
 }
 
 static bool is_list(const struct steno_options *o, size_t i)
 {
-    return row_of(o, i)->kind == STENO_OPTION_LIST;
+    return option_row(o, i)->kind == STENO_OPTION_LIST;
 }
 
 static const char *list_at(const struct steno_options *o, size_t i)
@@ -161,28 +161,28 @@ static const char *list_at(const struct steno_options *o, size_t i)
 }
 
 /* The value of option i as text: written to out, or o's own list. */
-static const char *text_of(const struct steno_options *o, size_t i, char out[STENO_OPTION_TEXT])
+static const char *option_text(const struct steno_options *o, size_t i, char out[STENO_OPTION_TEXT])
 {
     if (is_list(o, i))
         return list_at(o, i);
-    print_value(row_of(o, i), o->value[i], out);
+    print_value(option_row(o, i), o->value[i], out);
     return out;
 }
 
 /* Whether the value is the default. */
 static bool is_default(const struct steno_options *o, size_t i)
 {
-    const struct steno_option_info *row = row_of(o, i);
+    const struct steno_option_info *row = option_row(o, i);
     if (is_list(o, i))
         return !strcmp(list_at(o, i), row->fallback);
-    return *row->fallback && value_of(row, row->fallback) == o->value[i];
+    return *row->fallback && option_value(row, row->fallback) == o->value[i];
 }
 
 const char *steno_options_get(const struct steno_options *o, const char *name,
                               char out[STENO_OPTION_TEXT])
 {
-    size_t i = find(o, name);
-    return i == o->n ? NULL : text_of(o, i, out);
+    size_t i = find_option(o, name);
+    return i == o->n ? NULL : option_text(o, i, out);
 }
 
 /* Append the text of a list; *place: of it. False: there is no room. */
@@ -207,7 +207,7 @@ static void filter(struct steno_options *o,
     const struct steno_options all = *o;
     o->n = 0;
     for (size_t i = 0; i < all.n; i++)
-        if (keep(row_of(&all, i), arg)) {
+        if (keep(option_row(&all, i), arg)) {
             double value = all.value[i];
             if (is_list(&all, i))
                 (void)add_list(o, list_at(&all, i), &value);
@@ -228,7 +228,7 @@ void steno_options_unset(struct steno_options *o, const char *name)
 
 /* Set a row's value; list: its text, else NULL. Without room it is left out, which does not happen
  * with options of the table and one list. */
-static bool put(struct steno_options *o, unsigned char row, double value, const char *list)
+static bool put_option(struct steno_options *o, unsigned char row, double value, const char *list)
 {
     const char *name = steno_option_at(row)->name;
     size_t i;
@@ -237,7 +237,7 @@ static bool put(struct steno_options *o, unsigned char row, double value, const 
         if (!add_list(o, list, &value))
             return false;
     }
-    i = find(o, name);
+    i = find_option(o, name);
     if (i == STENO_OPTIONS_MAX)
         return false;
     o->n = (unsigned char)(o->n + (i == o->n));
@@ -250,7 +250,7 @@ static bool put(struct steno_options *o, unsigned char row, double value, const 
 static bool put_from(struct steno_options *o, unsigned char row, const struct steno_options *from,
                      size_t i)
 {
-    return put(o, row, from->value[i], is_list(from, i) ? list_at(from, i) : NULL);
+    return put_option(o, row, from->value[i], is_list(from, i) ? list_at(from, i) : NULL);
 }
 
 /* The row of a name; its number fits a byte. */
@@ -284,7 +284,7 @@ steno_status steno_options_set(struct steno_options *o, const char *name, const 
     if (row->kind == STENO_OPTION_LIST && strlen(value) >= STENO_OPTIONS_LISTS)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: the list has more than %d bytes", name,
                           STENO_OPTIONS_LISTS - 1);
-    if (!put(o, at, value_of(row, value), row->kind == STENO_OPTION_LIST ? value : NULL))
+    if (!put_option(o, at, option_value(row, value), row->kind == STENO_OPTION_LIST ? value : NULL))
         return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d options", name,
                           STENO_OPTIONS_MAX);
     return STENO_OK;
@@ -372,7 +372,7 @@ steno_status steno_options_read_list(struct steno_options *o, int *beam, const c
 void steno_options_complete(struct steno_options *io, const struct steno_options *defaults)
 {
     for (size_t i = 0; i < defaults->n; i++)
-        if (find(io, row_of(defaults, i)->name) == io->n)
+        if (find_option(io, option_row(defaults, i)->name) == io->n)
             (void)put_from(io, defaults->row[i], defaults, i);
 }
 
@@ -397,7 +397,7 @@ struct steno_options steno_options_variant(const struct steno_options *o)
     struct steno_options out = {0};
     const struct steno_option_info *row;
     for (size_t i = 0; (row = next_row(&i));) { /* i: one past the row */
-        size_t at = find(o, row->name);
+        size_t at = find_option(o, row->name);
         if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !is_default(o, at))
             (void)put_from(&out, (unsigned char)(i - 1), o, at);
     }
@@ -419,7 +419,7 @@ void steno_options_set_variant(struct steno_options *io, const struct steno_opti
 bool steno_options_equal(const struct steno_options *a, const struct steno_options *b)
 {
     for (size_t i = 0; i < a->n; i++) {
-        size_t k = find(b, row_of(a, i)->name);
+        size_t k = find_option(b, option_row(a, i)->name);
         if (k == b->n || (is_list(a, i) ? strcmp(list_at(a, i), list_at(b, k)) != 0
                                         : a->value[i] != b->value[k]))
             return false;
@@ -435,8 +435,8 @@ void steno_options_list(const struct steno_options *o, enum steno_option_scope s
     out->n = 0;
     memcpy(out->lists, o->lists, sizeof out->lists);
     for (size_t i = 0; i < o->n; i++) {
-        const struct steno_option_info *row = row_of(o, i);
-        const char *text = text_of(o, i, out->text[out->n]);
+        const struct steno_option_info *row = option_row(o, i);
+        const char *text = option_text(o, i, out->text[out->n]);
         if (row->scope != scope)
             continue;
         if (is_list(o, i))
@@ -450,9 +450,9 @@ const char *steno_options_label(const struct steno_options *o, char out[STENO_OP
     struct steno_options variant = steno_options_variant(o);
     out[0] = '\0';
     for (size_t i = 0; i < variant.n; i++) {
-        const struct steno_option_info *row = row_of(&variant, i);
+        const struct steno_option_info *row = option_row(&variant, i);
         char text[STENO_OPTION_TEXT];
-        const char *value = text_of(&variant, i, text);
+        const char *value = option_text(&variant, i, text);
         size_t at = strlen(out);
         bool yes = row->kind == STENO_OPTION_FLAG && variant.value[i] != 0;
         if (yes || row->kind == STENO_OPTION_CHOICE)
@@ -468,9 +468,9 @@ steno_status steno_options_write(struct steno_buf *out, const struct steno_optio
     struct steno_options variant = steno_options_variant(o);
     steno_status st = STENO_OK;
     for (size_t i = 0; !st && i < variant.n; i++) {
-        const struct steno_option_info *row = row_of(&variant, i);
+        const struct steno_option_info *row = option_row(&variant, i);
         char text[STENO_OPTION_TEXT];
-        const char *value = text_of(&variant, i, text);
+        const char *value = option_text(&variant, i, text);
         st = steno_buf_printf(out, ",\"%s\":", row->name);
         if (!st && row->kind == STENO_OPTION_FLAG)
             st = steno_buf_puts(out, variant.value[i] != 0 ? "true" : "false");

@@ -98,8 +98,8 @@ steno_status steno_query_encode(struct steno_buf *out, const char *text)
 }
 
 /* Decode [in, in + n) into out; pair: its number, for the message. */
-static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT], int pair,
-                           steno_err *err)
+static steno_status decode_query(const char *in, size_t n, char out[STENO_QUERY_TEXT], int pair,
+                                 steno_err *err)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
@@ -141,10 +141,10 @@ steno_status steno_query_each(const char *target, steno_query_fn fn, void *user,
             if (++pair > STENO_QUERY_MAX)
                 return steno_fail(err, STENO_ERR_LIMIT, "query: more than %d pairs",
                                   STENO_QUERY_MAX);
-            st = decode(p, eq, name, pair, err);
+            st = decode_query(p, eq, name, pair, err);
             if (!st)
-                st = decode(p + eq + (equals != NULL), len - eq - (equals != NULL), value, pair,
-                            err);
+                st = decode_query(p + eq + (equals != NULL), len - eq - (equals != NULL), value,
+                                  pair, err);
             if (!st)
                 st = fn(user, name, value, err);
             if (st)

@@ -28,7 +28,7 @@ steno_status steno_session_head_write(struct steno_buf *out, const struct steno_
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Decode %-escapes in place. False: a bad one, or a NUL. */
-static bool decode(char *p)
+static bool decode_text(char *p)
 {
     char *to = p;
     for (; *p; p++) {
@@ -45,7 +45,7 @@ static bool decode(char *p)
     return true;
 }
 
-static bool number(const char *value, int64_t max, int64_t *out)
+static bool read_integer(const char *value, int64_t max, int64_t *out)
 {
     char *end;
     long long v;
@@ -75,7 +75,7 @@ static bool set_own(struct steno_session_head *h, struct counts *n, const char *
         memcpy(h->code, value, strlen(value) + 1);
         return true;
     }
-    if (!number(value, NUMBER_MAX, &v))
+    if (!read_integer(value, NUMBER_MAX, &v))
         return false;
     if (!strcmp(name, "seq"))
         h->seq = (uint64_t)v;
@@ -108,7 +108,7 @@ static steno_status read_pair(struct steno_session_head *h, struct counts *n, ch
     if (!value)
         return steno_fail(err, STENO_ERR_FORMAT, "stored session: a pair without '='");
     *value++ = '\0';
-    if (!decode(value))
+    if (!decode_text(value))
         return steno_fail(err, STENO_ERR_FORMAT, "stored session: %.20s: bad escape", pair);
     if (*pair == '.')
         return set_own(h, n, pair + 1, value)
@@ -117,7 +117,7 @@ static steno_status read_pair(struct steno_session_head *h, struct counts *n, ch
     return steno_native_query(pair, value, &h->start, err);
 }
 
-static steno_status check(struct steno_session_head *h, const struct counts *n, steno_err *err)
+static steno_status check_head(struct steno_session_head *h, const struct counts *n, steno_err *err)
 {
     h->channels = n->samples;
     if (!n->samples || n->samples != n->segments || h->rate < STENO_AUDIO_MIN_RATE ||
@@ -143,7 +143,7 @@ steno_status steno_session_head_read(const char *text, struct steno_session_head
         st = read_pair(out, &n, pair, err);
     free(copy);
     if (!st)
-        st = check(out, &n, err);
+        st = check_head(out, &n, err);
     if (st)
         steno_session_head_free(out);
     return st;

@@ -30,7 +30,8 @@ void steno_wyoming_reader_free(struct steno_wyoming_reader *r)
     r->event = NULL;
 }
 
-static steno_status parse(json_t **out, const struct steno_buf *b, const char *what, steno_err *err)
+static steno_status parse_object(json_t **out, const struct steno_buf *b, const char *what,
+                                 steno_err *err)
 {
     steno_status st = steno_dialect_json(out, b->len ? b->data : "", b->len, err);
     return st ? steno_fail_in(err, st, "%s", what) : STENO_OK;
@@ -55,7 +56,7 @@ static steno_status length(const json_t *line, const char *name, uint64_t max, u
 
 static steno_status take_line(struct steno_wyoming_reader *r, steno_err *err)
 {
-    steno_status st = parse(&r->head, &r->line, "event", err);
+    steno_status st = parse_object(&r->head, &r->line, "event", err);
     if (!st)
         st = length(r->head, "data_length", r->max_text, &r->data_bytes, err);
     if (!st)
@@ -67,7 +68,7 @@ static steno_status take_line(struct steno_wyoming_reader *r, steno_err *err)
 static steno_status add_data(struct steno_wyoming_reader *r, json_t *data, steno_err *err)
 {
     json_t *more;
-    steno_status st = parse(&more, &r->data, "event: data", err);
+    steno_status st = parse_object(&more, &r->data, "event: data", err);
     if (st)
         return st;
     if (json_object_update(data, more))
