@@ -176,11 +176,11 @@ if [ -f "$B/libsteno.a" ]; then
         nm -g "$o" 2>/dev/null | awk -v d="${d##*/}" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
     done | pairs)
     check "rooms of the daemon link only to the rooms below them" "${bad%$'\n'}"
-    bad=$(for o in "$B"/server/live/*.o; do
+    bad=$(for o in "$B"/server/*/*.o; do
         c=${o#"$B"/} c=${c%.o}.c
         [ ! -f "$c" ] || nm -g "$o" | awk -v o="$c" '{ print o, o, $(NF - 1), $NF }'
     done | pairs | cut -f 1,2 | sort -u | tsort 2>&1 >/dev/null)
-    check "files of server/live call each other in one direction" "$bad"
+    check "files of the daemon's rooms call each other in one direction" "$bad"
     bad=$(nm -g --defined-only "$B/libsteno.a" "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
     check "every global symbol of the library has the prefix" "$bad"
     # one variable is a thread's own: see engine/base/threads.c

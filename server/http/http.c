@@ -455,35 +455,6 @@ static enum MHD_Result begin_with_body(steno_http *http, struct steno_request *r
     return ok;
 }
 
-struct head_writer {
-    struct steno_buf *out;
-    steno_status st;
-};
-
-static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name, size_t n_name,
-                                const char *value, size_t n)
-{
-    struct head_writer *w = cls;
-    (void)kind;
-    w->st = steno_buf_add(w->out, name, n_name);
-    if (!w->st)
-        w->st = steno_buf_puts(w->out, ": ");
-    if (!w->st && n)
-        w->st = steno_buf_add(w->out, value, n);
-    if (!w->st)
-        w->st = steno_buf_puts(w->out, "\r\n");
-    return w->st ? MHD_NO : MHD_YES;
-}
-
-steno_status steno_request_write_head(struct steno_request *rq, struct steno_buf *out)
-{
-    struct head_writer w = {out, STENO_OK};
-    w.st = steno_buf_printf(out, "%s %s HTTP/1.%d\r\n", rq->method, rq->target, rq->http11);
-    if (!w.st)
-        MHD_get_connection_values_n(rq->conn, MHD_HEADER_KIND, add_line, &w);
-    return w.st ? w.st : steno_buf_puts(out, "\r\n");
-}
-
 /* What is wrong with the head of a later request of a connection; the acceptor has seen only the
  * first one's. NULL: nothing. */
 static const char *check_framing(struct steno_request *rq)

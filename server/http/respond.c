@@ -14,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *steno_request_header(struct steno_request *rq, const char *name)
-{
-    return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
-}
-
 static enum steno_error_form errors_of(const struct steno_request *rq)
 {
     return rq->route ? rq->route->errors : STENO_ERRORS_OPENAI;
@@ -189,4 +184,9 @@ enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *
 {
     const struct steno_status_map *map = steno_status_info(err->code);
     return respond_error(rq, map->http, map->name, param, err->msg, NULL);
+}
+
+enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err)
+{
+    return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);
 }

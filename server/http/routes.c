@@ -1,14 +1,12 @@
 /* The table of routes, and the routes that answer at once. Uploads are in upload.c. */
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
-#include "server/core/credentials.h"
 #include "server/http/api_text.h"
 #include "server/http/page.h"
 #include "server/http/request.h"
 #include "server/http/secrets.h"
 #include "server/watch/gauges.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -104,52 +102,6 @@ static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
         return steno_respond(rq, 200, "application/json", body, NULL);
     steno_buf_free(body);
     return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
-}
-
-/* The key that the request brings, in clear. */
-static bool secret_of(struct steno_request *rq, char secret[STENO_SECRET])
-{
-    const char *key = steno_request_header(rq, "X-API-Key");
-    const struct steno_credentials given = {
-        .authorization = steno_request_header(rq, "Authorization"),
-        .api_key = key ? key : steno_request_header(rq, "api-key"), /* Azure's */
-        .target = rq->target};
-    return steno_credentials_secret(&given, secret);
-}
-
-static bool is_ephemeral(struct steno_request *rq, const char *secret)
-{
-    char *session = steno_keys_session(rq->sv->srv->keys, secret);
-    const bool is = session != NULL;
-    free(session);
-    return is;
-}
-
-bool steno_request_is_ephemeral(struct steno_request *rq)
-{
-    char secret[STENO_SECRET];
-    const bool is = secret_of(rq, secret) && is_ephemeral(rq, secret);
-    explicit_bzero(secret, sizeof secret);
-    return is;
-}
-
-steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_err *err)
-{
-    steno_keys *keys = rq->sv->srv->keys;
-    char secret[STENO_SECRET];
-    bool any = secret_of(rq, secret);
-    steno_status st = steno_keys_find(keys, any ? secret : NULL, key, err);
-    if (!st && any && steno_keys_required(keys) && is_ephemeral(rq, secret))
-        st = steno_fail(err, STENO_ERR_INVAL, "an ephemeral key opens live sessions alone");
-    explicit_bzero(secret, sizeof secret);
-    if (st)
-        steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
-    return st;
-}
-
-enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err)
-{
-    return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);
 }
 
 /* The use of the caller's own key. */

@@ -104,15 +104,6 @@ static struct steno_upload *upload_of(struct steno_request *rq)
     return up;
 }
 
-/* Lock held. */
-void steno_upload_resume(struct steno_upload *up)
-{
-    if (!up->client.suspended)
-        return;
-    up->client.suspended = false;
-    MHD_resume_connection(up->client.conn);
-}
-
 void steno_upload_give_back(struct steno_upload *up)
 {
     if (up->in.reserved)

@@ -156,6 +156,14 @@ struct steno_openai_result steno_upload_result(const struct steno_upload *up,
 
 /* ---- server-sent events ---------------------------------------------------------------------- */
 
+void steno_upload_resume(struct steno_upload *up)
+{
+    if (!up->client.suspended)
+        return;
+    up->client.suspended = false;
+    MHD_resume_connection(up->client.conn);
+}
+
 /* Lock held. Add the part of a segment's stable text that the client does not have yet to the
  * events. */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
