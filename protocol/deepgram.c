@@ -24,14 +24,14 @@ struct state {
     double from[STENO_AUDIO_MAX_CHANNELS]; /* s: start of each channel's next Results */
 };
 
-static struct state *state_of(struct steno_dialect_session *d)
+static struct state *deepgram_state(struct steno_dialect_session *d)
 {
     return d->state;
 }
 
 /* ---- client messages ------------------------------------------------------------------------- */
 
-static void init(struct steno_dialect_session *d)
+static void deepgram_init(struct steno_dialect_session *d)
 {
     d->start.alternatives = 1;
     d->start.interim = false;
@@ -62,7 +62,7 @@ steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out
 static steno_status set_encoding(struct steno_dialect_session *d, const char *value, steno_err *err)
 {
     steno_status st = steno_deepgram_encoding(value, &d->start.audio.encoding, err);
-    state_of(d)->named |= !st;
+    deepgram_state(d)->named |= !st;
     return st;
 }
 
@@ -96,10 +96,10 @@ static steno_status set_utterance_end(struct steno_dialect_session *d, const cha
 
 /* Features that this server does not have (diarize, redact ...) are named in warnings: clients send
  * many of them. */
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
+static steno_status deepgram_query(struct steno_dialect_session *d, const char *name,
+                                   const char *value, steno_err *err)
 {
-    struct state *s = state_of(d);
+    struct state *s = deepgram_state(d);
     if (!strcmp(name, "encoding"))
         return set_encoding(d, value, err);
     if (!strcmp(name, "sample_rate"))
@@ -183,10 +183,10 @@ steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named
     return STENO_OK;
 }
 
-static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
-                                steno_err *err)
+static steno_status deepgram_first_audio(struct steno_dialect_session *d, const char *p, size_t n,
+                                         steno_err *err)
 {
-    return steno_deepgram_first_audio(&d->start.audio, state_of(d)->named, p, n, err);
+    return steno_deepgram_first_audio(&d->start.audio, deepgram_state(d)->named, p, n, err);
 }
 
 /* ---- Configure ------------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ static steno_status configure(struct steno_dialect_session *d, const json_t *roo
                               const char **code, steno_err *err)
 {
     const json_t *terms = json_object_get(root, "keyterms");
-    struct steno_deepgram_wants wants = state_of(d)->wants;
+    struct steno_deepgram_wants wants = deepgram_state(d)->wants;
     char model[STENO_NATIVE_MODEL_BYTES];
     steno_status st = set_features(&wants, json_object_get(root, "features"), err);
     *code = "CONFIGURE_INVALID";
@@ -277,7 +277,7 @@ static steno_status configure(struct steno_dialect_session *d, const json_t *roo
     }
     if (st)
         return st;
-    state_of(d)->wants = wants;
+    deepgram_state(d)->wants = wants;
     steno_dialect_take(d);
     return STENO_OK;
 }
@@ -314,8 +314,8 @@ static steno_status on_configure(struct steno_dialect_session *d, const json_t *
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status deepgram_text(struct steno_dialect_session *d, const char *p, size_t n,
+                                  enum steno_dialect_act *act, steno_err *err)
 {
     static const struct {
         const char *name;
@@ -350,7 +350,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
 }
 
 /* An empty binary message closes the stream too. */
-static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64_t bytes)
+static enum steno_dialect_act deepgram_binary_end(struct steno_dialect_session *d, uint64_t bytes)
 {
     (void)d;
     return bytes ? STENO_ACT_NOTHING : STENO_ACT_END;
@@ -361,7 +361,8 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
 static steno_status put_warnings(struct steno_buf *b, struct steno_dialect_session *d)
 {
     char mix[STENO_MIX_WARNING];
-    return steno_deepgram_put_warnings(b, &state_of(d)->wants, steno_mix_warning(mix, d->mixed));
+    return steno_deepgram_put_warnings(b, &deepgram_state(d)->wants,
+                                       steno_mix_warning(mix, d->mixed));
 }
 
 static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)
@@ -395,7 +396,7 @@ static steno_status put_alternatives(struct steno_dialect_session *d, struct ste
                                            .confidence = (float)mean_confidence(ev),
                                            .n_words = ev->n_words,
                                            .words = ev->words};
-    const struct steno_deepgram_wants *w = &state_of(d)->wants;
+    const struct steno_deepgram_wants *w = &deepgram_state(d)->wants;
     const size_t n = ev->kind == STENO_FINAL ? ev->n_alternatives : 0;
     steno_status st = steno_buf_puts(b, "{");
     if (!st)
@@ -419,15 +420,16 @@ static steno_status put_channel(struct steno_buf *b, const struct steno_dialect_
 
 static void send_results(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    double *from = &state_of(d)->from[d->channel];
+    double *from = &deepgram_state(d)->from[d->channel];
     struct steno_buf *b = d->begin(d);
     bool final = ev->kind == STENO_FINAL;
     const bool told = ev->language && *ev->language;
     /* a final without words is of all audio so far */
     double until = d->offset + (final && *ev->text ? ev->end : ev->time);
     steno_status st = steno_buf_puts(b, "{\"type\":\"Results\",");
-    state_of(d)->wants.offset = d->offset;
-    steno_deepgram_note_language(&state_of(d)->wants, told ? ev->language : d->model_language);
+    deepgram_state(d)->wants.offset = d->offset;
+    steno_deepgram_note_language(&deepgram_state(d)->wants,
+                                 told ? ev->language : d->model_language);
     if (until < *from)
         until = *from;
     if (!st)
@@ -468,10 +470,10 @@ static void send_moment(struct steno_dialect_session *d, const char *type, const
 /* Sound is speech once there is a word: clicks and music have none. */
 static void follow_segment(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct segment *g = &state_of(d)->segments[d->channel];
+    struct segment *g = &deepgram_state(d)->segments[d->channel];
     if (ev->kind == STENO_SPEECH_START)
         *g = (struct segment){
-            .open = true, .told = !state_of(d)->vad_events, .start = d->offset + ev->start};
+            .open = true, .told = !deepgram_state(d)->vad_events, .start = d->offset + ev->start};
     if (g->open && !g->told && *ev->text) {
         send_moment(d, "SpeechStarted", "timestamp", g->start);
         g->told = true;
@@ -480,16 +482,16 @@ static void follow_segment(struct steno_dialect_session *d, const struct steno_e
         g->open = false;
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void deepgram_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     follow_segment(d, ev);
-    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && state_of(d)->interim))
+    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && deepgram_state(d)->interim))
         send_results(d, ev);
     if (ev->kind == STENO_UTTERANCE_END)
         send_moment(d, "UtteranceEnd", "last_word_end", d->offset + ev->end);
 }
 
-static bool is_busy(const struct steno_dialect_session *d)
+static bool deepgram_is_busy(const struct steno_dialect_session *d)
 {
     const struct state *s = d->state;
     for (size_t i = 0; i < STENO_AUDIO_MAX_CHANNELS; i++)
@@ -498,7 +500,7 @@ static bool is_busy(const struct steno_dialect_session *d)
     return false;
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void deepgram_end(struct steno_dialect_session *d, bool draining)
 {
     char id[37];
     struct steno_buf *b = d->begin(d);
@@ -517,7 +519,7 @@ static void end(struct steno_dialect_session *d, bool draining)
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
+static void deepgram_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
     char id[37];
     struct steno_buf *b = d->begin(d);
@@ -536,7 +538,7 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
               false);
 }
 
-static void close_as(const char *code, int *close_code, const char **reason)
+static void deepgram_close(const char *code, int *close_code, const char **reason)
 {
     if (!strcmp(code, "idle_timeout")) {
         *close_code = 1011;
@@ -555,14 +557,14 @@ const struct steno_dialect steno_dialect_deepgram = {
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
     .sums = true,
-    .init = init,
-    .query = query,
-    .text = text,
-    .first_audio = first_audio,
-    .binary_end = binary_end,
-    .event = event,
-    .is_busy = is_busy,
-    .error = error,
-    .end = end,
-    .close = close_as,
+    .init = deepgram_init,
+    .query = deepgram_query,
+    .text = deepgram_text,
+    .first_audio = deepgram_first_audio,
+    .binary_end = deepgram_binary_end,
+    .event = deepgram_event,
+    .is_busy = deepgram_is_busy,
+    .error = deepgram_error,
+    .end = deepgram_end,
+    .close = deepgram_close,
 };

@@ -58,7 +58,7 @@ struct state {
     struct steno_deepgram_wants wants;
 };
 
-static struct state *state_of(struct steno_dialect_session *d)
+static struct state *flux_state(struct steno_dialect_session *d)
 {
     return d->state;
 }
@@ -83,9 +83,9 @@ static void apply(const struct state *s, struct steno_native_start *start)
     start->utterance_end = s->eager > 0 ? fmin(silence_of(s->eager), s->timeout) : 0;
 }
 
-static void init(struct steno_dialect_session *d)
+static void flux_init(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     s->eot = 0.7;
     s->timeout = 5;
     for (size_t i = 0; i < 3; i++) {
@@ -98,9 +98,9 @@ static void init(struct steno_dialect_session *d)
     apply(s, &d->start);
 }
 
-static void free_state(struct steno_dialect_session *d)
+static void flux_free(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     for (size_t i = 0; i < 3; i++) {
         struct said *all[] = {&s->past, &s->said, &s->before};
         steno_buf_free(&all[i]->text);
@@ -117,10 +117,10 @@ static steno_status add_language(struct steno_hint_store *hints, const char *lan
     return steno_hint_set(hints, "language", all, err);
 }
 
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
+static steno_status flux_query(struct steno_dialect_session *d, const char *name, const char *value,
+                               steno_err *err)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     int ms = 5000;
     steno_status st = STENO_OK;
     if (!strcmp(name, "encoding")) {
@@ -150,10 +150,10 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return st;
 }
 
-static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
-                                steno_err *err)
+static steno_status flux_first_audio(struct steno_dialect_session *d, const char *p, size_t n,
+                                     steno_err *err)
 {
-    return steno_deepgram_first_audio(&d->start.audio, state_of(d)->named, p, n, err);
+    return steno_deepgram_first_audio(&d->start.audio, flux_state(d)->named, p, n, err);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -175,25 +175,25 @@ static void close_message(struct steno_dialect_session *d, struct steno_buf *b, 
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 
-static void opened(struct steno_dialect_session *d)
+static void flux_opened(struct steno_dialect_session *d)
 {
     steno_status st;
     struct steno_buf *b = open_message(d, "Connected", &st);
     if (!st)
-        st = steno_deepgram_put_warnings(b, &state_of(d)->wants, NULL);
+        st = steno_deepgram_put_warnings(b, &flux_state(d)->wants, NULL);
     close_message(d, b, st);
 }
 
-static void forget(struct said *a)
+static void free_said(struct said *a)
 {
     steno_buf_reset(&a->text);
     steno_buf_reset(&a->words);
 }
 
-static steno_status copy(struct said *out, const struct said *from)
+static steno_status copy_said(struct said *out, const struct said *from)
 {
     steno_status st;
-    forget(out);
+    free_said(out);
     st = steno_buf_add(&out->text, from->text.data, from->text.len);
     return st ? st : steno_buf_add(&out->words, from->words.data, from->words.len);
 }
@@ -231,9 +231,9 @@ static steno_status add_event(struct said *out, const struct steno_deepgram_want
 }
 
 /* Keep what the turn says with this event. */
-static steno_status keep(struct steno_dialect_session *d, const struct steno_event *ev)
+static steno_status keep_said(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     const struct said last = s->said;
     const char *heard = ev->language ? ev->language : "";
     steno_status st;
@@ -242,7 +242,7 @@ static steno_status keep(struct steno_dialect_session *d, const struct steno_eve
     steno_deepgram_note_language(&s->wants, *heard ? heard : d->model_language);
     snprintf(s->language, sizeof s->language, "%s", heard);
     s->word_end = d->offset + ev->end;
-    st = copy(&s->said, &s->past);
+    st = copy_said(&s->said, &s->past);
     return st ? st : add_event(&s->said, &s->wants, d->offset, ev);
 }
 
@@ -268,7 +268,7 @@ static steno_status put_languages(struct steno_buf *b, const struct steno_dialec
 static void send_turn(struct steno_dialect_session *d, const char *event, double confidence,
                       const char *trigger)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     steno_status st;
     struct steno_buf *b = open_message(d, "TurnInfo", &st);
     if (!st)
@@ -300,7 +300,7 @@ static double at_least(const struct state *s, double threshold)
 
 static void start_turn(struct steno_dialect_session *d, double confidence)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     s->in_turn = true;
     s->by_timeout = s->timeout < silence_of(s->eot);
     send_turn(d, "StartOfTurn", confidence, NULL);
@@ -309,7 +309,7 @@ static void start_turn(struct steno_dialect_session *d, double confidence)
 static void end_turn(struct steno_dialect_session *d, enum steno_final_reason reason,
                      double confidence)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     const char *trigger = "manual";       /* ForceEndTurn or CloseStream */
     if (reason == STENO_FINAL_ENDPOINT) { /* the end of sound may be before that of the word */
         confidence = fmax(confidence, at_least(s, s->eot));
@@ -321,20 +321,20 @@ static void end_turn(struct steno_dialect_session *d, enum steno_final_reason re
     s->turn++;
     s->window = s->now;
     s->in_turn = s->told_eager = false;
-    forget(&s->past);
-    forget(&s->said);
+    free_said(&s->past);
+    free_said(&s->said);
 }
 
 static void go_on(struct steno_dialect_session *d, double confidence)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     send_turn(d, s->told_eager && has_changed(s) ? "TurnResumed" : "Update", confidence, NULL);
     s->told_eager &= !has_changed(s);
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void flux_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     const double confidence = confidence_after(ev->time - ev->end);
     s->now = fmax(s->now, d->offset + ev->time);
     if (ev->kind == STENO_UTTERANCE_END) {
@@ -347,7 +347,7 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     if (ev->kind == STENO_SPEECH_START ||
         (!*ev->text && (!s->in_turn || ev->kind == STENO_PARTIAL)))
         return;
-    if (keep(d, ev)) {
+    if (keep_said(d, ev)) {
         d->commit(d, STENO_ERR_NOMEM, false);
         return;
     }
@@ -359,19 +359,19 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
         return;
     if (ev->reason != STENO_FINAL_LENGTH)
         end_turn(d, ev->reason, confidence);
-    else if (copy(&s->past, &s->said))
+    else if (copy_said(&s->past, &s->said))
         d->commit(d, STENO_ERR_NOMEM, false);
 }
 
-static void progress(struct steno_dialect_session *d, double heard)
+static void flux_progress(struct steno_dialect_session *d, double heard)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     s->now = fmax(s->now, heard);
     if (s->now - s->told >= UPDATE)
         send_turn(d, "Update", confidence_after(s->in_turn ? s->now - s->word_end : 0), NULL);
 }
 
-static bool is_busy(const struct steno_dialect_session *d)
+static bool flux_is_busy(const struct steno_dialect_session *d)
 {
     return ((const struct state *)d->state)->in_turn;
 }
@@ -411,7 +411,7 @@ static steno_status set_languages(struct steno_hint_store *hints, const json_t *
 /* Read {"thresholds", "keyterms", "language_hints", "numerals"}: all of it, or nothing changes. */
 static steno_status configure(struct steno_dialect_session *d, const json_t *root, steno_err *err)
 {
-    struct state *s = state_of(d);
+    struct state *s = flux_state(d);
     const json_t *limits = json_object_get(root, "thresholds"),
                  *numerals = json_object_get(root, "numerals");
     double eot = s->eot, eager = s->eager, timeout = s->timeout * 1000;
@@ -445,7 +445,7 @@ static steno_status configure(struct steno_dialect_session *d, const json_t *roo
 
 static void send_configured(struct steno_dialect_session *d)
 {
-    const struct state *s = state_of(d);
+    const struct state *s = flux_state(d);
     steno_status st;
     struct steno_buf *b = open_message(d, "ConfigureSuccess", &st);
     if (!st)
@@ -485,8 +485,8 @@ static steno_status on_configure(struct steno_dialect_session *d, const json_t *
     return STENO_OK;
 }
 
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status flux_text(struct steno_dialect_session *d, const char *p, size_t n,
+                              enum steno_dialect_act *act, steno_err *err)
 {
     json_t *root;
     const char *type;
@@ -509,12 +509,12 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     return st;
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void flux_end(struct steno_dialect_session *d, bool draining)
 {
     (void)d, (void)draining; /* the close frame ends it */
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
+static void flux_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
     steno_status st;
     struct steno_buf *b = open_message(d, "Error", &st);
@@ -525,15 +525,15 @@ const struct steno_dialect steno_dialect_flux = {
     .name = "deepgram",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .init = init,
-    .free_state = free_state,
-    .query = query,
-    .opened = opened,
-    .text = text,
-    .first_audio = first_audio,
-    .event = event,
-    .progress = progress,
-    .is_busy = is_busy,
-    .error = error,
-    .end = end,
+    .init = flux_init,
+    .free_state = flux_free,
+    .query = flux_query,
+    .opened = flux_opened,
+    .text = flux_text,
+    .first_audio = flux_first_audio,
+    .event = flux_event,
+    .progress = flux_progress,
+    .is_busy = flux_is_busy,
+    .error = flux_error,
+    .end = flux_end,
 };

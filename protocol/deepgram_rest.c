@@ -246,8 +246,8 @@ static steno_status put_voice(struct steno_buf *b, struct steno_attribution v, b
                    : steno_buf_printf(b, ",\"speaker\":%u", v.speaker - 1);
 }
 
-static steno_status put_words(struct steno_buf *b, const struct steno_deepgram_wants *wants,
-                              const struct steno_word *w, size_t n)
+static steno_status deepgram_words(struct steno_buf *b, const struct steno_deepgram_wants *wants,
+                                   const struct steno_word *w, size_t n)
 {
     steno_status st = steno_buf_puts(b, "\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
@@ -337,7 +337,7 @@ static steno_status put_formatted(struct steno_buf *b, const struct steno_deepgr
     steno_status st = steno_json_put_member(b, "transcript", a->text);
     if (!st)
         st = steno_buf_printf(b, ",\"confidence\":%.4f,", (double)a->confidence);
-    return st ? st : put_words(b, w, a->words, a->n_words);
+    return st ? st : deepgram_words(b, w, a->words, a->n_words);
 }
 
 steno_status steno_deepgram_put_text(struct steno_buf *b, const struct steno_deepgram_wants *w,
@@ -516,7 +516,7 @@ static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_words(b, &wants, shown.words, shown.n_words);
+        st = deepgram_words(b, &wants, shown.words, shown.n_words);
     if (!st)
         st = put_voice(b, voice, false);
     steno_arena_free(arena);

@@ -33,7 +33,8 @@ static steno_status set_name(char out[STENO_OPENAI_NAME], const char *field, con
     return STENO_OK;
 }
 
-static steno_status set_format(struct steno_openai_request *r, const char *value, steno_err *err)
+static steno_status set_response_format(struct steno_openai_request *r, const char *value,
+                                        steno_err *err)
 {
     for (size_t i = 0; i < FORMATS; i++)
         if (!strcmp(value, formats[i].name)) {
@@ -149,7 +150,7 @@ static const struct field {
     {"prefix", NULL},
     {"keywords", add_keyword},
     {"vad_filter", set_vad_filter},
-    {"response_format", set_format},
+    {"response_format", set_response_format},
     {"temperature", set_temperature},
     {"timestamp_granularities", set_granularity},
     {"stream", set_stream},

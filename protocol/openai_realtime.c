@@ -44,17 +44,17 @@ struct state {
     char commit_id[ID_BYTES];      /* of its last commit */
 };
 
-static struct state *state_of(struct steno_dialect_session *d)
+static struct state *realtime_state(struct steno_dialect_session *d)
 {
     return d->state;
 }
 
-static void init(struct steno_dialect_session *d)
+static void realtime_init(struct steno_dialect_session *d)
 {
     d->start.audio.encoding = STENO_ENCODING_S16LE;
     d->start.audio.sample_rate = RATE;
     d->start.endpoint.silence_after = SILENCE;
-    state_of(d)->told = (struct told){.threshold = 0.5, .padding_ms = 300};
+    realtime_state(d)->told = (struct told){.threshold = 0.5, .padding_ms = 300};
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -64,8 +64,8 @@ static struct steno_buf *open_event(struct steno_dialect_session *d, const char 
 {
     struct steno_buf *b = d->begin(d);
     *st = steno_buf_printf(b, "{\"event_id\":\"event_%s_%llu\",\"type\":\"%s\"",
-                           steno_dialect_bare_id(d->id), (unsigned long long)state_of(d)->events++,
-                           type);
+                           steno_dialect_bare_id(d->id),
+                           (unsigned long long)realtime_state(d)->events++, type);
     return b;
 }
 
@@ -96,7 +96,7 @@ static const char *format_name(const struct steno_dialect_session *d, bool beta)
 }
 
 /* Append ,"name":"text" or null. */
-static steno_status put_text(struct steno_buf *b, const char *name, const char *text)
+static steno_status put_text_or_null(struct steno_buf *b, const char *name, const char *text)
 {
     steno_status st;
     if (!text || !*text)
@@ -130,9 +130,9 @@ static steno_status put_script(const struct steno_dialect_session *d, struct ste
     if (!st)
         st = steno_json_put_member(b, "model", d->start.model);
     if (!st)
-        st = put_text(b, "language", d->hints.language);
+        st = put_text_or_null(b, "language", d->hints.language);
     if (!st)
-        st = put_text(b, "prompt", d->hints.prompt);
+        st = put_text_or_null(b, "prompt", d->hints.prompt);
     if (!st)
         st = put_keywords(b, d->hints.hotwords);
     return st ? st : steno_buf_puts(b, "}");
@@ -140,7 +140,7 @@ static steno_status put_script(const struct steno_dialect_session *d, struct ste
 
 static steno_status put_detection(struct steno_dialect_session *d, struct steno_buf *b)
 {
-    const struct told *t = &state_of(d)->told;
+    const struct told *t = &realtime_state(d)->told;
     if (!d->start.endpointing)
         return steno_buf_puts(b, ",\"turn_detection\":null");
     return steno_buf_printf(b,
@@ -178,7 +178,7 @@ static steno_status put_session(struct steno_dialect_session *d, struct steno_bu
 /* Tell every setting. */
 static void send_session(struct steno_dialect_session *d, const char *what)
 {
-    const struct state *s = state_of(d);
+    const struct state *s = realtime_state(d);
     char type[64];
     steno_status st;
     struct steno_buf *b;
@@ -197,7 +197,7 @@ static void send_session(struct steno_dialect_session *d, const char *what)
     close_event(d, b, st);
 }
 
-static void opened(struct steno_dialect_session *d)
+static void realtime_opened(struct steno_dialect_session *d)
 {
     char model[STENO_NATIVE_MODEL_BYTES];
     if (!*d->start.model && d->check && !d->check(d, &d->start, model, NULL))
@@ -208,7 +208,7 @@ static void opened(struct steno_dialect_session *d)
 static void send_error(struct steno_dialect_session *d, const char *type, const char *code,
                        const char *message)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     const char *param = strncmp(message, "model:", 6) ? steno_hint_named_in(message) : "model";
     steno_status st;
     struct steno_buf *b = open_event(d, "error", &st);
@@ -233,8 +233,8 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
 
 /* ---- the client's events --------------------------------------------------------------------- */
 
-static steno_status set_format(struct steno_native_start *s, const char *type, int rate,
-                               steno_err *err)
+static steno_status set_start_format(struct steno_native_start *s, const char *type, int rate,
+                                     steno_err *err)
 {
     static const struct {
         const char *beta, *name;
@@ -336,8 +336,8 @@ static steno_status set_audio_format(struct steno_dialect_session *d, const char
         return steno_fail(err, STENO_ERR_INVAL, "format.rate must be %d to %d",
                           STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE);
     if (type)
-        st = set_format(&d->asked, type, (int)json_integer_value(rate), err);
-    if (!st && state_of(d)->any_audio &&
+        st = set_start_format(&d->asked, type, (int)json_integer_value(rate), err);
+    if (!st && realtime_state(d)->any_audio &&
         (was.encoding != d->asked.audio.encoding || was.sample_rate != d->asked.audio.sample_rate))
         st = steno_fail(err, STENO_ERR_INVAL, "format: cannot change once the session has audio");
     return st;
@@ -369,7 +369,7 @@ static steno_status read_session(struct steno_dialect_session *d, const json_t *
 static steno_status update(struct steno_dialect_session *d, const json_t *session, bool beta,
                            enum steno_dialect_act *act, steno_err *err)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     struct told told = s->told;
     char model[STENO_NATIVE_MODEL_BYTES];
     steno_status st = steno_dialect_ask(d, err);
@@ -395,7 +395,8 @@ static steno_status preset(struct steno_dialect_session *d, const char *text, st
         return st;
     st = steno_dialect_ask(d, err);
     if (!st)
-        st = read_session(d, session, !json_object_get(session, "audio"), &state_of(d)->told, err);
+        st = read_session(d, session, !json_object_get(session, "audio"), &realtime_state(d)->told,
+                          err);
     json_decref(session);
     if (!st)
         steno_dialect_take(d);
@@ -404,11 +405,11 @@ static steno_status preset(struct steno_dialect_session *d, const char *text, st
 
 /* model, intent, language ...: the model, the language, beam, hints and options of families apply,
  * session is the JSON of an update, everything else is ignored. */
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
+static steno_status realtime_query(struct steno_dialect_session *d, const char *name,
+                                   const char *value, steno_err *err)
 {
     if (!strcmp(name, "beta"))
-        state_of(d)->beta = true;
+        realtime_state(d)->beta = true;
     if (!strcmp(name, "session"))
         return preset(d, value, err);
     if (!strcmp(name, "language"))
@@ -418,10 +419,10 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return STENO_OK;
 }
 
-static steno_status text_part(struct steno_dialect_session *d, const char *p, size_t n,
-                              struct steno_buf *rest, steno_err *err)
+static steno_status realtime_text_part(struct steno_dialect_session *d, const char *p, size_t n,
+                                       struct steno_buf *rest, steno_err *err)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     steno_status st = steno_json_audio_push(&s->audio, p, n, rest, &d->audio, err);
     s->has_audio |= d->audio.len > 0;
     s->any_audio |= s->has_audio;
@@ -429,7 +430,7 @@ static steno_status text_part(struct steno_dialect_session *d, const char *p, si
 }
 
 /* The audio itself was taken while the message arrived. */
-static steno_status append(const struct state *s, const json_t *root, steno_err *err)
+static steno_status append_audio(const struct state *s, const json_t *root, steno_err *err)
 {
     if (!json_is_string(json_object_get(root, "audio")))
         return steno_fail(err, STENO_ERR_INVAL, "input_audio_buffer.append: audio is missing");
@@ -442,7 +443,7 @@ static steno_status append(const struct state *s, const json_t *root, steno_err 
 /* The item whose speech has begun, if any, never comes. */
 static void clear(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     steno_status st;
     struct steno_buf *b = open_event(d, "input_audio_buffer.cleared", &st);
     close_event(d, b, st);
@@ -452,7 +453,7 @@ static void clear(struct steno_dialect_session *d)
 static steno_status understand(struct steno_dialect_session *d, const json_t *root,
                                enum steno_dialect_act *act, steno_err *err)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     const char *type = json_string_value(json_object_get(root, "type"));
     const char *event_id = json_string_value(json_object_get(root, "event_id"));
     bool beta = type && !strcmp(type, "transcription_session.update");
@@ -462,7 +463,7 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     if (beta || !strcmp(type, "session.update"))
         return update(d, json_object_get(root, "session"), beta, act, err);
     if (!strcmp(type, "input_audio_buffer.append"))
-        return append(s, root, err);
+        return append_audio(s, root, err);
     if (!strcmp(type, "input_audio_buffer.commit")) {
         if (!s->has_audio)
             return steno_fail(err, STENO_ERR_INVAL, EMPTY);
@@ -488,8 +489,8 @@ static void send_mistake(struct steno_dialect_session *d, const char *message)
 }
 
 /* An error of an event is reported, and the session goes on. */
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status realtime_text(struct steno_dialect_session *d, const char *p, size_t n,
+                                  enum steno_dialect_act *act, steno_err *err)
 {
     json_t *root;
     steno_status st = steno_dialect_json(&root, p, n, err);
@@ -497,7 +498,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
         return st;
     st = understand(d, root, act, err);
     json_decref(root);
-    state_of(d)->audio = (struct steno_json_audio){0};
+    realtime_state(d)->audio = (struct steno_json_audio){0};
     if (st != STENO_ERR_INVAL && st != STENO_ERR_BUSY)
         return st;
     if (st == STENO_ERR_BUSY) /* a model that is being loaded */
@@ -512,7 +513,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
 
 static void send_at(struct steno_dialect_session *d, const char *type, const char *name, double at)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     steno_status st;
     struct steno_buf *b = open_event(d, type, &st);
     if (!st && name)
@@ -526,7 +527,7 @@ static void send_at(struct steno_dialect_session *d, const char *type, const cha
 
 static void open_item(struct steno_dialect_session *d, double start)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     if (s->item_open)
         return;
     s->item_open = true;
@@ -538,7 +539,7 @@ static void open_item(struct steno_dialect_session *d, double start)
 
 static void send_delta(struct steno_dialect_session *d, const char *p, size_t n)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     steno_status st;
     struct steno_buf *b;
     if (n <= s->sent)
@@ -556,7 +557,7 @@ static void send_delta(struct steno_dialect_session *d, const char *p, size_t n)
 
 static void send_item(struct steno_dialect_session *d, const char *type)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     steno_status st;
     struct steno_buf *b = open_event(d, type, &st);
     if (!st)
@@ -572,7 +573,7 @@ static void send_item(struct steno_dialect_session *d, const char *type)
 
 static void send_completed(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     /* an item begins where the one before it ended, or where its own stream does: not before audio
      * that was cleared */
     const double from = fmax(s->item_from, d->offset), end = d->offset + ev->end;
@@ -596,7 +597,7 @@ static void send_completed(struct steno_dialect_session *d, const struct steno_e
 /* A commit found no speech: the VAD had committed all of it, or the client's is an empty item. */
 static bool is_nothing(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     if (*ev->text || s->item_open)
         return false;
     if (ev->reason != STENO_FINAL_REQUEST)
@@ -610,7 +611,7 @@ static bool is_nothing(struct steno_dialect_session *d, const struct steno_event
 
 static void final(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = realtime_state(d);
     bool asked = ev->reason == STENO_FINAL_REQUEST;
     if (asked)
         s->has_audio = false;
@@ -633,12 +634,12 @@ static void final(struct steno_dialect_session *d, const struct steno_event *ev)
     s->item_from = d->offset + ev->end;
 }
 
-static bool is_busy(const struct steno_dialect_session *d)
+static bool realtime_is_busy(const struct steno_dialect_session *d)
 {
     return ((const struct state *)d->state)->item_open;
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void realtime_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     if (ev->kind == STENO_SPEECH_START) {
         open_item(d, ev->start);
@@ -651,15 +652,15 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 }
 
 /* The protocol has no last message: the close frame ends it. */
-static void end(struct steno_dialect_session *d, bool draining)
+static void realtime_end(struct steno_dialect_session *d, bool draining)
 {
     (void)d, (void)draining;
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
+static void realtime_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
     bool ours = !strcmp(code, "internal_error") || !strcmp(code, "out_of_memory");
-    state_of(d)->event_id[0] = '\0';
+    realtime_state(d)->event_id[0] = '\0';
     send_error(d, ours ? "server_error" : "invalid_request_error", code, message);
 }
 
@@ -669,13 +670,13 @@ const struct steno_dialect steno_dialect_realtime = {
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
     .ends_by_close = true,
-    .init = init,
-    .query = query,
-    .opened = opened,
-    .text_part = text_part,
-    .text = text,
-    .event = event,
-    .is_busy = is_busy,
-    .error = error,
-    .end = end,
+    .init = realtime_init,
+    .query = realtime_query,
+    .opened = realtime_opened,
+    .text_part = realtime_text_part,
+    .text = realtime_text,
+    .event = realtime_event,
+    .is_busy = realtime_is_busy,
+    .error = realtime_error,
+    .end = realtime_end,
 };

@@ -14,7 +14,7 @@ const char *steno_openai_language(const char *code)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static steno_status put_text(struct steno_buf *out, const char *key, const char *value)
+static steno_status put_text_or_null(struct steno_buf *out, const char *key, const char *value)
 {
     return value ? steno_json_put_member(out, key, value)
                  : steno_buf_printf(out, "\"%s\":null", key);
@@ -78,7 +78,7 @@ static steno_status put_all_logprobs(struct steno_buf *out, const struct steno_o
 steno_status steno_openai_write_json(struct steno_buf *out, const struct steno_openai_result *r)
 {
     steno_status st = steno_buf_puts(out, "{");
-    THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, put_text_or_null(out, "text", steno_transcript_text(r->transcript)));
     THEN(st, put_all_logprobs(out, r));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_usage(out, r->duration));
@@ -121,7 +121,7 @@ static steno_status put_channel(struct steno_buf *out, unsigned channel)
     return channel ? steno_buf_printf(out, ",\"channel\":%u", channel) : STENO_OK;
 }
 
-static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
+static steno_status put_all_words(struct steno_buf *out, const steno_transcript *t)
 {
     steno_status st = steno_buf_puts(out, ",\"words\":[");
     bool first = true;
@@ -130,7 +130,7 @@ static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
         const unsigned channel = steno_transcript_segment_channel(t, i);
         for (size_t w = 0; w < seg->n_words; w++, first = false) {
             THEN(st, steno_buf_puts(out, first ? "{" : ",{"));
-            THEN(st, put_text(out, "word", seg->words[w].text));
+            THEN(st, put_text_or_null(out, "word", seg->words[w].text));
             THEN(st, steno_buf_puts(out, ","));
             THEN(st, steno_json_put_seconds(out, "start", seg->words[w].start));
             THEN(st, steno_buf_puts(out, ","));
@@ -156,7 +156,7 @@ static steno_status put_alternative(struct steno_buf *out, size_t i,
                                     const struct steno_alternative *a)
 {
     steno_status st = steno_buf_puts(out, i ? ",{" : ",\"alternatives\":[{");
-    THEN(st, put_text(out, "text", a->text));
+    THEN(st, put_text_or_null(out, "text", a->text));
     return THEN(st, steno_buf_printf(out, ",\"confidence\":%.4f,\"score\":%.4f}",
                                      (double)a->confidence, a->score));
 }
@@ -203,7 +203,7 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "end", s->end));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "text", s->text));
+    THEN(st, put_text_or_null(out, "text", s->text));
     THEN(st, put_ids(out, s->ids, s->n_ids));
     THEN(st, put_channel(out, channel));
     THEN(st, steno_buf_printf(out,
@@ -214,7 +214,7 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
     if (st || !*s->language)
         return st;
     st = steno_buf_puts(out, ",");
-    return THEN(st, put_text(out, "language", steno_openai_language(s->language)));
+    return THEN(st, put_text_or_null(out, "language", steno_openai_language(s->language)));
 }
 
 /* The schema wants some fields of a segment that only Whisper has; for other models they get
@@ -233,7 +233,7 @@ steno_status steno_openai_open_segment(struct steno_buf *out, const struct steno
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "end", seg->end));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "text", seg->text));
+    THEN(st, put_text_or_null(out, "text", seg->text));
     THEN(st, put_tokens(out, seg));
     THEN(st, put_channel(out, channel));
     return THEN(st, steno_buf_printf(out,
@@ -266,14 +266,14 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
 {
     steno_status st =
         steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
-    THEN(st,
-         put_text(out, "language", r->translated ? "english" : steno_openai_language(r->language)));
+    THEN(st, put_text_or_null(out, "language",
+                              r->translated ? "english" : steno_openai_language(r->language)));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, put_text_or_null(out, "text", steno_transcript_text(r->transcript)));
     if (words)
-        THEN(st, put_words(out, r->transcript));
+        THEN(st, put_all_words(out, r->transcript));
     if (segments || !words)
         THEN(st, put_segments(out, r->transcript));
     THEN(st, put_joint(out, r->transcript));
@@ -317,9 +317,9 @@ static steno_status put_said(struct steno_buf *out, const struct said *s, size_t
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "end", s->end));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "text", s->text));
+    THEN(st, put_text_or_null(out, "text", s->text));
     THEN(st, steno_buf_puts(out, ","));
-    return THEN(st, put_text(out, "speaker", speaker_of(s->speaker, known, letters)));
+    return THEN(st, put_text_or_null(out, "speaker", speaker_of(s->speaker, known, letters)));
 }
 
 /* Append the text of all: a line for each segment. */
@@ -372,13 +372,13 @@ static steno_status put_error(struct steno_buf *out, const char *message, const 
                               const char *param, const char *code)
 {
     steno_status st = steno_buf_puts(out, "{\"error\":{");
-    THEN(st, put_text(out, "message", message));
+    THEN(st, put_text_or_null(out, "message", message));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "type", type));
+    THEN(st, put_text_or_null(out, "type", type));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "param", param));
+    THEN(st, put_text_or_null(out, "param", param));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "code", code));
+    THEN(st, put_text_or_null(out, "code", code));
     return THEN(st, steno_buf_puts(out, "}}"));
 }
 
@@ -404,19 +404,19 @@ static steno_status put_languages(struct steno_buf *out, const char *codes)
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
-static steno_status put_model(struct steno_buf *out, const struct steno_openai_model *m)
+static steno_status put_model_object(struct steno_buf *out, const struct steno_openai_model *m)
 {
     steno_status st = steno_buf_puts(out, "{");
-    THEN(st, put_text(out, "id", m->id));
+    THEN(st, put_text_or_null(out, "id", m->id));
     THEN(st, steno_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"steno\",",
                               (long long)m->created));
-    THEN(st, put_text(out, "family", m->family));
+    THEN(st, put_text_or_null(out, "family", m->family));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "language", m->language));
+    THEN(st, put_text_or_null(out, "language", m->language));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "license", m->license));
+    THEN(st, put_text_or_null(out, "license", m->license));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, "version", m->version));
+    THEN(st, put_text_or_null(out, "version", m->version));
     THEN(st, put_languages(out, m->languages));
     THEN(st, steno_buf_printf(out, ",\"translates\":%s", m->translates ? "true" : "false"));
     return THEN(st, steno_buf_puts(out, "}"));
@@ -424,7 +424,7 @@ static steno_status put_model(struct steno_buf *out, const struct steno_openai_m
 
 steno_status steno_openai_write_model(struct steno_buf *out, const struct steno_openai_model *m)
 {
-    steno_status st = put_model(out, m);
+    steno_status st = put_model_object(out, m);
     return THEN(st, steno_buf_puts(out, "\n"));
 }
 
@@ -435,7 +435,7 @@ steno_status steno_openai_write_models(struct steno_buf *out, const struct steno
     for (size_t i = 0; i < n; i++) {
         if (i)
             THEN(st, steno_buf_puts(out, ","));
-        THEN(st, put_model(out, &m[i]));
+        THEN(st, put_model_object(out, &m[i]));
     }
     return THEN(st, steno_buf_puts(out, "]}\n"));
 }
@@ -444,7 +444,7 @@ steno_status steno_openai_write_models(struct steno_buf *out, const struct steno
 
 /* The buffer may have earlier events that are being sent: on failure no part of this event stays.
  */
-static steno_status whole(struct steno_buf *out, size_t before, steno_status st)
+static steno_status whole_answer(struct steno_buf *out, size_t before, steno_status st)
 {
     if (st)
         steno_buf_cut(out, before);
@@ -459,7 +459,7 @@ steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, s
     THEN(st, steno_json_put_string(out, text, n));
     THEN(st, put_channel(out, channel));
     THEN(st, steno_buf_puts(out, "}\n\n"));
-    return whole(out, before, st);
+    return whole_answer(out, before, st);
 }
 
 static steno_status write_said_event(struct steno_buf *out, const struct said *s,
@@ -472,7 +472,7 @@ static steno_status write_said_event(struct steno_buf *out, const struct said *s
     THEN(st, steno_buf_puts(out, "data: {"));
     THEN(st, put_said(out, s, (*id)++, known));
     THEN(st, steno_buf_puts(out, "}\n\n"));
-    return whole(out, before, st);
+    return whole_answer(out, before, st);
 }
 
 steno_status steno_openai_write_segment_events(struct steno_buf *out,
@@ -511,7 +511,8 @@ static steno_status put_channels(struct steno_buf *out, const steno_transcript *
     steno_status st = n ? steno_buf_puts(out, ",\"channels\":[") : STENO_OK;
     for (size_t i = 0; i < n; i++) {
         THEN(st, steno_buf_printf(out, "%s{\"channel\":%zu,", i ? "," : "", i + 1));
-        THEN(st, put_text(out, "text", steno_transcript_text(steno_transcript_channel(t, i))));
+        THEN(st,
+             put_text_or_null(out, "text", steno_transcript_text(steno_transcript_channel(t, i))));
         THEN(st, steno_buf_puts(out, "}"));
     }
     return n ? THEN(st, steno_buf_puts(out, "]")) : st;
@@ -521,7 +522,7 @@ steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_o
 {
     size_t before = out->len;
     steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.done\",");
-    THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, put_text_or_null(out, "text", steno_transcript_text(r->transcript)));
     THEN(st, put_channels(out, r->transcript));
     THEN(st, put_all_logprobs(out, r));
     THEN(st, steno_buf_puts(out, ","));
@@ -530,7 +531,7 @@ steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_o
     THEN(st, steno_buf_puts(out, "}\n\n"));
     /* OpenAI's own clients take this for the end */
     THEN(st, steno_buf_puts(out, "data: [DONE]\n\n"));
-    return whole(out, before, st);
+    return whole_answer(out, before, st);
 }
 
 steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,
@@ -540,5 +541,5 @@ steno_status steno_openai_write_error_event(struct steno_buf *out, const char *m
     steno_status st = steno_buf_puts(out, "data: ");
     THEN(st, put_error(out, message, type, NULL, code));
     THEN(st, steno_buf_puts(out, "\n\n"));
-    return whole(out, before, st);
+    return whole_answer(out, before, st);
 }

@@ -62,8 +62,8 @@ void steno_openai_secret_free(struct steno_openai_secret *s)
     s->session = NULL;
 }
 
-static json_t *describe(const struct steno_openai_secret *s,
-                        const struct steno_openai_secret_answer *a)
+static json_t *describe_secret(const struct steno_openai_secret *s,
+                               const struct steno_openai_secret_answer *a)
 {
     json_t *session = json_loads(s->session, 0, NULL);
     json_t *secret =
@@ -82,7 +82,7 @@ static json_t *describe(const struct steno_openai_secret *s,
 steno_status steno_openai_secret_write(struct steno_buf *out, const struct steno_openai_secret *s,
                                        const struct steno_openai_secret_answer *a)
 {
-    json_t *root = describe(s, a);
+    json_t *root = describe_secret(s, a);
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     steno_status st = text ? steno_buf_puts(out, text) : STENO_ERR_NOMEM;
     json_decref(root);

@@ -23,7 +23,7 @@ const char *steno_final_reason_name(enum steno_final_reason r)
 }
 
 /* Round to milliseconds, without meaningless digits. */
-static json_t *number(double x)
+static json_t *json_of_number(double x)
 {
     return json_real(isfinite(x) ? round(x * 1000) / 1000 : 0);
 }
@@ -47,7 +47,7 @@ static json_t *and_then(json_t *array, json_t *item)
 }
 
 /* Make a string of bytes that may not be UTF-8. */
-static json_t *text(const char *s)
+static json_t *json_of_text(const char *s)
 {
     size_t n = strlen(s);
     json_t *j = NULL;
@@ -64,9 +64,9 @@ static json_t *words_json(const struct steno_word *w, size_t n)
     json_t *a = json_array();
     for (size_t i = 0; a && i < n; i++) {
         json_t *o = with(json_object(), "word", json_string(w[i].text));
-        o = with(o, "start", number(w[i].start));
-        o = with(o, "end", number(w[i].end));
-        a = and_then(a, with(o, "confidence", number((double)w[i].confidence)));
+        o = with(o, "start", json_of_number(w[i].start));
+        o = with(o, "end", json_of_number(w[i].end));
+        a = and_then(a, with(o, "confidence", json_of_number((double)w[i].confidence)));
     }
     return a;
 }
@@ -74,8 +74,8 @@ static json_t *words_json(const struct steno_word *w, size_t n)
 static json_t *alternative_json(const struct steno_alternative *x, bool no_words)
 {
     json_t *o = with(json_object(), "text", json_string(x->text));
-    o = with(o, "confidence", number((double)x->confidence));
-    o = with(o, "score", number(x->score));
+    o = with(o, "confidence", json_of_number((double)x->confidence));
+    o = with(o, "score", json_of_number(x->score));
     return no_words ? o : with(o, "words", words_json(x->words, x->n_words));
 }
 
@@ -102,11 +102,11 @@ static json_t *joint_json(steno_transcript *t, bool no_words)
 /* What the model says of a segment that it has cut. */
 static json_t *section_json(json_t *o, const struct steno_section *s)
 {
-    o = with(o, "temperature", number((double)s->temperature));
-    o = with(o, "avg_logprob", number(s->avg_log_prob));
-    o = with(o, "compression_ratio", number((double)s->compression_ratio));
-    o = with(o, "no_speech_prob", number((double)s->no_speech));
-    return *s->language ? with(o, "language", text(s->language)) : o;
+    o = with(o, "temperature", json_of_number((double)s->temperature));
+    o = with(o, "avg_logprob", json_of_number(s->avg_log_prob));
+    o = with(o, "compression_ratio", json_of_number((double)s->compression_ratio));
+    o = with(o, "no_speech_prob", json_of_number((double)s->no_speech));
+    return *s->language ? with(o, "language", json_of_text(s->language)) : o;
 }
 
 static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
@@ -119,16 +119,16 @@ static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
         o = with(o, "channel", json_integer(channel));
     if (speaker)
         o = with(o, "speaker", json_integer(speaker));
-    o = with(o, "start", number(seg->start));
-    o = with(o, "end", number(seg->end));
-    o = with(o, "confidence", number((double)seg->confidence));
+    o = with(o, "start", json_of_number(seg->start));
+    o = with(o, "end", json_of_number(seg->end));
+    o = with(o, "confidence", json_of_number((double)seg->confidence));
     o = with(o, "reason", json_string(steno_final_reason_name(seg->reason)));
     if (!no_words)
         o = with(o, "words", words_json(seg->words, seg->n_words));
     if (seg->labels.emotion)
-        o = with(o, "emotion", text(seg->labels.emotion));
+        o = with(o, "emotion", json_of_text(seg->labels.emotion));
     if (seg->labels.sound)
-        o = with(o, "sound", text(seg->labels.sound));
+        o = with(o, "sound", json_of_text(seg->labels.sound));
     if (seg->n_sections && seg->sections[0].compression_ratio > 0)
         o = section_json(o, &seg->sections[0]);
     if (seg->n_alternatives > 1)
@@ -140,27 +140,27 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
 {
     json_t *o = json_object(), *segments = json_array();
     if (opt->file)
-        o = with(o, "file", text(opt->file));
+        o = with(o, "file", json_of_text(opt->file));
     o = with(o, "text", json_string(steno_transcript_text(t)));
-    o = with(o, "duration", number(steno_transcript_duration(t)));
-    o = with(o, "confidence", number((double)steno_transcript_confidence(t)));
+    o = with(o, "duration", json_of_number(steno_transcript_duration(t)));
+    o = with(o, "confidence", json_of_number((double)steno_transcript_confidence(t)));
     if (steno_transcript_n_channels(t))
         o = with(o, "channels", json_integer((json_int_t)steno_transcript_n_channels(t)));
     if (steno_transcript_n_speakers(t))
         o = with(o, "speakers", json_integer((json_int_t)steno_transcript_n_speakers(t)));
     if (opt->model)
-        o = with(o, "model", text(opt->model));
+        o = with(o, "model", json_of_text(opt->model));
     if (opt->language)
-        o = with(o, "language", text(opt->language));
+        o = with(o, "language", json_of_text(opt->language));
     if (opt->language_probability > 0)
-        o = with(o, "language_probability", number((double)opt->language_probability));
+        o = with(o, "language_probability", json_of_number((double)opt->language_probability));
     for (size_t i = 0; segments && i < steno_transcript_n_segments(t); i++)
         segments = and_then(segments, segment_json(t, i, opt->no_words));
     o = with(o, "segments", segments);
     if (steno_transcript_has_joint_alternatives(t))
         o = with(o, "alternatives", joint_json(t, opt->no_words));
     if (opt->warning)
-        o = with(o, "warnings", and_then(json_array(), text(opt->warning)));
+        o = with(o, "warnings", and_then(json_array(), json_of_text(opt->warning)));
     return o;
 }
 
@@ -171,7 +171,7 @@ struct sink {
 
 /* The first failure stays: jansson 2.14 goes on after a failure in a member's name, and the next
  * part may fit again. */
-static int add_text(const char *text, size_t n, void *user)
+static int append_text(const char *text, size_t n, void *user)
 {
     struct sink *s = user;
     if (!s->st)
@@ -187,7 +187,7 @@ static steno_status dump(struct steno_buf *out, json_t *o, int indent)
     if (!o)
         return STENO_ERR_NOMEM;
     flags |= indent ? JSON_INDENT((size_t)indent & 31) : JSON_COMPACT;
-    if (json_dump_callback(o, add_text, &s, flags) && !s.st)
+    if (json_dump_callback(o, append_text, &s, flags) && !s.st)
         s.st = STENO_ERR_NOMEM; /* jansson's own allocation failed */
     json_decref(o);
     if (s.st)
@@ -214,15 +214,15 @@ static json_t *event_json(const struct steno_event *ev)
                                         [STENO_UTTERANCE_END] = "utterance_end"};
     json_t *o = with(json_object(), "type", json_string(types[ev->kind]));
     o = with(o, "segment", json_integer((json_int_t)ev->segment));
-    o = with(o, "time", number(ev->time));
-    o = with(o, "start", number(ev->start));
-    o = with(o, "end", number(ev->end));
+    o = with(o, "time", json_of_number(ev->time));
+    o = with(o, "start", json_of_number(ev->start));
+    o = with(o, "end", json_of_number(ev->end));
     if (ev->kind == STENO_SPEECH_START || ev->kind == STENO_UTTERANCE_END)
         return o;
     o = with(o, "text", json_string(ev->text));
     if (ev->kind == STENO_PARTIAL)
         o = with(o, "stable", json_stringn(ev->text, ev->stable_bytes));
-    o = with(o, "confidence", number((double)ev->confidence));
+    o = with(o, "confidence", json_of_number((double)ev->confidence));
     o = with(o, "words", words_json(ev->words, ev->n_words));
     if (ev->kind == STENO_FINAL)
         o = with(o, "reason", json_string(steno_final_reason_name(ev->reason)));

@@ -28,7 +28,7 @@ struct state {
     size_t have;
 };
 
-static void init(struct steno_dialect_session *d)
+static void sherpa_init(struct steno_dialect_session *d)
 {
     struct state *s = d->state;
     steno_buf_init(&s->last, MAX_LAST);
@@ -37,7 +37,7 @@ static void init(struct steno_dialect_session *d)
     d->start.audio.sample_rate = 16000;
 }
 
-static void free_state(struct steno_dialect_session *d)
+static void sherpa_free(struct steno_dialect_session *d)
 {
     struct state *s = d->state;
     steno_buf_free(&s->last);
@@ -81,8 +81,9 @@ static steno_status begin_recording(struct steno_dialect_session *d, steno_err *
     return steno_buf_add(&s->starts, (const char *)&start, sizeof start);
 }
 
-static steno_status split(struct steno_dialect_session *d, const char *p, size_t n, size_t *skip,
-                          size_t *take, enum steno_dialect_act *act, steno_err *err)
+static steno_status sherpa_split(struct steno_dialect_session *d, const char *p, size_t n,
+                                 size_t *skip, size_t *take, enum steno_dialect_act *act,
+                                 steno_err *err)
 {
     struct state *s = d->state;
     steno_status st = STENO_OK;
@@ -111,8 +112,8 @@ static steno_status split(struct steno_dialect_session *d, const char *p, size_t
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status sherpa_text(struct steno_dialect_session *d, const char *p, size_t n,
+                                enum steno_dialect_act *act, steno_err *err)
 {
     (void)d;
     if (n != 4 || memcmp(p, "Done", 4))
@@ -194,7 +195,7 @@ static void put_result(struct steno_dialect_session *d, const struct steno_event
     d->commit(d, st ? st : steno_buf_puts(b, eof ? "true}" : "false}"), ev->kind == STENO_PARTIAL);
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void sherpa_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = d->state;
     const bool final = ev->kind == STENO_FINAL, last = final && ev->reason == STENO_FINAL_END;
@@ -215,7 +216,7 @@ static void repeat_last(struct steno_dialect_session *d)
     d->commit(d, st ? st : steno_buf_puts(b, "true}"), false);
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void sherpa_end(struct steno_dialect_session *d, bool draining)
 {
     struct state *s = d->state;
     (void)draining;
@@ -237,12 +238,12 @@ const struct steno_dialect steno_dialect_sherpa = {
     .name = "sherpa",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .init = init,
-    .free_state = free_state,
-    .split = split,
+    .init = sherpa_init,
+    .free_state = sherpa_free,
+    .split = sherpa_split,
     .query = steno_dialect_query,
-    .text = text,
-    .event = event,
+    .text = sherpa_text,
+    .event = sherpa_event,
     .error = steno_dialect_error,
-    .end = end,
+    .end = sherpa_end,
 };

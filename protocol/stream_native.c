@@ -370,8 +370,8 @@ static steno_status put_member(struct steno_buf *out, const char *name, const ch
     return st ? st : steno_json_put_string(out, text, n);
 }
 
-static steno_status put_words(struct steno_buf *out, double offset, const struct steno_word *w,
-                              size_t n)
+static steno_status native_words(struct steno_buf *out, double offset, const struct steno_word *w,
+                                 size_t n)
 {
     steno_status st = steno_buf_puts(out, ",\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
@@ -398,7 +398,7 @@ static steno_status put_alternatives(struct steno_buf *out, double offset,
             st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f", (double)a->confidence,
                                   a->score);
         if (!st && words)
-            st = put_words(out, offset, a->words, a->n_words);
+            st = native_words(out, offset, a->words, a->n_words);
         if (!st)
             st = steno_buf_puts(out, "}");
     }
@@ -482,7 +482,7 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
     if (!st && ev->kind == STENO_FINAL)
         st = put_final(out, h->offset, ev);
     if (!st && ev->kind != STENO_SPEECH_START && s->words)
-        st = put_words(out, h->offset, ev->words, ev->n_words);
+        st = native_words(out, h->offset, ev->words, ev->n_words);
     if (!st && ev->kind == STENO_FINAL && s->alternatives > 1)
         st = put_alternatives(out, h->offset, ev, s->words);
     return st ? st : steno_buf_puts(out, "}");

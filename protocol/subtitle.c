@@ -136,7 +136,7 @@ static steno_status write_voice(struct writer *w, const steno_transcript *t, siz
     return write_cues(w, words, n);
 }
 
-static steno_status write_all(struct writer *w, const steno_transcript *t)
+static steno_status write_subtitle(struct writer *w, const steno_transcript *t)
 {
     struct steno_cue_word *words;
     steno_status st = STENO_OK;
@@ -171,7 +171,7 @@ steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript 
     if (format == STENO_VTT)
         st = steno_buf_puts(out, "WEBVTT\n");
     if (!st)
-        st = write_all(&w, t);
+        st = write_subtitle(&w, t);
     if (!st && w.opt.blank_end && (w.cues || format == STENO_VTT))
         st = steno_buf_puts(out, "\n");
     return st;

@@ -246,7 +246,7 @@ static const struct steno_section *copy_sections(steno_arena *a, const struct st
     return out;
 }
 
-static steno_status reserve(steno_transcript *t)
+static steno_status reserve_segment(steno_transcript *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 16;
     struct steno_event *p;
@@ -293,7 +293,7 @@ static steno_status add_segment(steno_transcript *t, const struct steno_event *e
     copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
     copy.sections = copy_sections(t->arena, ev->sections, ev->n_sections);
     st = copy.text && copy.words && copy.tokens && copy.alternatives && copy.sections
-             ? reserve(t)
+             ? reserve_segment(t)
              : steno_arena_failure(t->arena);
     if (!st)
         st = steno_buf_puts(&t->text, joined);
@@ -463,7 +463,7 @@ bool steno_transcript_has_joint_alternatives(const steno_transcript *t)
     return t->n_joints > 0;
 }
 
-static struct steno_alternative pick(const struct steno_event *ev, size_t k)
+static struct steno_alternative pick_alternative(const struct steno_event *ev, size_t k)
 {
     if (k < ev->n_alternatives)
         return ev->alternatives[k];
@@ -484,7 +484,7 @@ static struct steno_alternative take_part(const steno_transcript *t, size_t *i, 
         *i += j->n;
         return j->alternatives[k];
     }
-    return pick(&t->segments[(*i)++], k);
+    return pick_alternative(&t->segments[(*i)++], k);
 }
 
 steno_status steno_transcript_alternative(steno_transcript *t, size_t k,

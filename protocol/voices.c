@@ -19,7 +19,7 @@ struct spoken {
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
 /* The number that a parameter sets; NULL: none. */
-static int *number_of(struct steno_voices_wants *w, const char *name)
+static int *voice_number(struct steno_voices_wants *w, const char *name)
 {
     if (!strcmp(name, "num_speakers"))
         return &w->speakers;
@@ -31,13 +31,13 @@ static int *number_of(struct steno_voices_wants *w, const char *name)
 bool steno_voices_known(const char *name)
 {
     struct steno_voices_wants w;
-    return number_of(&w, name) || !strcmp(name, "diarize");
+    return voice_number(&w, name) || !strcmp(name, "diarize");
 }
 
 steno_status steno_voices_set(struct steno_voices_wants *w, const char *name, const char *value,
                               steno_err *err)
 {
-    int *number = number_of(w, name);
+    int *number = voice_number(w, name);
     return number ? steno_query_int(name, value, 1, MOST_SPEAKERS, number, err)
                   : steno_query_bool(name, value, &w->on, err);
 }
@@ -161,7 +161,7 @@ struct maker {
 };
 
 /* The share of a segment in which its speaker has a turn. */
-static float share(const struct maker *m, const struct steno_event *seg, int speaker)
+static float voice_share(const struct maker *m, const struct steno_event *seg, int speaker)
 {
     double sum = 0;
     size_t i = begins_after(m->turn, m->n_turns, seg->start);
@@ -171,7 +171,7 @@ static float share(const struct maker *m, const struct steno_event *seg, int spe
     return seg->end > seg->start ? (float)fmin(sum / (seg->end - seg->start), 1) : 1;
 }
 
-static bool add(struct maker *m, const struct steno_event *piece, int speaker)
+static bool add_voiced(struct maker *m, const struct steno_event *piece, int speaker)
 {
     const size_t before = steno_transcript_n_segments(m->out);
     size_t n;
@@ -192,12 +192,13 @@ static bool add(struct maker *m, const struct steno_event *piece, int speaker)
     }
     m->voice[n - 1] = (struct steno_attribution){0};
     if (speaker >= 0)
-        m->voice[n - 1] = (struct steno_attribution){m->number[speaker], share(m, piece, speaker)};
+        m->voice[n - 1] =
+            (struct steno_attribution){m->number[speaker], voice_share(m, piece, speaker)};
     return true;
 }
 
 /* Words [a, b) of a segment as one; *at: where the word before them ended in its text. */
-static bool add_piece(struct maker *m, const struct steno_event *seg, size_t a, size_t b,
+static bool add_words(struct maker *m, const struct steno_event *seg, size_t a, size_t b,
                       size_t *at, int speaker)
 {
     struct steno_event piece = *seg;
@@ -218,7 +219,7 @@ static bool add_piece(struct maker *m, const struct steno_event *seg, size_t a, 
     piece.stable_bytes = text.len;
     piece.confidence = (float)exp(logs / (double)(b - a));
     piece.n_tokens = piece.n_alternatives = piece.n_sections = 0;
-    done = done && add(m, &piece, speaker);
+    done = done && add_voiced(m, &piece, speaker);
     steno_buf_free(&text);
     return done;
 }
@@ -228,13 +229,13 @@ static bool add_segment(struct maker *m, const struct steno_event *seg, const st
 {
     size_t at = 0;
     if (!seg->n_words)
-        return add(m, seg, speaker_at(turn, n_turns, (seg->start + seg->end) / 2));
+        return add_voiced(m, seg, speaker_at(turn, n_turns, (seg->start + seg->end) / 2));
     if (same_speaker(s, 0, seg->n_words))
-        return add(m, seg, s[0].speaker);
+        return add_voiced(m, seg, s[0].speaker);
     for (size_t a = 0, b; a < seg->n_words; a = b) {
         for (b = a + 1; b < seg->n_words && s[b].speaker == s[a].speaker;)
             b++;
-        if (!add_piece(m, seg, a, b, &at, s[a].speaker))
+        if (!add_words(m, seg, a, b, &at, s[a].speaker))
             return false;
     }
     return true;

@@ -26,37 +26,37 @@ struct state {
 #define MAX_PENDING (1u << 20) /* bytes of a partial */
 #define MAX_FINALS (8u << 20)  /* of finals that wait for the next reply */
 
-static struct state *state_of(struct steno_dialect_session *d)
+static struct state *vosk_state(struct steno_dialect_session *d)
 {
     return d->state;
 }
 
-static void init(struct steno_dialect_session *d)
+static void vosk_init(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     d->start.audio.sample_rate = 8000; /* asr_server.py's default */
     s->words = true;
     steno_buf_init(&s->partial, MAX_PENDING);
 }
 
-static void free_state(struct steno_dialect_session *d)
+static void vosk_free(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     steno_transcript_free(s->finals);
     steno_buf_free(&s->partial);
 }
 
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
+static steno_status vosk_query(struct steno_dialect_session *d, const char *name, const char *value,
+                               steno_err *err)
 {
     if (!strcmp(name, "words"))
-        return steno_query_bool(name, value, &state_of(d)->words, err);
+        return steno_query_bool(name, value, &vosk_state(d)->words, err);
     return steno_native_query(name, value, &d->start, err);
 }
 
 /* asr_server.py reads numbers with float() and int(), so a string may hold a number. NAN for
  * anything else. */
-static double number(const json_t *v)
+static double number_of_json(const json_t *v)
 {
     const char *t = json_string_value(v);
     char *end;
@@ -81,13 +81,13 @@ static bool truth(const json_t *v)
 static steno_status set_alternatives(struct steno_dialect_session *d, const json_t *v,
                                      steno_err *err)
 {
-    double n = number(v);
+    double n = number_of_json(v);
     if (!v)
         return STENO_OK;
     if (!(n >= 0))
         return steno_fail(err, STENO_ERR_INVAL, "config: max_alternatives must be 0 or more");
     n = fmin(n, STENO_NATIVE_MAX_ALTERNATIVES); /* Vosk gives as many as it has */
-    state_of(d)->nbest = n >= 1;
+    vosk_state(d)->nbest = n >= 1;
     d->asked.alternatives = n >= 2 ? (int)n : 1;
     return STENO_OK;
 }
@@ -119,13 +119,14 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
         st = set_phrases(d, json_object_get(c, "phrase_list"), err);
     if (st)
         return st;
-    if (rate && !(number(rate) >= STENO_AUDIO_MIN_RATE && number(rate) <= STENO_AUDIO_MAX_RATE))
+    if (rate && !(number_of_json(rate) >= STENO_AUDIO_MIN_RATE &&
+                  number_of_json(rate) <= STENO_AUDIO_MAX_RATE))
         return steno_fail(err, STENO_ERR_INVAL, "config: sample_rate must be %d to %d",
                           STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE);
     if (rate)
-        d->asked.audio.sample_rate = (int)number(rate);
+        d->asked.audio.sample_rate = (int)number_of_json(rate);
     if (words)
-        state_of(d)->words = truth(words);
+        vosk_state(d)->words = truth(words);
     if (set_alternatives(d, json_object_get(c, "max_alternatives"), err))
         return STENO_ERR_INVAL;
     if (json_is_string(model))
@@ -133,8 +134,8 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
     return STENO_OK;
 }
 
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status vosk_text(struct steno_dialect_session *d, const char *p, size_t n,
+                              enum steno_dialect_act *act, steno_err *err)
 {
     json_t *root;
     const json_t *c;
@@ -148,7 +149,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     } else if (json_object_get(root, "eof")) {
         *act = STENO_ACT_END;
     } else if (json_object_get(root, "reset")) {
-        state_of(d)->reset = true;
+        vosk_state(d)->reset = true;
         *act = STENO_ACT_FINALIZE;
     } else {
         st = steno_fail(err, STENO_ERR_INVAL,
@@ -159,7 +160,8 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
 }
 
 /* Append "result":[...], */
-static steno_status put_words(struct steno_buf *b, const struct steno_alternative *a, bool conf)
+static steno_status put_result_words(struct steno_buf *b, const struct steno_alternative *a,
+                                     bool conf)
 {
     steno_status st = steno_buf_puts(b, "\"result\":[");
     for (size_t i = 0; !st && i < a->n_words; i++) {
@@ -178,7 +180,7 @@ static steno_status put_words(struct steno_buf *b, const struct steno_alternativ
 }
 
 /* Append "name":"text"}. */
-static steno_status put_text(struct steno_buf *b, const char *name, const char *text, size_t n)
+static steno_status put_text_end(struct steno_buf *b, const char *name, const char *text, size_t n)
 {
     steno_status st = steno_buf_printf(b, "\"%s\":", name);
     if (!st)
@@ -188,7 +190,7 @@ static steno_status put_text(struct steno_buf *b, const char *name, const char *
 
 static steno_status put_final(struct steno_dialect_session *d, struct steno_buf *b)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     size_t n = s->nbest ? steno_transcript_n_alternatives(s->finals) : 1;
     steno_status st = steno_buf_puts(b, s->nbest ? "{\"alternatives\":[" : "");
     for (size_t i = 0; !st && i < n; i++) {
@@ -199,16 +201,16 @@ static steno_status put_final(struct steno_dialect_session *d, struct steno_buf 
         if (!st && s->nbest)
             st = steno_buf_printf(b, "\"confidence\":%.6f,", (double)a.confidence);
         if (!st && s->words && a.n_words)
-            st = put_words(b, &a, !s->nbest);
+            st = put_result_words(b, &a, !s->nbest);
         if (!st)
-            st = put_text(b, "text", a.text, strlen(a.text));
+            st = put_text_end(b, "text", a.text, strlen(a.text));
     }
     return !st && s->nbest ? steno_buf_puts(b, "]}") : st;
 }
 
 static void send_final(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     struct steno_buf *b = d->begin(d);
     if (!s->finals)
         s->finals = steno_transcript_new(MAX_FINALS);
@@ -221,7 +223,7 @@ static void send_final(struct steno_dialect_session *d)
 /* The C++ server of vosk-server compares the bytes of a message and ignores whether it is text or
  * binary, and clients of bytes (websocat --binary) rely on that. Samples are never JSON with one of
  * these names. */
-static bool binary_text(const char *p, size_t n)
+static bool vosk_binary_text(const char *p, size_t n)
 {
     json_t *root = json_loadb(p, n, 0, NULL);
     bool known = json_object_get(root, "config") || json_object_get(root, "eof") ||
@@ -230,9 +232,9 @@ static bool binary_text(const char *p, size_t n)
     return known;
 }
 
-static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64_t bytes)
+static enum steno_dialect_act vosk_binary_end(struct steno_dialect_session *d, uint64_t bytes)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     struct steno_buf *b;
     steno_status st;
     (void)bytes;
@@ -243,14 +245,14 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
     b = d->begin(d);
     st = steno_buf_puts(b, "{");
     if (!st)
-        st = put_text(b, "partial", s->partial.len ? s->partial.data : "", s->partial.len);
+        st = put_text_end(b, "partial", s->partial.len ? s->partial.data : "", s->partial.len);
     d->commit(d, st, false);
     return STENO_ACT_NOTHING;
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void vosk_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     steno_status st = STENO_OK;
     if (ev->kind == STENO_PARTIAL) {
         steno_buf_reset(&s->partial);
@@ -266,23 +268,23 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
         d->commit(d, st, false);
 }
 
-static void finalized(struct steno_dialect_session *d)
+static void vosk_finalized(struct steno_dialect_session *d)
 {
-    struct state *s = state_of(d);
+    struct state *s = vosk_state(d);
     if (s->reset)
         send_final(d);
     s->reset = false;
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void vosk_end(struct steno_dialect_session *d, bool draining)
 {
     (void)draining;
     send_final(d);
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
+static void vosk_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
-    if (state_of(d)->finals)
+    if (vosk_state(d)->finals)
         send_final(d);
     steno_dialect_error(d, code, message);
 }
@@ -291,14 +293,14 @@ const struct steno_dialect steno_dialect_vosk = {
     .name = "vosk",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .init = init,
-    .free_state = free_state,
-    .query = query,
-    .text = text,
-    .binary_text = binary_text,
-    .binary_end = binary_end,
-    .event = event,
-    .finalized = finalized,
-    .error = error,
-    .end = end,
+    .init = vosk_init,
+    .free_state = vosk_free,
+    .query = vosk_query,
+    .text = vosk_text,
+    .binary_text = vosk_binary_text,
+    .binary_end = vosk_binary_end,
+    .event = vosk_event,
+    .finalized = vosk_finalized,
+    .error = vosk_error,
+    .end = vosk_end,
 };

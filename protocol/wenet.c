@@ -13,7 +13,7 @@
 #define RATE 16000
 #define MAX_NBEST (1u << 20) /* bytes of the hypotheses of one result */
 
-static void init(struct steno_dialect_session *d)
+static void wenet_init(struct steno_dialect_session *d)
 {
     d->start.audio.sample_rate = RATE;
     d->start.endpointing = false;
@@ -25,7 +25,7 @@ static void say(struct steno_dialect_session *d, const char *type)
 }
 
 /* Read {"nbest", "continuous_decoding"}. More hypotheses than there are at most are that many. */
-static steno_status begin(struct steno_dialect_session *d, const json_t *root, steno_err *err)
+static steno_status wenet_begin(struct steno_dialect_session *d, const json_t *root, steno_err *err)
 {
     const json_t *nbest = json_object_get(root, "nbest");
     steno_status st = steno_dialect_ask(d, err);
@@ -41,8 +41,8 @@ static steno_status begin(struct steno_dialect_session *d, const json_t *root, s
     return STENO_OK;
 }
 
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status wenet_text(struct steno_dialect_session *d, const char *p, size_t n,
+                               enum steno_dialect_act *act, steno_err *err)
 {
     json_t *root;
     const char *signal;
@@ -52,7 +52,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     signal = json_string_value(json_object_get(root, "signal"));
     if (signal && !strcmp(signal, "start")) {
         *act = STENO_ACT_SETTINGS;
-        st = begin(d, root, err);
+        st = wenet_begin(d, root, err);
     } else if (signal && !strcmp(signal, "end")) {
         *act = STENO_ACT_END;
     } else {
@@ -103,7 +103,7 @@ static steno_status put_nbest(struct steno_buf *b, const struct steno_event *ev)
     return st ? st : steno_buf_puts(b, "]");
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void wenet_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     bool final = ev->kind == STENO_FINAL;
     struct steno_buf nbest, *b;
@@ -122,16 +122,16 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     d->commit(d, st ? st : steno_buf_puts(b, "}"), !final);
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void wenet_end(struct steno_dialect_session *d, bool draining)
 {
     const struct steno_event nothing = {.kind = STENO_FINAL, .text = ""};
     (void)draining;
     if (!d->finals) /* a client waits for a final_result */
-        event(d, &nothing);
+        wenet_event(d, &nothing);
     say(d, "speech_end");
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
+static void wenet_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
     struct steno_buf *b = d->begin(d);
     steno_status st = steno_buf_puts(b, "{\"status\":\"failed\",");
@@ -144,10 +144,10 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
 const struct steno_dialect steno_dialect_wenet = {
     .name = "wenet",
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .init = init,
+    .init = wenet_init,
     .query = steno_dialect_query,
-    .text = text,
-    .event = event,
-    .error = error,
-    .end = end,
+    .text = wenet_text,
+    .event = wenet_event,
+    .error = wenet_error,
+    .end = wenet_end,
 };

@@ -119,7 +119,7 @@ static const char *label_of(const steno_transcript *t, size_t i, char out[LABEL]
 }
 
 /* Append a line for each segment, with its times before it if tabs. */
-static steno_status put_lines(struct steno_buf *out, const steno_transcript *t, bool tabs)
+static steno_status put_cue_lines(struct steno_buf *out, const steno_transcript *t, bool tabs)
 {
     steno_status st = tabs ? steno_buf_puts(out, "start\tend\ttext\n") : STENO_OK;
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
@@ -183,7 +183,7 @@ steno_status steno_whisper_asr_write(struct steno_buf *out, const struct steno_o
     case STENO_WHISPER_ASR_TSV:
         break;
     }
-    return put_lines(out, r->transcript, wants->output == STENO_WHISPER_ASR_TSV);
+    return put_cue_lines(out, r->transcript, wants->output == STENO_WHISPER_ASR_TSV);
 }
 
 steno_status steno_whisper_asr_write_language(struct steno_buf *out,

@@ -25,7 +25,8 @@ static bool is_true(const char *value)
 }
 
 /* An unknown format is json, as with the server. */
-static steno_status set_format(struct taken *t, const char *name, const char *value, steno_err *err)
+static steno_status set_answer_format(struct taken *t, const char *name, const char *value,
+                                      steno_err *err)
 {
     static const struct {
         const char *name;
@@ -177,7 +178,7 @@ static const struct field {
     {"language", NULL},
     {"prompt", NULL},
     {"temperature", NULL},
-    {"response_format", set_format},
+    {"response_format", set_answer_format},
     {"translate", set_flag},
     {"detect_language", set_flag},
     {"diarize", set_flag},
@@ -249,7 +250,7 @@ static steno_status put_speaker(struct steno_buf *out, const steno_transcript *t
 }
 
 /* Append a line for each segment. */
-static steno_status put_lines(struct steno_buf *out, const steno_transcript *t)
+static steno_status put_segment_lines(struct steno_buf *out, const steno_transcript *t)
 {
     steno_status st = STENO_OK;
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
@@ -261,12 +262,12 @@ static steno_status put_lines(struct steno_buf *out, const steno_transcript *t)
 }
 
 /* Append "text":LINES. */
-static steno_status put_text(struct steno_buf *out, const steno_transcript *t)
+static steno_status put_text_member(struct steno_buf *out, const steno_transcript *t)
 {
     struct steno_buf lines;
     steno_status st;
     steno_buf_init(&lines, out->max);
-    st = put_lines(&lines, t);
+    st = put_segment_lines(&lines, t);
     THEN(st, steno_buf_puts(out, "\"text\":"));
     THEN(st, steno_json_put_string(out, lines.data ? lines.data : "", lines.len));
     steno_buf_free(&lines);
@@ -332,7 +333,7 @@ static steno_status write_verbose(struct steno_buf *out, const steno_transcript 
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_text(out, t));
+    THEN(st, put_text_member(out, t));
     THEN(st, steno_buf_puts(out, ",\"segments\":["));
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
         THEN(st, put_segment(out, t, i, about));
@@ -353,7 +354,7 @@ static steno_status write_format(struct steno_buf *out, enum steno_openai_format
     steno_status st;
     switch (format) {
     case STENO_OPENAI_TEXT:
-        return put_lines(out, t);
+        return put_segment_lines(out, t);
     case STENO_OPENAI_SRT:
         return steno_subtitle_write(out, t, STENO_SRT, &opt);
     case STENO_OPENAI_VTT:
@@ -365,7 +366,7 @@ static steno_status write_format(struct steno_buf *out, enum steno_openai_format
         break;
     }
     st = steno_buf_puts(out, "{");
-    THEN(st, put_text(out, t));
+    THEN(st, put_text_member(out, t));
     return THEN(st, steno_buf_puts(out, "}"));
 }
 

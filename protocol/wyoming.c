@@ -27,15 +27,15 @@ struct state {
     bool running; /* the format of the audio is fixed */
 };
 
-static struct state *state_of(struct steno_dialect_session *d)
+static struct state *wyoming_state(struct steno_dialect_session *d)
 {
     return d->state;
 }
 
-static void free_state(struct steno_dialect_session *d)
+static void wyoming_free(struct steno_dialect_session *d)
 {
-    steno_transcript_free(state_of(d)->finals);
-    free(state_of(d)->sent);
+    steno_transcript_free(wyoming_state(d)->finals);
+    free(wyoming_state(d)->sent);
 }
 
 /* ---- events to the client -------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static steno_status put_artifact(struct steno_buf *out, const char *name, const 
     return st ? st : steno_json_put_member(out, "version", version);
 }
 
-static steno_status put_model(void *user, const struct steno_dialect_model *m)
+static steno_status put_model_info(void *user, const struct steno_dialect_model *m)
 {
     struct listing *l = user;
     steno_status st = steno_buf_puts(l->out, l->any ? ",{" : "{");
@@ -126,7 +126,7 @@ static void send_info(struct steno_dialect_session *d)
     if (!st)
         st = steno_buf_puts(&data, ",\"supports_transcript_streaming\":true,\"models\":[");
     if (!st && d->each_model)
-        st = d->each_model(d, put_model, &l);
+        st = d->each_model(d, put_model_info, &l);
     if (!st)
         st = steno_buf_puts(&data, "]}],\"tts\":[],\"handle\":[],\"intent\":[],\"wake\":[],"
                                    "\"mic\":[],\"snd\":[]}");
@@ -164,7 +164,7 @@ static steno_status transcribe(struct steno_dialect_session *d, const json_t *da
     return st || !d->start.hints ? st : set_words(d, data, err);
 }
 
-static int number(const json_t *data, const char *name, int absent)
+static int int_member(const json_t *data, const char *name, int absent)
 {
     const json_t *v = json_object_get(data, name);
     json_int_t n = json_integer_value(v);
@@ -174,12 +174,13 @@ static int number(const json_t *data, const char *name, int absent)
 }
 
 /* Both audio-start and audio-chunk name the format. The first of them fixes it. */
-static steno_status set_format(struct steno_dialect_session *d, const char *type,
-                               const json_t *data, enum steno_dialect_act *act, steno_err *err)
+static steno_status set_audio_format(struct steno_dialect_session *d, const char *type,
+                                     const json_t *data, enum steno_dialect_act *act,
+                                     steno_err *err)
 {
     struct steno_audio_format *f = &d->start.audio;
-    int rate = number(data, "rate", f->sample_rate ? f->sample_rate : 16000);
-    int width = number(data, "width", 2), channels = number(data, "channels", 1);
+    int rate = int_member(data, "rate", f->sample_rate ? f->sample_rate : 16000);
+    int width = int_member(data, "width", 2), channels = int_member(data, "channels", 1);
     if (width != 2)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: width must be 2 bytes (signed samples of 16 bits)", type);
@@ -187,7 +188,7 @@ static steno_status set_format(struct steno_dialect_session *d, const char *type
         return steno_fail(err, STENO_ERR_INVAL, "%s: rate must be %d to %d and channels 1 to %d",
                           type, STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE,
                           STENO_AUDIO_MAX_CHANNELS);
-    if (state_of(d)->running)
+    if (wyoming_state(d)->running)
         return rate == f->sample_rate &&
                        (!json_object_get(data, "channels") || channels == f->channels)
                    ? STENO_OK
@@ -195,7 +196,7 @@ static steno_status set_format(struct steno_dialect_session *d, const char *type
                                 "%s: the format changed from %d Hz, %d channels to %d Hz, %d "
                                 "channels within a recording",
                                 type, f->sample_rate, f->channels, rate, channels);
-    state_of(d)->running = true;
+    wyoming_state(d)->running = true;
     d->asked = d->start;
     d->asked.audio.encoding = STENO_ENCODING_S16LE;
     d->asked.audio.sample_rate = rate;
@@ -214,8 +215,8 @@ static void pong(struct steno_dialect_session *d, const json_t *data)
 }
 
 /* Events of other services are ignored, as the reference servers do. */
-static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
-                         enum steno_dialect_act *act, steno_err *err)
+static steno_status wyoming_text(struct steno_dialect_session *d, const char *p, size_t n,
+                                 enum steno_dialect_act *act, steno_err *err)
 {
     json_t *event;
     const json_t *data;
@@ -230,10 +231,10 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
         send_info(d);
     else if (!strcmp(type, "ping"))
         pong(d, data);
-    else if (!strcmp(type, "transcribe") && !state_of(d)->running)
+    else if (!strcmp(type, "transcribe") && !wyoming_state(d)->running)
         st = transcribe(d, data, err);
     else if (!strcmp(type, "audio-start") || !strcmp(type, "audio-chunk"))
-        st = set_format(d, type, data, act, err);
+        st = set_audio_format(d, type, data, act, err);
     else if (!strcmp(type, "audio-stop"))
         *act = STENO_ACT_END;
     json_decref(event);
@@ -246,7 +247,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
 static steno_status send_more(struct steno_dialect_session *d, const struct steno_event *ev,
                               size_t n)
 {
-    struct state *s = state_of(d);
+    struct state *s = wyoming_state(d);
     struct steno_buf more;
     char *sent;
     if (n <= s->n_sent || s->torn)
@@ -272,9 +273,9 @@ static steno_status send_more(struct steno_dialect_session *d, const struct sten
     return STENO_OK;
 }
 
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void wyoming_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    struct state *s = wyoming_state(d);
     steno_status st = STENO_OK;
     if (ev->kind == STENO_PARTIAL)
         st = send_more(d, ev, ev->stable_bytes);
@@ -292,9 +293,9 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
         d->commit(d, st, false);
 }
 
-static void end(struct steno_dialect_session *d, bool draining)
+static void wyoming_end(struct steno_dialect_session *d, bool draining)
 {
-    struct state *s = state_of(d);
+    struct state *s = wyoming_state(d);
     float probability;
     const char *language = s->finals ? steno_transcript_language(s->finals, &probability) : NULL;
     (void)draining;
@@ -304,15 +305,15 @@ static void end(struct steno_dialect_session *d, bool draining)
         send_bare(d, "transcript-stop");
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
+static void wyoming_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
-    if (state_of(d)->finals) /* clients that do not stream have seen none of it */
-        end(d, false);
+    if (wyoming_state(d)->finals) /* clients that do not stream have seen none of it */
+        wyoming_end(d, false);
     d->commit(d, steno_wyoming_write_error(d->begin(d), code, message), false);
 }
 
 /* Home Assistant reads the last message alone. */
-static void init(struct steno_dialect_session *d)
+static void wyoming_init(struct steno_dialect_session *d)
 {
     d->start.no_tail = true;
 }
@@ -321,11 +322,11 @@ const struct steno_dialect steno_dialect_wyoming = {
     .name = "wyoming",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .init = init,
+    .init = wyoming_init,
     .waits = true,
-    .free_state = free_state,
-    .text = text,
-    .event = event,
-    .error = error,
-    .end = end,
+    .free_state = wyoming_free,
+    .text = wyoming_text,
+    .event = wyoming_event,
+    .error = wyoming_error,
+    .end = wyoming_end,
 };
