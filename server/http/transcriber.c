@@ -105,7 +105,7 @@ static bool may_run(const steno_transcription *work)
 }
 
 /* Take the first transcription that may run; NULL: none may. Lock held. */
-static steno_transcription *take(struct queue *q)
+static steno_transcription *take_next(struct queue *q)
 {
     steno_transcription *before = NULL, *work = q->first;
     for (; work && !may_run(work); work = work->next)
@@ -248,7 +248,7 @@ static steno_status open_audio(steno_transcription *work, struct steno_audio_inf
 }
 
 /* Open the recording and its stream. STENO_NEED_MORE as above. */
-static steno_status open_stream(steno_transcription *work, steno_err *err)
+static steno_status open_work_stream(steno_transcription *work, steno_err *err)
 {
     const struct steno_server *srv = work->transcriber->srv;
     struct steno_pool_stream_options so = {.priority = work->req.background ? STENO_POOL_JOB
@@ -364,7 +364,7 @@ static void note_position(steno_transcription *work)
 
 /* Decode a block; none (have is 0) at the end of what is wanted. STENO_NEED_MORE: the waker wakes
  * the transcription. */
-static steno_status decode(steno_transcription *work, steno_err *err)
+static steno_status decode_block(steno_transcription *work, steno_err *err)
 {
     size_t max = BLOCK;
     steno_status st;
@@ -387,7 +387,7 @@ static steno_status feed(steno_transcription *work, bool *again, steno_err *err)
         size_t taken = 0;
         steno_status st;
         if (work->at == work->have) {
-            st = decode(work, err);
+            st = decode_block(work, err);
             if (st)
                 return st == STENO_NEED_MORE ? STENO_OK : st;
             if (!work->have) {
@@ -505,11 +505,12 @@ static steno_status end_voices(steno_transcription *work, steno_err *err)
 
 /* Go on until the speakers are told, or the iteration has done its share. *told, *again: the
  * former, the latter; neither: the waker wakes the transcription. */
-static steno_status tell(steno_transcription *work, bool *told, bool *again, steno_err *err)
+static steno_status tell_speakers(steno_transcription *work, bool *told, bool *again,
+                                  steno_err *err)
 {
     steno_status st = work->voices ? STENO_OK : open_voices(work, err);
     for (int i = 0; i < TELLING_BLOCKS && !st; i++) {
-        st = decode(work, err);
+        st = decode_block(work, err);
         if (!st && !work->have) {
             *told = true;
             return end_voices(work, err);
@@ -524,7 +525,7 @@ static steno_status tell(steno_transcription *work, bool *told, bool *again, ste
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void finish(steno_transcription *work, steno_status st, steno_err *err)
+static void finish_work(steno_transcription *work, steno_status st, steno_err *err)
 {
     struct steno_transcription_result *r = &work->result;
     end_stream(work);
@@ -566,7 +567,7 @@ static bool iterate(steno_transcription *work, bool *again)
     if (!st && cancelled)
         st = steno_fail(&err, STENO_ERR_CANCELLED, "cancelled");
     if (!st && work->state == OPENING) {
-        st = open_stream(work, &err);
+        st = open_work_stream(work, &err);
         if (st == STENO_NEED_MORE)
             return true;
         work->state = FEEDING;
@@ -579,7 +580,7 @@ static bool iterate(steno_transcription *work, bool *again)
         return true;
     }
     if (!st && work->state == TELLING)
-        st = tell(work, &told, again, &err);
+        st = tell_speakers(work, &told, again, &err);
     if (!st && work->state == FLUSHING && done && wants_voices(work)) {
         *again = true; /* on a thread of its own: this may be a worker */
         begin_telling(work);
@@ -592,7 +593,7 @@ static bool iterate(steno_transcription *work, bool *again)
     }
     if (!st && !told)
         return true;
-    finish(work, st, &err);
+    finish_work(work, st, &err);
     return false;
 }
 
@@ -649,7 +650,7 @@ static void *serve(void *arg)
     steno_thread_give_way();
     pthread_mutex_lock(&transcriber->lock);
     for (;;) {
-        steno_transcription *work = take(q);
+        steno_transcription *work = take_next(q);
         if (work)
             run_iterations(work);
         else if (transcriber->stop)

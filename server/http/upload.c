@@ -370,7 +370,7 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
                                                 .no_endpointing = up->want.no_endpointing};
 }
 
-static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
+static enum MHD_Result start_upload(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_transcription_request request = steno_upload_transcription(up);
     steno_err err;
@@ -518,7 +518,7 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
         return steno_respond_error(rq, up->fault.http, up->fault.code, up->fault.param, "%s",
                                    up->fault.err.msg);
     up->sse.on = up->want.ask.stream;
-    return start(rq, up);
+    return start_upload(rq, up);
 }
 
 enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, size_t n)

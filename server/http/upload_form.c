@@ -200,7 +200,7 @@ steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data,
     return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
 }
 
-static steno_status keep(struct steno_upload *up, const char *data, size_t n, steno_err *err)
+static steno_status keep_data(struct steno_upload *up, const char *data, size_t n, steno_err *err)
 {
     return up->stored ? steno_upload_storing_of(up)->keep(up, data, n, err)
                       : steno_upload_keep_memory(up, data, n, err);
@@ -433,7 +433,7 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
 {
     struct steno_upload *up = user;
     if (up->in.in_file)
-        return keep(up, data, n, err);
+        return keep_data(up, data, n, err);
     if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
         up->in.ignored += n;
         return up->in.ignored > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
@@ -521,5 +521,6 @@ steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_uplo
 
 steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n, steno_err *err)
 {
-    return up->in.parts ? steno_multipart_push(up->in.parts, data, n, err) : keep(up, data, n, err);
+    return up->in.parts ? steno_multipart_push(up->in.parts, data, n, err)
+                        : keep_data(up, data, n, err);
 }

@@ -23,7 +23,7 @@ static void send_ready(steno_ws_session *s)
 
 /* Fix the format, open the stream, send `ready`. False when that failed and the session ends, or
  * the model is being loaded. */
-static bool begin(steno_ws_session *s)
+static bool begin_session(steno_ws_session *s)
 {
     steno_err err;
     steno_status st = steno_native_start_complete(&s->d.start, &err);
@@ -54,7 +54,8 @@ static void end_by_client(steno_ws_session *s)
     steno_err err;
     bool truncated;
     steno_status st = STENO_OK;
-    if (s->state == OPEN && !begin(s)) { /* a message before any audio: `ready` is due, too */
+    if (s->state == OPEN &&
+        !begin_session(s)) { /* a message before any audio: `ready` is due, too */
         s->loading.ends = s->loading.waits;
         return;
     }
@@ -73,7 +74,7 @@ static void end_by_client(steno_ws_session *s)
 
 void steno_ws_session_begin_loaded(steno_ws_session *s)
 {
-    if (s->loading.waits && begin(s) && s->loading.ends)
+    if (s->loading.waits && begin_session(s) && s->loading.ends)
         end_by_client(s);
 }
 
@@ -83,7 +84,7 @@ static void start_by_client(steno_ws_session *s, bool may_be_late)
         pthread_mutex_lock(&s->mx);
         steno_dialect_take(&s->d);
         pthread_mutex_unlock(&s->mx);
-        begin(s);
+        begin_session(s);
     } else if (!may_be_late) {
         steno_ws_session_fail(s, STENO_ERR_INVAL, "start: must come before audio");
     }
@@ -91,7 +92,7 @@ static void start_by_client(steno_ws_session *s, bool may_be_late)
 
 static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last);
 
-static void act(steno_ws_session *s, enum steno_dialect_act what)
+static void act_on(steno_ws_session *s, enum steno_dialect_act what)
 {
     switch (what) {
     case STENO_ACT_NOTHING:
@@ -108,7 +109,7 @@ static void act(steno_ws_session *s, enum steno_dialect_act what)
         break;
     }
     case STENO_ACT_FINALIZE:
-        if (s->state == RUNNING || (s->state == OPEN && begin(s)))
+        if (s->state == RUNNING || (s->state == OPEN && begin_session(s)))
             steno_ws_session_finalize(s);
         break;
     case STENO_ACT_CHANGE:
@@ -132,7 +133,7 @@ static void take_text(steno_ws_session *s, const char *p, size_t n)
     if (st)
         steno_ws_session_fail(s, st, err.msg);
     else
-        act(s, what);
+        act_on(s, what);
 }
 
 void steno_ws_session_opened(steno_ws_session *s)
@@ -172,13 +173,13 @@ static steno_status take_text_part(steno_ws_session *s, const char *p, size_t n,
     st = s->dialect->text_part(&s->d, p, n, &s->in.text, err);
     pthread_mutex_unlock(&s->mx);
     if (!st && s->d.audio.len)
-        act(s, STENO_ACT_AUDIO);
+        act_on(s, STENO_ACT_AUDIO);
     return st;
 }
 
 /* Take a part of a text message, and act on the whole one. A message that is not accepted ends the
  * session. */
-static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
+static void add_message_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     size_t max = steno_ws_session_max_text(s);
     steno_err err;
@@ -237,7 +238,7 @@ void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool la
         s->audio.last_byte) /* a late finalize, end or keepalive: ignoring it loses nothing */
         return;
     if (!s->in.skip)
-        add_text(s, p, n, last);
+        add_message_text(s, p, n, last);
     if (last) {
         steno_buf_free(&s->in.text);
         s->in.skip = false;
@@ -284,7 +285,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     if (s->state >= ENDING)
         return;
-    if (s->state == OPEN && (!inspect_first(s, p, n) || !begin(s)))
+    if (s->state == OPEN && (!inspect_first(s, p, n) || !begin_session(s)))
         return;
     if (!s->audio.feed && n) {
         steno_err err;
@@ -310,7 +311,7 @@ static void late_audio(steno_ws_session *s)
 }
 
 /* Whether a message of so many bytes is allowed; if not, the session ends. */
-static bool fits(steno_ws_session *s, size_t bytes)
+static bool message_fits(steno_ws_session *s, size_t bytes)
 {
     char msg[80];
     if (bytes <= s->limits.message_bytes)
@@ -372,7 +373,7 @@ static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
         if (what == STENO_ACT_FINALIZE && s->held.n && s->state == RUNNING)
             s->stream.finalize_wanted = 1; /* after what is held back */
         else
-            act(s, what);
+            act_on(s, what);
         p += skip + take;
         n -= skip + take;
     }
@@ -389,7 +390,7 @@ static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool firs
             steno_ws_session_fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
         return;
     }
-    if (!fits(s, s->in.bytes))
+    if (!message_fits(s, s->in.bytes))
         return;
     if (s->dialect->split)
         take_parts(s, p, n, last);
@@ -400,7 +401,7 @@ static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool firs
         pthread_mutex_lock(&s->mx);
         what = s->dialect->binary_end(&s->d, s->in.bytes);
         pthread_mutex_unlock(&s->mx);
-        act(s, what);
+        act_on(s, what);
     }
 }
 
