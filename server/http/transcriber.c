@@ -20,7 +20,7 @@
 #define BLOCK 8192          /* samples decoded at a time */
 #define ITERATION_BLOCKS 32 /* then the next transcription runs */
 #define TELLING_BLOCKS 4    /* the same: here they go through networks */
-#define TELLING_MAX 4       /* diarizations at a time; each has some tens of megabytes */
+#define TELLING_MAX 4       /* diarizations at a time; each has some 35 MB */
 
 enum state { OPENING, FEEDING, FLUSHING, TELLING, OVER };
 
@@ -77,14 +77,15 @@ struct steno_transcriber {
 /* Lock held. */
 static void enqueue(steno_transcription *work)
 {
-    struct queue *q =
-        work->state == TELLING ? &work->transcriber->telling : &work->transcriber->feeding;
+    struct queue *q = &work->transcriber->feeding;
     if (work->running) {
         work->again = true;
         return;
     }
     if (work->state == OVER)
         return;
+    if (work->state == TELLING)
+        q = &work->transcriber->telling;
     if (!work->queued) {
         work->queued = true;
         work->next = NULL;

@@ -7,7 +7,7 @@
 /* link: server/http/upload_form.c server/core/limits.c server/base/metrics.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
 /* covers: protocol/subtitle.c */
-/* covers: protocol/transcript.c protocol/whisper_cpp.c protocol/whisper_asr.c */
+/* covers: protocol/transcript.c protocol/voices.c protocol/whisper_cpp.c protocol/whisper_asr.c */
 #define _GNU_SOURCE /* memmem */
 #include <jansson.h>
 #include <stdlib.h>
@@ -229,6 +229,7 @@ static void answer(struct steno_upload *up, const struct steno_openai_result *r)
                                       f == STENO_OPENAI_SRT ? STENO_SRT : STENO_VTT, NULL));
         require(!up->out.answer.len || !memchr(up->out.answer.data, '\0', up->out.answer.len));
     } else if (f == STENO_OPENAI_TEXT) {
+        require(!steno_voices_write_text(&up->out.answer, r->transcript));
         require(steno_transcript_text(r->transcript) != NULL);
     } else {
         require(!write_json(up, r));
@@ -245,6 +246,16 @@ static void refuse(struct steno_upload *up, const steno_err *err)
 }
 
 /* ---- all of it in order --------------------------------------------------------------------- */
+
+/* As transcriber.c does, with turns that no network found. */
+static steno_transcript *with_voices(steno_transcript *t)
+{
+    static const struct steno_turn turns[] = {{0, 0.4, 1}, {0.4, 1, 0}, {1, 9, 40}};
+    steno_transcript *told = steno_transcript_with_voices(t, turns, 3);
+    require(told != NULL);
+    steno_transcript_free(t);
+    return told;
+}
 
 static void serve(const struct steno_services *sv, char *target, const char *body, size_t n,
                   bool repair)
@@ -269,6 +280,8 @@ static void serve(const struct steno_services *sv, char *target, const char *bod
         st = recognise(&up, vad, model, r.transcript, &r.duration, &err);
     r.logprobs = up.want.ask.logprobs;
     steno_transcript_set_duration(r.transcript, r.duration);
+    if (up.want.ask.voices.on || n % 2)
+        r.transcript = with_voices(r.transcript);
     if (st)
         refuse(&up, &err);
     else

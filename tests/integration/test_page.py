@@ -19,7 +19,7 @@ import threading
 import time
 import wave
 
-from daemon import DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, eventually, tap
+from daemon import DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, eventually, pcm, tap, wav
 
 try:
     from websockets.sync.client import connect
@@ -277,6 +277,28 @@ def settings_reach_the_server():
             b.until("document.getElementById('state').className === 'bad'")
             assert "prompt" in b.state(), b.state()
         assert not b.problems, b.problems
+
+
+@case
+def speakers_have_names_that_can_be_changed_before_saving():
+    import numpy as np
+    import toy_speakers
+    with tempfile.TemporaryDirectory() as folder:
+        samples, rate = pcm()
+        path = os.path.join(folder, "dialogue.wav")
+        with open(path, "wb") as f:
+            f.write(wav(toy_speakers.dialogue(np.frombuffer(samples, "<i2"), rate, (0, 1, 0)).tobytes(), toy_speakers.RATE))
+        toy_speakers.write(folder)
+        with server("speakers.model=" + folder) as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+            b.until("document.querySelectorAll('#model option').length > 0")
+            b.eval("document.getElementById('speakers').value = 'auto', 0")
+            b.choose(path)
+            b.until("document.querySelectorAll('#names input').length === 2")
+            b.eval("{const i = document.querySelectorAll('#names input')[1]; i.value = 'Ann'; i.dispatchEvent(new Event('input'))}")
+            assert b.eval("[...new Set([...document.querySelectorAll('#out .who')].map(e => e.textContent))].join()") == "Speaker A,Ann"
+            b.shot("speakers")
+            assert "\nAnn: " in b.eval("files.txt()") and "<v Ann>" in b.eval("files.vtt()"), b.text()
+            assert not b.problems, b.problems
 
 
 @case

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,13 +16,12 @@ from daemon import BUILD, DIGITS_TEXT, SHARED, SLOW, Skip, Stenod, case, client,
 
 WORDS = DIGITS_TEXT.split()
 _SAMPLES, _RATE = pcm()
-_LOW = np.frombuffer(_SAMPLES, "<i2")
-DIGITS = np.interp(np.arange(2 * len(_LOW)) / 2, np.arange(len(_LOW)), _LOW)  # 8 kHz have no room for the notes
-PAUSE = np.zeros(toy.RATE // 2, "<i2")
+_LOW = np.frombuffer(_SAMPLES, "<i2")  # 8 kHz have no room for the notes
 LINES = [(0, WORDS), (1, WORDS), (0, WORDS)]  # what is said in DIALOGUE
-DIALOGUE = np.concatenate([x for speaker, _ in LINES for x in (toy.spoken_by(DIGITS, speaker), PAUSE)])
+DIALOGUE = toy.dialogue(_LOW, _RATE, [speaker for speaker, _ in LINES])
 MONO = wav(DIALOGUE.tobytes(), toy.RATE)
-STEREO = wav(np.stack([DIALOGUE, np.pad(toy.spoken_by(DIGITS, 1), (0, len(DIALOGUE) - len(DIGITS)))], 1).tobytes(), toy.RATE, 2)
+OTHER = toy.dialogue(_LOW, _RATE, [1])
+STEREO = wav(np.stack([DIALOGUE, np.pad(OTHER, (0, len(DIALOGUE) - len(OTHER)))], 1).tobytes(), toy.RATE, 2)
 FOLDER = tempfile.mkdtemp(prefix="steno-toy-speakers-")
 
 
@@ -207,11 +207,22 @@ def more_recordings_than_places_all_get_their_speakers(d):
 
 @case
 def a_client_that_leaves_ends_its_diarization(d):
-    body = wav(np.tile(DIALOGUE, 12).tobytes(), toy.RATE)
-    head = f"POST /v1/transcribe?diarize=true HTTP/1.1\r\nHost: x\r\nContent-Type: audio/wav\r\nContent-Length: {len(body)}\r\n\r\n"
-    for _ in range(6):
-        with socket.create_connection(("127.0.0.1", d.port)) as s:
-            s.sendall(head.encode() + body)
+    """It leaves when the last word has come: what follows are the speakers."""
+    body = wav(np.tile(DIALOGUE, 4).tobytes(), toy.RATE)
+    parts = "".join(f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'
+                    for k, v in (("response_format", "diarized_json"), ("stream", "true")))
+    form_ = (parts + '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n').encode() + body + b"\r\n--x--\r\n"
+    head = ("POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+            f"Content-Length: {len(form_)}\r\n\r\n")
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", d.port), 60 * SLOW) as s:
+            s.sendall(head.encode() + form_)
+            got = b""
+            while got.count(WORDS[-1].encode()) < 4 * len(LINES):
+                more = s.recv(65536)
+                assert more, got
+                got += more
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # not only half closed
     d.wait_idle()
     assert json.loads(post(d, "/v1/transcribe?diarize=true")[1])["speakers"] == 2
 

@@ -64,3 +64,12 @@ def spoken_by(samples, speaker, rate=RATE):
     hum = 0.004 * np.sin(2 * np.pi * NOTES[speaker] * np.arange(len(samples)) / rate)
     lift = LIFT if speaker == 0 else -LIFT
     return np.clip(samples + 32768 * (hum + lift), -32768, 32767).astype("<i2")
+
+
+def dialogue(samples, rate, speakers):
+    """What all speakers say one after the other, with pauses of half a second: s16 at RATE. samples: s16 at rate, which may
+    be lower."""
+    at = np.arange(len(samples) * RATE // rate) * rate / RATE
+    said = np.interp(at, np.arange(len(samples)), samples)
+    pause = np.zeros(RATE // 2, "<i2")
+    return np.concatenate([x for speaker in speakers for x in (spoken_by(said, speaker), pause)])

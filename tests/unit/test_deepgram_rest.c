@@ -245,6 +245,57 @@ static void parameters_are_read(void **state)
     steno_hint_store_free(&h);
 }
 
+/* "forty five | sixty two": a number has one speaker. */
+static void numbers_have_one_speaker(void **state)
+{
+    static const struct steno_word said[] = {
+        {"forty", 0, 1, 1}, {"five", 1, 2, 1}, {"sixty", 2, 3, 1}, {"two", 3, 4, 1}};
+    static const struct steno_turn turns[] = {{0, 2, 0}, {2, 4, 1}};
+    const struct steno_event ev = {.kind = STENO_FINAL,
+                                   .text = "forty five sixty two",
+                                   .n_words = 4,
+                                   .words = said,
+                                   .end = 4,
+                                   .confidence = 1,
+                                   .language = "en"};
+    const struct steno_deepgram_about about = {
+        .request_id = "id",
+        .model = "m",
+        .version = "1",
+        .family = "f",
+        .channels = 1,
+        .wants = {.numerals = true, .paragraphs = true, .utterances = true}};
+    struct steno_openai_result r = {.language = "en", .duration = 4};
+    steno_transcript *plain = steno_transcript_new(0);
+    const json_t *best, *list;
+    struct steno_buf b;
+    json_t *j;
+    (void)state;
+    assert_int_equal(steno_transcript_add(plain, &ev, NULL), STENO_OK);
+    r.transcript = steno_transcript_with_voices(plain, turns, 2);
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_deepgram_write(&b, &r, &about), STENO_OK);
+    j = json_loadb(b.data, b.len, JSON_REJECT_DUPLICATES, NULL);
+    best = json_array_get(json_object_get(channel(j), "alternatives"), 0);
+    assert_string_equal(json_string_value(json_object_get(best, "transcript")), "45 62");
+    list = json_object_get(best, "words");
+    assert_int_equal(json_array_size(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *w = json_array_get(list, i);
+        assert_int_equal(json_integer_value(json_object_get(w, "speaker")), i);
+        assert_true(json_real_value(json_object_get(w, "speaker_confidence")) == 1);
+    }
+    list = json_object_get(json_object_get(best, "paragraphs"), "paragraphs");
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(best, "paragraphs"), "transcript")),
+        "\nSpeaker 0: 45\n\nSpeaker 1: 62");
+    json_decref(j);
+    steno_buf_free(&b);
+    steno_transcript_free(plain);
+    steno_transcript_free(r.transcript);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +307,7 @@ int main(void)
         cmocka_unit_test(numbers_of_other_languages_stay_with_a_warning),
         cmocka_unit_test(ids_and_errors_have_the_form_of_deepgrams),
         cmocka_unit_test(parameters_are_read),
+        cmocka_unit_test(numbers_have_one_speaker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,6 +208,52 @@ static const char *text_of(const json_t *j, const char *key)
     return json_string_value(json_object_get(j, key));
 }
 
+/* Without channels the speakers are voices: A to Z, AA, ... */
+static void voices_are_the_speakers_of_diarized_json(void **state)
+{
+    enum { TURNS = 28 };
+    struct steno_turn turns[TURNS];
+    struct steno_openai_result r = {.language = "en"};
+    steno_transcript *plain = steno_transcript_new(0);
+    struct steno_buf b;
+    json_t *j, *list;
+    (void)state;
+    for (int i = 0; i < TURNS; i++) {
+        const struct steno_word w = {"one", i, i + 1, 1};
+        const struct steno_event ev = {.kind = STENO_FINAL,
+                                       .text = "one",
+                                       .n_words = 1,
+                                       .words = &w,
+                                       .start = i,
+                                       .end = i + 1};
+        turns[i] = (struct steno_turn){i, i + 1, i};
+        assert_int_equal(steno_transcript_add(plain, &ev, NULL), STENO_OK);
+    }
+    r.transcript = steno_transcript_with_voices(plain, turns, TURNS);
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_diarized(&b, &r), STENO_OK);
+    j = load(&b);
+    list = json_object_get(j, "segments");
+    assert_string_equal(text_of(json_array_get(list, 0), "speaker"), "A");
+    assert_string_equal(text_of(json_array_get(list, 25), "speaker"), "Z");
+    assert_string_equal(text_of(json_array_get(list, 26), "speaker"), "AA");
+    assert_string_equal(text_of(json_array_get(list, 27), "speaker"), "AB");
+    json_decref(j);
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_verbose(&b, &r, true, true), STENO_OK);
+    j = load(&b);
+    assert_string_equal(text_of(json_array_get(json_object_get(j, "words"), 1), "speaker"), "B");
+    assert_string_equal(text_of(json_array_get(json_object_get(j, "segments"), 1), "speaker"), "B");
+    json_decref(j);
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_all_segment_events(&b, &r), STENO_OK);
+    assert_non_null(strstr(b.data, "\"id\":\"seg_27\",\"start\":27"));
+    assert_non_null(strstr(b.data, "\"speaker\":\"AB\"}\n\n"));
+    steno_buf_free(&b);
+    steno_transcript_free(plain);
+    steno_transcript_free(r.transcript);
+}
+
 /* TranscriptionDiarizedSegment: its members; speakers are channels, by name where one is known. */
 static void channels_are_the_speakers_of_diarized_json(void **state)
 {
@@ -544,6 +590,7 @@ int main(void)
         cmocka_unit_test(segments_of_whisper_are_written_as_they_are),
         cmocka_unit_test(json_answer_has_text_and_usage),
         cmocka_unit_test(channels_are_the_speakers_of_diarized_json),
+        cmocka_unit_test(voices_are_the_speakers_of_diarized_json),
         cmocka_unit_test(log_probabilities_are_sent_when_they_are_included),
         cmocka_unit_test(segments_have_tokens_and_the_hypotheses_asked_for),
         cmocka_unit_test(verbose_answer_has_every_required_member),

@@ -157,6 +157,89 @@ static void no_cue_and_no_json_segment_has_two_speakers(void **state)
     steno_transcript_free(v);
 }
 
+static void text_has_a_line_for_each_turn(void **state)
+{
+    static const struct steno_turn t[] = {{0, 2, 1}, {2, 4, 0}, {4, 6, 1}};
+    steno_transcript *all = steno_transcript_new(0), *v;
+    struct steno_buf b;
+    (void)state;
+    add(all, "a b", 0);
+    add(all, "c d", 2);
+    add(all, "e f", 4);
+    v = steno_transcript_with_voices(all, t, 3);
+    steno_buf_init(&b, 1000);
+    assert_int_equal(steno_voices_write_text(&b, v), STENO_OK);
+    assert_string_equal(b.data, "Speaker 1: a b\nSpeaker 2: c d\nSpeaker 1: e f");
+    steno_buf_free(&b);
+    steno_buf_init(&b, 20);
+    assert_int_equal(steno_voices_write_text(&b, v), STENO_ERR_LIMIT);
+    steno_buf_free(&b);
+    assert_int_equal(steno_transcript_voice_at(v, -1).speaker, 1);
+    assert_int_equal(steno_transcript_voice_at(v, 3.5).speaker, 2);
+    assert_int_equal(steno_transcript_voice_at(v, 99).speaker, 1);
+    assert_int_equal(steno_transcript_voice_at(all, 0).speaker, 0);
+    steno_transcript_free(v);
+    steno_transcript_free(all);
+}
+
+/* The share of a segment in which its speaker has a turn. */
+static void confidence_is_what_turns_cover(void **state)
+{
+    static const struct steno_turn t[] = {{0, 1, 0}, {1.5, 2, 0}, {3, 3.5, 0}, {6, 7, 1}};
+    steno_transcript *all = steno_transcript_new(0), *v;
+    (void)state;
+    add(all, "a b c d", 0);
+    v = steno_transcript_with_voices(all, t, 4);
+    assert_int_equal(steno_transcript_n_segments(v), 1);
+    assert_true(steno_transcript_voice_at(v, 0).confidence == 0.5f);
+    steno_transcript_free(v);
+    steno_transcript_free(all);
+}
+
+static void speakers_of_channels_are_numbered_through(void **state)
+{
+    static const struct steno_turn t[] = {{0, 2, 0}, {2, 4, 1}};
+    steno_transcript *all = steno_transcript_new(0), *silent = steno_transcript_new(0), *list[4];
+    steno_transcript *v;
+    (void)state;
+    add(all, "a b c d", 0);
+    list[0] = steno_transcript_with_voices(silent, t, 2);
+    list[1] = steno_transcript_with_voices(all, t, 2);
+    list[2] = steno_transcript_with_voices(all, t, 0); /* nobody was heard */
+    list[3] = steno_transcript_with_voices(all, t, 2);
+    v = steno_transcript_of_channels(list, 4);
+    assert_int_equal(steno_transcript_n_speakers(v), 4);
+    for (size_t i = 0; i < steno_transcript_n_segments(v); i++) {
+        const unsigned channel = steno_transcript_segment_channel(v, i);
+        const unsigned first = channel == 2 ? 1 : channel == 4 ? 3 : 0;
+        const unsigned later = first && steno_transcript_segment(v, i)->start > 0 ? 1 : 0;
+        assert_int_equal(steno_transcript_segment_speaker(v, i), first + later);
+    }
+    assert_int_equal(steno_transcript_voice_at(steno_transcript_channel(v, 3), 3).speaker, 4);
+    steno_transcript_free(v);
+    steno_transcript_free(silent);
+    steno_transcript_free(all);
+}
+
+static void requests_are_checked(void **state)
+{
+    struct steno_voices_wants w = {0};
+    const char *param;
+    steno_err err;
+    (void)state;
+    assert_true(steno_voices_known("max_speakers") && !steno_voices_known("speakers"));
+    assert_int_equal(steno_voices_set(&w, "num_speakers", "0", &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_voices_set(&w, "num_speakers", "1001", &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_voices_set(&w, "min_speakers", "3", &err), STENO_OK);
+    assert_int_equal(steno_voices_check(&w, &param, &err), STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "min_speakers: needs diarize=true");
+    assert_int_equal(steno_voices_set(&w, "diarize", "true", &err), STENO_OK);
+    assert_int_equal(steno_voices_check(&w, &param, &err), STENO_OK);
+    assert_int_equal(steno_voices_set(&w, "max_speakers", "2", &err), STENO_OK);
+    assert_int_equal(steno_voices_check(&w, &param, &err), STENO_ERR_INVAL);
+    assert_string_equal(param, "min_speakers");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +250,10 @@ int main(void)
         cmocka_unit_test(words_of_scripts_without_blanks_stay_together),
         cmocka_unit_test(segments_without_words_have_the_speaker_of_their_middle),
         cmocka_unit_test(no_cue_and_no_json_segment_has_two_speakers),
+        cmocka_unit_test(text_has_a_line_for_each_turn),
+        cmocka_unit_test(confidence_is_what_turns_cover),
+        cmocka_unit_test(speakers_of_channels_are_numbered_through),
+        cmocka_unit_test(requests_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
