@@ -22,6 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { K = 40, N = 32, H = 8 };
 #define HEAD_BYTES 112 /* of struct head, nn/network/cache.c */
 
@@ -251,6 +254,44 @@ static void a_damaged_cache_is_made_anew(void **state)
     mk_unlink(path);
 }
 
+/* Write the version of the format into a cache, with a checksum that is right. */
+static void change_version(const char *name, char version)
+{
+    char head[HEAD_BYTES];
+    uint64_t sum;
+    FILE *f = fopen(name, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fread(head, sizeof head, 1, f), 1);
+    assert_memory_equal(head, "stnpak", 6);
+    head[6] = version;
+    sum = XXH3_64bits(head, sizeof head - sizeof sum);
+    memcpy(head + sizeof head - sizeof sum, &sum, sizeof sum);
+    rewind(f);
+    assert_int_equal(fwrite(head, sizeof head, 1, f), 1);
+    fclose(f);
+}
+
+/* The table of version 3 did not say which blocks are in f32. */
+static void a_cache_of_another_version_is_made_anew(void **state)
+{
+    char *path = write_model(0), name[300];
+    float want[8 * N];
+    steno_network *n = open_cached(path, STENO_FP32);
+    (void)state;
+    run(n, want);
+    steno_network_close(n);
+    assert_int_equal(files(name, sizeof name), 1);
+    change_version(name, '4');
+    assert_true(check(path, want, STENO_FP32));
+    for (char version = '3'; version < '6'; version += 2) {
+        change_version(name, version);
+        assert_false(check(path, want, STENO_FP32));
+        assert_true(check(path, want, STENO_FP32));
+    }
+    clear();
+    mk_unlink(path);
+}
+
 static void a_replaced_model_takes_the_place_of_the_old_cache(void **state)
 {
     char *path = write_model(0), *other = write_model(1), name[300];
@@ -472,6 +513,7 @@ int main(void)
         cmocka_unit_test(the_second_load_maps_and_has_the_same_bits),
         cmocka_unit_test(layers_come_back),
         cmocka_unit_test(a_damaged_cache_is_made_anew),
+        cmocka_unit_test(a_cache_of_another_version_is_made_anew),
         cmocka_unit_test(a_replaced_model_takes_the_place_of_the_old_cache),
         cmocka_unit_test(a_copy_and_a_touched_file_find_the_cache_by_their_content),
         cmocka_unit_test(a_cache_goes_when_no_path_holds_its_model),

@@ -30,6 +30,7 @@
 struct steno_packed_block {
     void *data;
     size_t bytes;
+    bool overflowed; /* in f32, because the network's precision does not hold the weights */
     /* While packing: the constants it was packed from, and how; NULL: it is not shared. */
     const struct steno_tensor *from[3];
     struct steno_packing *how;

@@ -116,11 +116,12 @@ void steno_prepare_packed(struct steno_prepare *pc, size_t bytes);
 
 /* The precision that the network's weights are to have. */
 enum steno_precision steno_prepare_precision(const struct steno_prepare *pc);
-/* Report that weights stay in f32 because the precision does not hold them. */
+/* Report that the weights of the node's next block of steno_prepare_memory stay in f32 because the
+ * precision does not hold them. A cache keeps that with the block. */
 void steno_prepare_overflowed(struct steno_prepare *pc);
-/* Return the bytes of the next block of steno_prepare_memory if an earlier load has filled it, else
- * 0. */
-size_t steno_prepare_filled(const struct steno_prepare *pc);
+/* True if an earlier load has filled the next block of steno_prepare_memory; then *overflowed tells
+ * whether it reported so. */
+bool steno_prepare_filled(const struct steno_prepare *pc, bool *overflowed);
 /* Report weights w [n] of a product, once for each block; lowered: they are held in less than f32,
  * with `square_error` as the sum of squared rounding errors. */
 void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, bool lowered,

@@ -20,6 +20,7 @@ struct steno_prepare {
     size_t packed;
     size_t of_node;     /* bytes that this node has packed or shares */
     uint32_t packed_in; /* inputs that this node has packed, as bits */
+    bool overflowed;    /* of the next block */
     enum steno_precision precision;
     struct steno_precision_report *report; /* or NULL */
 };
@@ -104,16 +105,18 @@ void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, b
 void steno_prepare_overflowed(struct steno_prepare *pc)
 {
     struct steno_precision_report *r = pc->report;
+    pc->overflowed = true;
     if (r && !r->overflowed++)
         snprintf(r->overflowed_node, sizeof r->overflowed_node, "%s", pc->node->name);
 }
 
 /* ---- memory of packed weights ---- */
 
-size_t steno_prepare_filled(const struct steno_prepare *pc)
+bool steno_prepare_filled(const struct steno_prepare *pc, bool *overflowed)
 {
     const struct steno_packed_store *s = pc->store;
-    return s->cached && s->n < s->n_cached ? s->cached[s->n].bytes : 0;
+    *overflowed = s->cached && s->n < s->n_cached && s->cached[s->n].overflowed;
+    return s->cached != NULL;
 }
 
 static struct steno_packed_block *next_block(struct steno_packed_store *s)
@@ -242,7 +245,8 @@ void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes,
     bool is_new;
     if (!b || !v)
         return NULL;
-    *b = (struct steno_packed_block){.bytes = bytes};
+    *b = (struct steno_packed_block){.bytes = bytes, .overflowed = pc->overflowed};
+    pc->overflowed = false;
     if (s->cached) {
         b->data = from_cache(s, bytes);
         is_new = b->data && !counted(s, b->data);
@@ -338,6 +342,7 @@ static steno_status prepare(struct steno_prepare *pc, struct steno_node *n, sten
     pc->node = n;
     pc->packed_in = 0;
     pc->of_node = 0;
+    pc->overflowed = false;
     for (int i = 0; i < n->n_in; i++) {
         st = steno_graph_fetch(pc->g, n->in[i], err);
         if (st)

@@ -31,8 +31,8 @@ struct head {
     uint64_t head_sum;            /* of all fields above */
 };
 
-struct place {
-    uint64_t offset, bytes;
+struct place { /* of a packed block */
+    uint64_t offset, bytes, overflowed;
 };
 
 struct cache_facts {
@@ -61,7 +61,7 @@ struct refusal { /* same layout as a head at the start */
 _Static_assert(sizeof(struct refusal) >= sizeof(struct head) && sizeof(struct refusal) <= HEAD,
                "a refusal can be read as a head and is no cache");
 
-static const char magic[8] = "stnpak3", refused_magic[8] = "stnref1";
+static const char magic[8] = "stnpak4", refused_magic[8] = "stnref1";
 
 /* ---- reading ---- */
 
@@ -113,10 +113,11 @@ static bool read_table(struct steno_cache *c, const struct head *h)
         struct place p;
         memcpy(&p, c->map + h->table + (size_t)i * sizeof p, sizeof p);
         if (p.offset < HEAD || p.offset % 64 || p.offset > h->table ||
-            p.bytes > h->table - p.offset)
+            p.bytes > h->table - p.offset || p.overflowed > 1)
             return false;
         c->blocks[i].data = (void *)(uintptr_t)(c->map + p.offset);
         c->blocks[i].bytes = p.bytes;
+        c->blocks[i].overflowed = p.overflowed;
     }
     return c->blocks != NULL;
 }
@@ -306,7 +307,7 @@ static struct place put_block(const struct steno_packed_store *s, int i, const s
     for (int k = 0; k < i; k++)
         if (s->block[k].data == b->data)
             return table[k];
-    return (struct place){put_blob(o, b->data, b->bytes), b->bytes};
+    return (struct place){put_blob(o, b->data, b->bytes), b->bytes, b->overflowed};
 }
 
 static bool write_graph(const steno_network *n, struct out *o, struct place *table, struct head *h)
@@ -366,7 +367,7 @@ bool steno_cache_model(const char *file, struct steno_content *out)
     struct head h;
     FILE *f = fopen(file, "rb");
     bool ok = f && fread(&h, sizeof h, 1, f) == 1 &&
-              (!memcmp(h.magic, magic, sizeof magic) ||
+              (!memcmp(h.magic, magic, sizeof "stnpak" - 1) || /* of any version */
                !memcmp(h.magic, refused_magic, sizeof refused_magic));
     if (f)
         fclose(f);

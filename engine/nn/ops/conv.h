@@ -19,11 +19,10 @@ bool steno_ops_conv_lowers(enum steno_precision p, const struct steno_conv *s,
                            const struct steno_window *win);
 /* While preparing: pack constant input `in` as the weights of a product of patches [taps * c_in,
  * c_out], report it, and release the original. *out is NULL if the precision does not hold the
- * weights: then the caller packs them in f32, in *f32_bytes bytes, which may have become more.
- * STENO_ERR_NOMEM. */
+ * weights: then the caller packs them in f32. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in,
-                                             const struct steno_conv *s, size_t *f32_bytes,
-                                             struct steno_weights **out, steno_err *err);
+                                             const struct steno_conv *s, struct steno_weights **out,
+                                             steno_err *err);
 
 /* Threads for the multiply-adds of s. Below 2^18 one thread is faster than waking another. */
 static inline int steno_ops_conv_parts(const struct steno_op_ctx *ctx, const struct steno_conv *s)

@@ -105,21 +105,21 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_weight_transform m = {
-            STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s, sizeof c->s, NULL};
+            STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s, sizeof c->s, false};
         return steno_prepare_weights_transformed(pc, in, &m, &c->lowered, err);
     }
     /* AMX tiles multiply bytes faster than sums of pixels can be formed */
     if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
         !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
         const struct steno_weight_transform m = {s->c_in, s->c_out,    make_few,
-                                                 &c->s,   sizeof c->s, NULL};
+                                                 &c->s,   sizeof c->s, false};
         return steno_prepare_weights_transformed_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots,
                                                        err);
     }
     /* with channels last, patches cost nothing, so that 16 bits apply wherever int8 does */
     bytes = k->conv_nhwc_f32_packed_bytes(s);
     if (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)) {
-        const steno_status st = steno_ops_conv_lower(pc, in, &c->s, &bytes, &c->lowered, err);
+        const steno_status st = steno_ops_conv_lower(pc, in, &c->s, &c->lowered, err);
         if (st || c->lowered)
             return st;
     }

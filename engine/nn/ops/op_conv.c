@@ -143,10 +143,10 @@ static void make_rows(float *to, const float *w, const void *arg)
 }
 
 steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in, const struct steno_conv *s,
-                                  size_t *f32_bytes, struct steno_weights **out, steno_err *err)
+                                  struct steno_weights **out, steno_err *err)
 {
     const struct steno_weight_transform m = {
-        s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s, sizeof *s, f32_bytes};
+        s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s, sizeof *s, true};
     return steno_prepare_weights_transformed(pc, in, &m, out, err);
 }
 
@@ -155,17 +155,16 @@ static steno_status pack_conv(struct steno_prepare *pc, struct conv *c, steno_er
 {
     const struct steno_tensor *w = steno_prepare_const(pc, 1);
     const steno_kernels *k = steno_prepare_kernels(pc);
-    size_t bytes = k->conv_f32_packed_bytes(&c->s);
     struct steno_packing how = {.n = 0};
     bool filled;
     if (steno_ops_conv_lowers(steno_prepare_precision(pc), &c->s, &c->win)) {
-        const steno_status st = steno_ops_conv_lower(pc, 1, &c->s, &bytes, &c->lowered, err);
+        const steno_status st = steno_ops_conv_lower(pc, 1, &c->s, &c->lowered, err);
         if (st || c->lowered)
             return st;
     }
     steno_packing_put(&how, "conv", 4);
     steno_packing_put(&how, &c->s, sizeof c->s);
-    c->packed = steno_prepare_memory(pc, 1, bytes, &how, &filled);
+    c->packed = steno_prepare_memory(pc, 1, k->conv_f32_packed_bytes(&c->s), &how, &filled);
     if (!c->packed)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     if (!filled) {

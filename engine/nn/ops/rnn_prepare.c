@@ -1,6 +1,8 @@
 /* LSTM, GRU and RNN while they are loaded: attributes, packed weights. */
 #include "nn/ops/rnn.h"
 
+#include "nn/ops/weights_round.h"
+
 #include <stdlib.h>
 
 /* ---- attributes ---- */
@@ -97,42 +99,23 @@ static void report(struct steno_prepare *pc, const struct steno_tensor *t,
                    enum steno_precision kept)
 {
     const size_t n = steno_numel(t);
-    steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32,
-                          steno_weights_error(t->data, n, kept));
+    steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32, steno_round_error(t->data, n, kept));
 }
 
 /* The precision of W and R: the network's, or f32 if it does not hold them. Sets the form and the
- * bytes of W, of R and of its last part, for one direction. The size of what an earlier load packed
- * says which it was, so both differ. */
+ * bytes of W, of R and of its last part, for one direction. */
 static enum steno_precision choose_form(struct steno_prepare *pc, struct steno_rnn *p,
                                         const struct steno_tensor *w, const struct steno_tensor *r,
                                         size_t size[3])
 {
-    const enum steno_precision asked = kept_in(pc);
-    const size_t filled = steno_prepare_filled(pc);
-    const steno_kernels *k = steno_prepare_kernels(pc);
-    const struct steno_gemm_weights f32 = steno_weights_as(k, STENO_FP32);
-    size_t size32[3];
-    bool held;
-    p->form = steno_weights_as(k, asked);
+    enum steno_precision kept = kept_in(pc);
+    if (steno_weights_overflow(pc, kept, w) || steno_weights_overflow(pc, kept, r))
+        kept = STENO_FP32;
+    p->form = steno_weights_as(steno_prepare_kernels(pc), kept);
     steno_rnn_packed_sizes(p, p->input, &p->form, size);
-    steno_rnn_packed_sizes(p, p->input, &f32, size32);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         size[i] = steno_aligned(size[i]);
-        size32[i] = steno_aligned(size32[i]);
-    }
-    size32[0] += size32[0] == size[0] ? STENO_ALIGN : 0;
-    held = asked == STENO_FP32 ||
-           (filled ? filled != size32[0] * (size_t)p->dirs
-                   : steno_weights_finite(k, asked, w->data, steno_numel(w)) &&
-                         steno_weights_finite(k, asked, r->data, steno_numel(r)));
-    if (held)
-        return asked;
-    if (!filled)
-        steno_prepare_overflowed(pc);
-    p->form = f32;
-    memcpy(size, size32, sizeof size32);
-    return STENO_FP32;
+    return kept;
 }
 
 static steno_status pack_constant(struct steno_prepare *pc, struct steno_rnn *p,

@@ -24,14 +24,13 @@ const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
                                                        const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
-/* For an operator that packs f32 weights by itself, in any precision but int8: steno_weights_as
- * returns how they are packed and multiplied (conv, conv_winograd: NULL where f32 stays f32);
- * steno_weights_error returns the sum of squared rounding errors of n of them. */
+/* For an operator that packs f32 weights by itself, in any precision but int8: how they are packed
+ * and multiplied (conv, conv_winograd: NULL where f32 stays f32). */
 struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p);
-double steno_weights_error(const float *w, size_t n, enum steno_precision p);
-/* True if n weights stay finite in precision p; such an operator keeps others in f32 and calls
- * steno_prepare_overflowed. */
-bool steno_weights_finite(const steno_kernels *k, enum steno_precision p, const float *w, size_t n);
+/* True if p does not hold all of constant w, so that the next block of steno_prepare_memory is to
+ * be packed in f32. That is reported and stored with the block: an earlier load's answer stands. */
+bool steno_weights_overflow(struct steno_prepare *pc, enum steno_precision p,
+                            const struct steno_tensor *w);
 
 /* While preparing: pack constant input `in`, f32 of rank 2, in the network's precision, report it,
  * and release the original. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
@@ -45,12 +44,12 @@ struct steno_weight_transform {
     void (*make)(float *to, const float *w, const void *arg);
     const void *arg; /* [arg_bytes] */
     size_t arg_bytes;
-    /* Not NULL: make only orders the numbers, and the operator packs weights that the precision
-     * does not hold by itself, in f32 and this many bytes; more are stored here if need be. */
-    size_t *f32_bytes;
+    /* make only orders the numbers, and the operator packs weights that the precision does not hold
+     * by itself, in f32 */
+    bool orders;
 };
 /* As steno_prepare_weights, for weights that m computes from constant input `in`, f32 of any rank.
- * *out is NULL if the precision does not hold them and m->f32_bytes is given. STENO_ERR_NOMEM. */
+ * *out is NULL if the precision does not hold them and m->orders. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prepare_weights_transformed(struct steno_prepare *pc, int in,
                                                           const struct steno_weight_transform *m,
                                                           struct steno_weights **out,
