@@ -5,6 +5,7 @@
 #include "convert/output.h"
 #include "convert/whisper_ranks.h"
 #include "formats/torch.h"
+#include "formats/whisper_names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -88,67 +89,6 @@ static steno_status read_dims(struct job *j)
     return STENO_OK;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* OpenAI's (whisper/model.py) and transformers' (convert_openai_to_hf.py). */
-static const char *const parts[][2] = {
-    {"attn.query", "self_attn.q_proj"},
-    {"attn.key", "self_attn.k_proj"},
-    {"attn.value", "self_attn.v_proj"},
-    {"attn.out", "self_attn.out_proj"},
-    {"attn_ln", "self_attn_layer_norm"},
-    {"cross_attn.query", "encoder_attn.q_proj"},
-    {"cross_attn.key", "encoder_attn.k_proj"},
-    {"cross_attn.value", "encoder_attn.v_proj"},
-    {"cross_attn.out", "encoder_attn.out_proj"},
-    {"cross_attn_ln", "encoder_attn_layer_norm"},
-    {"mlp.0", "fc1"},
-    {"mlp.2", "fc2"},
-    {"mlp_ln", "final_layer_norm"},
-};
-
-static const char *const whole[][2] = {
-    {"encoder.conv1", "encoder.conv1"},        {"encoder.conv2", "encoder.conv2"},
-    {"encoder.ln_post", "encoder.layer_norm"}, {"decoder.token_embedding", "decoder.embed_tokens"},
-    {"decoder.ln", "decoder.layer_norm"},
-};
-
-static const char *look_up(const char *const (*table)[2], size_t n, const char *name, size_t len)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strlen(table[i][0]) == len && !memcmp(table[i][0], name, len))
-            return table[i][1];
-    return NULL;
-}
-
-/* False: no tensor of a Whisper. */
-static bool translate(const char *name, char *out, size_t size)
-{
-    const char *dot = strrchr(name, '.'), *to;
-    char side[8];
-    unsigned layer;
-    int used = 0;
-    if (!strcmp(name, "encoder.positional_embedding") ||
-        !strcmp(name, "decoder.positional_embedding")) {
-        snprintf(out, size, "model.%.7s.embed_positions.weight", name);
-        return true;
-    }
-    if (!dot || (strcmp(dot, ".weight") && strcmp(dot, ".bias")))
-        return false;
-    if (sscanf(name, "%7[a-z].blocks.%4u.%n", side, &layer, &used) == 2 && used &&
-        name + used <= dot) {
-        to = look_up(parts, sizeof parts / sizeof *parts, name + used,
-                     (size_t)(dot - name) - (size_t)used);
-        if (to)
-            snprintf(out, size, "model.%s.layers.%u.%s%s", side, layer, to, dot);
-        return to != NULL;
-    }
-    to = look_up(whole, sizeof whole / sizeof *whole, name, (size_t)(dot - name));
-    if (to)
-        snprintf(out, size, "model.%s%s", to, dot);
-    return to != NULL;
-}
-
 /* ---- model.safetensors ----------------------------------------------------------------------- */
 
 /* The type in the written file; NULL: elements are made f32. */
@@ -177,7 +117,7 @@ static steno_status add_entry(struct steno_buf *b, const struct steno_torch_tens
                               const char *name, size_t at)
 {
     const char *type = kept_type(t);
-    steno_status st = steno_buf_printf(b, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+    steno_status st = steno_buf_printf(b, "%s\"model.%s\":{\"dtype\":\"%s\",\"shape\":[",
                                        b->len > 1 ? "," : "", name, type ? type : "F32");
     for (int i = 0; i < t->rank && !st; i++)
         st = steno_buf_printf(b, "%s%lld", i ? "," : "", (long long)t->dim[i]);
@@ -193,7 +133,8 @@ static steno_status make_head(struct job *j, struct steno_buf *b)
         char name[160];
         if (!t)
             continue;
-        if (!translate(t->name + strlen(STATE), name, sizeof name))
+        if (!steno_whisper_other_name(t->name + strlen(STATE), STENO_WHISPER_OPENAI, name,
+                                      sizeof name))
             return steno_fail(j->err, STENO_ERR_FORMAT, "%s: '%.100s' is no tensor of a Whisper",
                               j->path, t->name);
         st = add_entry(b, t, name, at);

@@ -2,71 +2,10 @@
  */
 #include "families/whisper/weights_internal.h"
 
+#include "formats/whisper_names.h"
+
 #include <stdio.h>
 #include <string.h>
-
-struct rename {
-    const char *from, *to;
-};
-
-static const struct rename block_parts[] = {
-    {"self_attn.q_proj", "attn.query"},
-    {"self_attn.k_proj", "attn.key"},
-    {"self_attn.v_proj", "attn.value"},
-    {"self_attn.out_proj", "attn.out"},
-    {"self_attn_layer_norm", "attn_ln"},
-    {"encoder_attn.q_proj", "cross_attn.query"},
-    {"encoder_attn.k_proj", "cross_attn.key"},
-    {"encoder_attn.v_proj", "cross_attn.value"},
-    {"encoder_attn.out_proj", "cross_attn.out"},
-    {"encoder_attn_layer_norm", "cross_attn_ln"},
-    {"fc1", "mlp.0"},
-    {"fc2", "mlp.2"},
-    {"final_layer_norm", "mlp_ln"},
-};
-
-static const struct rename top_parts[] = {
-    {"encoder.conv1", "encoder.conv1"},        {"encoder.conv2", "encoder.conv2"},
-    {"encoder.layer_norm", "encoder.ln_post"}, {"decoder.embed_tokens", "decoder.token_embedding"},
-    {"decoder.layer_norm", "decoder.ln"},
-};
-
-static const char *renamed(const struct rename *all, size_t n, const char *from, size_t len)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strlen(all[i].from) == len && !memcmp(all[i].from, from, len))
-            return all[i].to;
-    return NULL;
-}
-
-/* OpenAI's name of `name` (without "model."); false: a tensor that is not needed, such as the
- * output layer, which is the embeddings once more. */
-static bool translate(const char *name, char *out, size_t size)
-{
-    const char *dot = strrchr(name, '.'), *to;
-    char side[8];
-    unsigned layer;
-    int used = 0;
-    if (!dot || (strcmp(dot, ".weight") && strcmp(dot, ".bias")))
-        return false;
-    if (!strcmp(name, "encoder.embed_positions.weight") ||
-        !strcmp(name, "decoder.embed_positions.weight")) {
-        snprintf(out, size, "%.7s.positional_embedding", name);
-        return true;
-    }
-    if (sscanf(name, "%7[a-z].layers.%4u.%n", side, &layer, &used) == 2 && used &&
-        name + used <= dot) {
-        to = renamed(block_parts, sizeof block_parts / sizeof *block_parts, name + used,
-                     (size_t)(dot - name) - (size_t)used);
-        if (to)
-            snprintf(out, size, "%s.blocks.%u.%s%s", side, layer, to, dot);
-        return to != NULL;
-    }
-    to = renamed(top_parts, sizeof top_parts / sizeof *top_parts, name, (size_t)(dot - name));
-    if (to)
-        snprintf(out, size, "%s%s", to, dot);
-    return to != NULL;
-}
 
 static bool type_of(const struct steno_safetensor *s, enum steno_whisper_type *out)
 {
@@ -91,7 +30,7 @@ steno_status steno_whisper_read_shard(steno_whisper_weights *w, const steno_safe
         const struct steno_safetensor *from = steno_safetensors_get(s, i);
         struct steno_whisper_tensor t = {.file = name, .rank = from->rank, .data = from->data};
         const char *plain = strncmp(from->name, "model.", 6) ? from->name : from->name + 6;
-        if (!translate(plain, t.name, sizeof t.name))
+        if (!steno_whisper_other_name(plain, STENO_WHISPER_HUGGINGFACE, t.name, sizeof t.name))
             continue;
         if (!type_of(from, &t.type))
             return steno_fail(err, STENO_ERR_UNSUPPORTED,
