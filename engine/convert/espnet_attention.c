@@ -21,12 +21,12 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
 {
     const int64_t h = e->heads, d = e->d;
     steno_value_id q, k, v, p, content, place;
-    q = steno_make_reshape(m, steno_espnet_linear(m, x, name, "linear_q", d, d, true), 4,
+    q = steno_make_reshape(m, steno_make_linear_of(m, x, name, "linear_q", d, d, true), 4,
                            (int64_t[]){0, -1, h, d / h});
-    k = steno_espnet_heads(m, steno_espnet_linear(m, x, name, "linear_k", d, d, true), h, d, true);
-    v = steno_espnet_heads(m, steno_espnet_linear(m, x, name, "linear_v", d, d, true), h, d, false);
-    p = steno_espnet_heads(m, steno_espnet_linear(m, positions, name, "linear_pos", d, d, false), h,
-                           d, true);
+    k = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_k", d, d, true), h, d, true);
+    v = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
+    p = steno_make_heads(m, steno_make_linear_of(m, positions, name, "linear_pos", d, d, false), h,
+                         d, true);
     content = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_u", h, d), k);
     place = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_v", h, d), p);
     place = steno_make_shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
@@ -44,7 +44,7 @@ static steno_value_id pool(struct steno_make *m, const char *name, const char *p
                            const struct steno_espnet_encoder *e)
 {
     static const int64_t turn[] = {0, 2, 1};
-    steno_value_id s = steno_espnet_linear(m, x, name, part, e->d, e->heads, true);
+    steno_value_id s = steno_make_linear_of(m, x, name, part, e->d, e->heads, true);
     s = steno_make_transpose(m, steno_espnet_root(m, s, e->d / e->heads), 3, turn);
     s = steno_make_softmax(m, "Softmax", s, -1);
     s = steno_make_unsqueeze(m, s, 2);
@@ -57,15 +57,15 @@ static steno_value_id fast_attention(struct steno_make *m, const char *name, ste
 {
     static const int64_t turn[] = {0, 2, 1, 3};
     const int64_t d = e->d, h = e->heads, join[] = {0, -1, d};
-    steno_value_id q = steno_espnet_linear(m, x, name, "query", d, d, true), k, queries, y;
-    k = steno_espnet_linear(m, x, name, "key", d, d, true);
-    queries = steno_espnet_heads(m, q, h, d, false);
+    steno_value_id q = steno_make_linear_of(m, x, name, "query", d, d, true), k, queries, y;
+    k = steno_make_linear_of(m, x, name, "key", d, d, true);
+    queries = steno_make_heads(m, q, h, d, false);
     y = pool(m, name, "query_att", q, queries, e);
     k = steno_make_2(m, "Mul", k, steno_make_reshape(m, y, 3, join));
-    y = pool(m, name, "key_att", k, steno_espnet_heads(m, k, h, d, false), e);
+    y = pool(m, name, "key_att", k, steno_make_heads(m, k, h, d, false), e);
     y = steno_make_transpose(m, steno_make_2(m, "Mul", y, queries), 4, turn);
     y = steno_make_reshape(m, y, 3, join);
-    return steno_make_add(m, steno_espnet_linear(m, y, name, "transform", d, d, true), q);
+    return steno_make_add(m, steno_make_linear_of(m, y, name, "transform", d, d, true), q);
 }
 
 /* Heads of a part of x; with qk_norm they are normalized. */
@@ -74,8 +74,8 @@ static steno_value_id normed_heads(struct steno_make *m, const char *name, const
                                    const struct steno_espnet_encoder *e)
 {
     char full[120];
-    x = steno_espnet_heads(m, steno_espnet_linear(m, x, name, part, e->d, e->d, true), e->heads,
-                           e->d, false);
+    x = steno_make_heads(m, steno_make_linear_of(m, x, name, part, e->d, e->d, true), e->heads,
+                         e->d, false);
     snprintf(full, sizeof full, "%s.%s", name, norm);
     return e->qk_norm ? steno_make_norm(m, x, full, e->d / e->heads, STENO_ESPNET_EPSILON) : x;
 }
@@ -95,7 +95,7 @@ static steno_value_id plain_attention(struct steno_make *m, const char *name, st
     steno_value_id q = normed_heads(m, name, "linear_q", "q_norm", x, e);
     steno_value_id k = normed_heads(m, name, "linear_k", "k_norm", x, e);
     steno_value_id v =
-        steno_espnet_heads(m, steno_espnet_linear(m, x, name, "linear_v", d, d, true), h, d, false);
+        steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
     steno_value_id s = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, columns));
     s = steno_espnet_root(m, s, d / h);
     if (hidden == STENO_NONE)
@@ -103,7 +103,7 @@ static steno_value_id plain_attention(struct steno_make *m, const char *name, st
     s = steno_make_softmax(m, "Softmax", where(m, hidden, -FLT_MAX, s), -1);
     s = steno_make_2(m, "MatMul", where(m, hidden, 0, s), v);
     s = steno_make_reshape(m, steno_make_transpose(m, s, 4, rows), 3, (int64_t[]){0, -1, d});
-    return steno_espnet_linear(m, s, name, "linear_out", d, d, true);
+    return steno_make_linear_of(m, s, name, "linear_out", d, d, true);
 }
 
 steno_value_id steno_espnet_self_attention(struct steno_make *m, const char *name, steno_value_id x,

@@ -101,9 +101,8 @@ steno_status steno_espnet_write_decoder(const struct steno_espnet_arch *a,
         x = self_attention(&m, x, "norm1", a->dec_heads, d, a->dec_before);
         STENO_ESPNET_RESIDUAL(&m, x, "norm2", d, a->dec_before, 1,
                               steno_espnet_attention(&m, "src_attn", y, memory, a->dec_heads, d));
-        STENO_ESPNET_RESIDUAL(
-            &m, x, "norm3", d, a->dec_before, 1,
-            steno_espnet_feed_forward(&m, y, "feed_forward", d, a->dec_ff, "relu"));
+        STENO_ESPNET_RESIDUAL(&m, x, "norm3", d, a->dec_before, 1,
+                              steno_make_feed_forward(&m, y, "feed_forward", d, a->dec_ff, "relu"));
         x = steno_make_concat(&m, 1, past[i], x);
         past[i] = x;
         x = steno_make_slice(&m, x, 1, 1, INT64_MAX);
@@ -151,9 +150,8 @@ steno_status steno_espnet_write_lm(const struct steno_espnet_arch *a,
     for (int i = 0; i < layers && !m.st; i++) {
         steno_make_at(&m, "lm.encoder.encoders.%d.", i);
         x = self_attention(&m, x, "norm1", a->lm_heads, d, true);
-        STENO_ESPNET_RESIDUAL(
-            &m, x, "norm2", d, true, 1,
-            steno_espnet_feed_forward(&m, y, "feed_forward", d, a->lm_ff, "relu"));
+        STENO_ESPNET_RESIDUAL(&m, x, "norm2", d, true, 1,
+                              steno_make_feed_forward(&m, y, "feed_forward", d, a->lm_ff, "relu"));
         x = steno_make_concat(&m, 1, past[i], x);
         past[i] = x;
     }

@@ -69,24 +69,21 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x,
 {
     static const int64_t turn[] = {0, 2, 1};
     const int64_t d = e->d, k = e->kernel;
-    const struct steno_make_conv
-        in = {.rank = 1, .in = d, .out = 2 * d, .kernel = 1, .stride = 1, .bias = true},
-        depth = {.rank = 1,
-                 .in = d,
-                 .out = d,
-                 .kernel = k,
-                 .stride = 1,
-                 .pad = (k - 1) / 2,
-                 .groups = d,
-                 .bias = true,
-                 .batch_norm = "conv_module.norm"},
-        out = {.rank = 1, .in = d, .out = d, .kernel = 1, .stride = 1, .bias = true};
-    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), "conv_module.pointwise_conv1",
-                            &in);
+    const struct steno_make_conv depth = {.rank = 1,
+                                          .in = d,
+                                          .out = d,
+                                          .kernel = k,
+                                          .stride = 1,
+                                          .pad = (k - 1) / 2,
+                                          .groups = d,
+                                          .bias = true,
+                                          .batch_norm = "conv_module.norm"};
+    x = steno_make_mix(m, steno_make_transpose(m, x, 3, turn), "conv_module.pointwise_conv1", d,
+                       2 * d, true);
     x = steno_make_glu(m, x, 1);
     x = steno_espnet_activation(m, steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth),
                                 e->conv_activation);
-    x = steno_make_convolve(m, x, "conv_module.pointwise_conv2", &out);
+    x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, true);
     return steno_make_transpose(m, x, 3, turn);
 }
 
@@ -126,16 +123,16 @@ static steno_value_id gated(struct steno_make *m, steno_value_id x,
 {
     const int64_t d = e->d, all = e->gate_units, half = all / 2;
     steno_value_id gate;
-    x = steno_espnet_linear(m, x, "cgmlp", "channel_proj1.0", d, all, true);
+    x = steno_make_linear_of(m, x, "cgmlp", "channel_proj1.0", d, all, true);
     x = steno_make_activation(m, x, "gelu");
     gate = steno_make_norm(m, steno_make_slice(m, x, 2, half, all), "cgmlp.csgu.norm", half,
                            STENO_ESPNET_EPSILON);
     gate = over_time(m, gate, "cgmlp.csgu.conv", half, half, e->gate_kernel, half);
     if (e->gate_linear)
-        gate = steno_espnet_linear(m, gate, "cgmlp", "csgu.linear", half, half, true);
+        gate = steno_make_linear_of(m, gate, "cgmlp", "csgu.linear", half, half, true);
     gate = steno_espnet_activation(m, gate, e->gate_activation);
     x = steno_make_2(m, "Mul", steno_make_slice(m, x, 2, 0, half), gate);
-    return steno_espnet_linear(m, x, "cgmlp", "channel_proj2", half, d, true);
+    return steno_make_linear_of(m, x, "cgmlp", "channel_proj2", half, d, true);
 }
 
 /* The weight of a branch before the softmax: [1,1,1]. */

@@ -104,9 +104,9 @@ steno_value_id steno_espnet_local_attention(struct steno_make *m, const char *na
     const int64_t d = e->d, h = e->heads, w = v->window;
     const int64_t chunks[] = {0, -1, w, h, d / h}, rows[] = {1, -1, 1, w, 1}, join[] = {0, -1, d};
     steno_value_id q, k, s, p;
-    q = steno_espnet_linear(m, x, name, "attention_layer.query", d, d, true);
-    k = steno_espnet_linear(m, x, name, "attention_layer.key", d, d, true);
-    x = steno_espnet_linear(m, x, name, "attention_layer.value", d, d, true);
+    q = steno_make_linear_of(m, x, name, "attention_layer.query", d, d, true);
+    k = steno_make_linear_of(m, x, name, "attention_layer.key", d, d, true);
+    x = steno_make_linear_of(m, x, name, "attention_layer.value", d, d, true);
     q = steno_make_reshape(m, steno_espnet_root(m, q, d / h), 5, chunks);
     s = steno_make_2(m, "MatMul", steno_make_transpose(m, q, 5, turn), windows(m, k, w, e, true));
     s = steno_make_add(m, steno_make_add(m, s, band(m, w)), key_mask(m, v));

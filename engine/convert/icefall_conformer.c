@@ -26,11 +26,8 @@ static steno_value_id activation(struct steno_conformer *c, steno_value_id x)
 static steno_value_id feed_forward(struct steno_conformer *c, steno_value_id x, const char *name)
 {
     const int64_t d = c->s->d, hidden = c->s->ff[0];
-    char linear[40];
-    snprintf(linear, sizeof linear, "%s.0", name);
-    x = activation(c, steno_make_linear(c->m, x, linear, d, hidden, true));
-    snprintf(linear, sizeof linear, "%s.%d", name, c->a->plain ? 3 : 4);
-    return steno_make_linear(c->m, x, linear, hidden, d, true);
+    x = activation(c, steno_make_linear_of(c->m, x, name, "0", d, hidden, true));
+    return steno_make_linear_of(c->m, x, name, c->a->plain ? "3" : "4", hidden, d, true);
 }
 
 /* ---- attention ----------------------------------------------------------------------------- */
@@ -116,14 +113,6 @@ static steno_value_id attention(struct steno_conformer *c, steno_value_id x, con
 
 /* ---- convolution --------------------------------------------------------------------------- */
 
-static steno_value_id pointwise(struct steno_conformer *c, steno_value_id x, const char *name,
-                                int64_t out)
-{
-    const struct steno_make_conv k = {
-        .rank = 1, .in = c->s->d, .out = out, .kernel = 1, .stride = 1, .bias = true};
-    return steno_make_convolve(c->m, x, name, &k);
-}
-
 /* [N, d, T]. Causal models see frames before alone; of a chunk these are the kept ones. */
 static steno_value_id depthwise(struct steno_conformer *c, steno_value_id x)
 {
@@ -161,9 +150,9 @@ static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, c
     struct steno_make *m = c->m;
     (void)name;
     x = steno_make_transpose(m, x, 3, turn);
-    x = steno_make_glu(m, pointwise(c, x, "conv_module.pointwise_conv1", 2 * d), 1);
+    x = steno_make_glu(m, steno_make_mix(m, x, "conv_module.pointwise_conv1", d, 2 * d, true), 1);
     x = activation(c, depthwise(c, x));
-    x = pointwise(c, x, "conv_module.pointwise_conv2", d);
+    x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, true);
     return steno_make_transpose(m, x, 3, turn);
 }
 

@@ -177,7 +177,30 @@ void steno_make_sinusoid_table(float *x, int64_t n, int64_t d, double first, dou
 steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
                                     double first, double step);
 
-/* ---- attention (make_attention.c) ---- */
+/* ---- layers of Transformers and Conformers (make_attention.c) ---- */
+/* x W' + b of NAME.PART. */
+steno_value_id steno_make_linear_of(struct steno_make *m, steno_value_id x, const char *name,
+                                    const char *part, int64_t in, int64_t out, bool bias);
+/* x [B,T,d] -> [B,heads,T,d / heads]; keys: [B,heads,d / heads,T]. */
+steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d,
+                                bool keys);
+/* NAME.w_1 [ff, d], the activation, NAME.w_2 [d, ff]. */
+steno_value_id steno_make_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
+                                       int64_t d, int64_t ff, const char *activation);
+/* Convolution of x [B,in,T] with one tap: NAME.weight [out, in, 1]. */
+steno_value_id steno_make_mix(struct steno_make *m, steno_value_id x, const char *name, int64_t in,
+                              int64_t out, bool bias);
+/* x + by * part(norm(x)), or norm(x + by * part(x)); PART reads y. */
+#define STENO_MAKE_RESIDUAL(M, X, NORM, D, BEFORE, EPSILON, BY, PART)                              \
+    do {                                                                                           \
+        steno_value_id y = (BEFORE) ? steno_make_norm(M, X, NORM, D, EPSILON) : (X);               \
+        y = (PART);                                                                                \
+        if ((BY) != 1)                                                                             \
+            y = steno_make_scale(M, y, BY);                                                        \
+        (X) = steno_make_add(M, X, y);                                                             \
+        if (!(BEFORE))                                                                             \
+            (X) = steno_make_norm(M, X, NORM, D, EPSILON);                                         \
+    } while (0)
 /* Scores of relative positions x [B,heads,T,n] to scores of keys: row i moves i places to the right
  * (Dai et al., Transformer-XL, appendix B). half: the first n / 2 + 1 columns stay, for positions
  * of both signs. */

@@ -6,8 +6,6 @@
  * convolutions see zeros. Their own outputs are not NeMo's, since nothing reads them. */
 #include "convert/nemo_parts.h"
 
-#include <stdio.h>
-
 #define MAX_LAYERS 256
 
 int64_t steno_nemo_shift(const struct steno_nemo_arch *a)
@@ -26,11 +24,9 @@ int64_t steno_nemo_window(const struct steno_nemo_arch *a)
 static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const char *name,
                                    const struct steno_nemo_arch *a)
 {
-    char part[48];
-    snprintf(part, sizeof part, "%s.linear1", name);
-    x = steno_make_activation(m, steno_make_linear(m, x, part, a->d, a->ff, a->bias), "swish");
-    snprintf(part, sizeof part, "%s.linear2", name);
-    return steno_make_linear(m, x, part, a->ff, a->d, a->bias);
+    x = steno_make_linear_of(m, x, name, "linear1", a->d, a->ff, a->bias);
+    return steno_make_linear_of(m, steno_make_activation(m, x, "swish"), name, "linear2", a->ff,
+                                a->d, a->bias);
 }
 
 static steno_value_id depthwise(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
@@ -61,16 +57,13 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x,
                                   struct steno_nemo_frame *f)
 {
     const struct steno_nemo_arch *a = f->a;
-    struct steno_make_conv c = {
-        .rank = 1, .in = a->d, .out = 2 * a->d, .kernel = 1, .stride = 1, .bias = a->bias};
     const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
     steno_value_id half[2];
-    x = steno_make_convolve(m, steno_nemo_turn(m, x), "conv.pointwise_conv1", &c);
+    x = steno_make_mix(m, steno_nemo_turn(m, x), "conv.pointwise_conv1", a->d, 2 * a->d, a->bias);
     steno_make_outputs(m, "Split", 1, &x, 2, half, 1, &axis);
     x = steno_make_2(m, "Mul", half[0], steno_make_1(m, "Sigmoid", half[1]));
     x = depthwise(m, steno_nemo_where(m, f->padding, 0, x), f);
-    c.out = a->d;
-    return steno_nemo_turn(m, steno_make_convolve(m, x, "conv.pointwise_conv2", &c));
+    return steno_nemo_turn(m, steno_make_mix(m, x, "conv.pointwise_conv2", a->d, a->d, a->bias));
 }
 
 static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name,

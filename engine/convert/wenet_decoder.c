@@ -70,14 +70,15 @@ static steno_value_id attention(struct steno_make *m, const struct decoder *e, c
 {
     const struct steno_wenet_arch *a = e->a;
     const int64_t h = a->dec_heads, d = a->d;
-    steno_value_id q = steno_wenet_heads(
-                       m, steno_wenet_linear(m, x, name, "linear_q", d, d, a->dec_query_bias), h,
-                       d),
-                   k = steno_wenet_heads(
-                       m, steno_wenet_linear(m, kv, name, "linear_k", d, d, a->dec_key_bias), h, d),
-                   v = steno_wenet_heads(
-                       m, steno_wenet_linear(m, kv, name, "linear_v", d, d, a->dec_value_bias), h,
-                       d);
+    steno_value_id q = steno_make_heads(
+                       m, steno_make_linear_of(m, x, name, "linear_q", d, d, a->dec_query_bias), h,
+                       d, false),
+                   k = steno_make_heads(
+                       m, steno_make_linear_of(m, kv, name, "linear_k", d, d, a->dec_key_bias), h,
+                       d, false),
+                   v = steno_make_heads(
+                       m, steno_make_linear_of(m, kv, name, "linear_v", d, d, a->dec_value_bias), h,
+                       d, false);
     return steno_wenet_weigh(m, name, steno_wenet_products(m, q, k), mask, v, h, d);
 }
 
@@ -85,13 +86,13 @@ static steno_value_id layer(struct steno_make *m, const struct decoder *e, steno
 {
     const struct steno_wenet_arch *a = e->a;
     const float eps = a->dec_epsilon;
-    STENO_WENET_RESIDUAL(m, x, "norm1", a->d, a->dec_before, eps, 1,
-                         attention(m, e, "self_attn", y, y, e->mask));
-    STENO_WENET_RESIDUAL(m, x, "norm2", a->d, a->dec_before, eps, 1,
-                         attention(m, e, "src_attn", y, e->memory, STENO_NONE));
-    STENO_WENET_RESIDUAL(
+    STENO_MAKE_RESIDUAL(m, x, "norm1", a->d, a->dec_before, eps, 1,
+                        attention(m, e, "self_attn", y, y, e->mask));
+    STENO_MAKE_RESIDUAL(m, x, "norm2", a->d, a->dec_before, eps, 1,
+                        attention(m, e, "src_attn", y, e->memory, STENO_NONE));
+    STENO_MAKE_RESIDUAL(
         m, x, "norm3", a->d, a->dec_before, eps, 1,
-        steno_wenet_feed_forward(m, y, "feed_forward", a->d, a->dec_ff, a->dec_activation));
+        steno_make_feed_forward(m, y, "feed_forward", a->d, a->dec_ff, a->dec_activation));
     return x;
 }
 

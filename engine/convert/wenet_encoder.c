@@ -30,14 +30,6 @@ struct encoder {
 
 /* ---- shared parts -------------------------------------------------------------------------- */
 
-steno_value_id steno_wenet_linear(struct steno_make *m, steno_value_id x, const char *name,
-                                  const char *part, int64_t in, int64_t out, bool bias)
-{
-    char full[120];
-    snprintf(full, sizeof full, "%s.%s", name, part);
-    return steno_make_linear(m, x, full, in, out, bias);
-}
-
 static steno_value_id split(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d)
 {
     return steno_make_reshape(m, x, 4, (int64_t[]){0, -1, heads, d / heads});
@@ -47,11 +39,6 @@ static steno_value_id heads_first(struct steno_make *m, steno_value_id x)
 {
     static const int64_t rows[] = {0, 2, 1, 3};
     return steno_make_transpose(m, x, 4, rows);
-}
-
-steno_value_id steno_wenet_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d)
-{
-    return heads_first(m, split(m, x, heads, d));
 }
 
 steno_value_id steno_wenet_products(struct steno_make *m, steno_value_id q, steno_value_id k)
@@ -70,14 +57,7 @@ steno_value_id steno_wenet_weigh(struct steno_make *m, const char *name, steno_v
                             (steno_value_id[]){mask, y, steno_make_number(m, -INFINITY)}, 0, NULL);
     y = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", y, -1), v);
     y = steno_make_reshape(m, heads_first(m, y), 3, (int64_t[]){0, -1, d});
-    return steno_wenet_linear(m, y, name, "linear_out", d, d, true);
-}
-
-steno_value_id steno_wenet_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
-                                        int64_t d, int64_t ff, const char *activation)
-{
-    x = steno_make_activation(m, steno_wenet_linear(m, x, name, "w_1", d, ff, true), activation);
-    return steno_wenet_linear(m, x, name, "w_2", ff, d, true);
+    return steno_make_linear_of(m, y, name, "linear_out", d, d, true);
 }
 
 /* ---- attention ----------------------------------------------------------------------------- */
@@ -105,20 +85,22 @@ static steno_value_id attention(struct steno_make *m, struct encoder *e, int i, 
     static const char name[] = "self_attn";
     const struct steno_wenet_arch *a = e->a;
     const int64_t h = a->heads, d = a->d;
-    steno_value_id q = split(m, steno_wenet_linear(m, x, name, "linear_q", d, d, a->query_bias), h,
-                             d),
-                   k = steno_wenet_heads(
-                       m, steno_wenet_linear(m, x, name, "linear_k", d, d, a->key_bias), h, d),
-                   v = steno_wenet_heads(
-                       m, steno_wenet_linear(m, x, name, "linear_v", d, d, a->value_bias), h, d),
+    steno_value_id q = split(m, steno_make_linear_of(m, x, name, "linear_q", d, d, a->query_bias),
+                             h, d),
+                   k = steno_make_heads(
+                       m, steno_make_linear_of(m, x, name, "linear_k", d, d, a->key_bias), h, d,
+                       false),
+                   v = steno_make_heads(
+                       m, steno_make_linear_of(m, x, name, "linear_v", d, d, a->value_bias), h, d,
+                       false),
                    scores, p;
     if (!e->whole)
         join_cache(m, e, i, &k, &v);
     if (a->position != STENO_WENET_REL)
         return steno_wenet_weigh(m, name, steno_wenet_products(m, heads_first(m, q), k), e->mask, v,
                                  h, d);
-    p = steno_wenet_heads(m, steno_wenet_linear(m, e->positions, name, "linear_pos", d, d, false),
-                          h, d);
+    p = steno_make_heads(m, steno_make_linear_of(m, e->positions, name, "linear_pos", d, d, false),
+                         h, d, false);
     scores = steno_make_add(m, steno_wenet_products(m, biased(m, q, "self_attn.pos_bias_u", a), k),
                             steno_wenet_products(m, biased(m, q, "self_attn.pos_bias_v", a), p));
     return steno_wenet_weigh(m, name, scores, e->mask, v, h, d);
@@ -148,20 +130,18 @@ static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i
     static const int64_t turn[] = {0, 2, 1};
     const struct steno_wenet_arch *a = e->a;
     const int64_t d = a->d, k = a->kernel;
-    const struct steno_make_conv
-        in = {.rank = 1, .in = d, .out = 2 * d, .kernel = 1, .stride = 1, .bias = a->conv_bias},
-        depth = {.rank = 1,
-                 .in = d,
-                 .out = d,
-                 .kernel = k,
-                 .stride = 1,
-                 .pad = a->causal ? 0 : (k - 1) / 2,
-                 .groups = d,
-                 .bias = a->conv_bias,
-                 .batch_norm = a->conv_layer_norm ? NULL : "conv_module.norm"},
-        out = {.rank = 1, .in = d, .out = d, .kernel = 1, .stride = 1, .bias = a->conv_bias};
+    const struct steno_make_conv depth = {.rank = 1,
+                                          .in = d,
+                                          .out = d,
+                                          .kernel = k,
+                                          .stride = 1,
+                                          .pad = a->causal ? 0 : (k - 1) / 2,
+                                          .groups = d,
+                                          .bias = a->conv_bias,
+                                          .batch_norm =
+                                              a->conv_layer_norm ? NULL : "conv_module.norm"};
     x = join_past(m, e, i, steno_make_transpose(m, x, 3, turn));
-    x = steno_make_convolve(m, x, "conv_module.pointwise_conv1", &in);
+    x = steno_make_mix(m, x, "conv_module.pointwise_conv1", d, 2 * d, a->conv_bias);
     x = steno_make_glu(m, x, 1);
     if (e->whole && !a->causal) /* as beyond the end of an utterance by itself */
         x = steno_make_node(m, "Where", 3,
@@ -172,7 +152,7 @@ static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i
     x = steno_make_activation(m, x, a->activation);
     if (a->conv_layer_norm)
         x = steno_make_transpose(m, x, 3, turn);
-    x = steno_make_convolve(m, x, "conv_module.pointwise_conv2", &out);
+    x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, a->conv_bias);
     return steno_make_transpose(m, x, 3, turn);
 }
 
@@ -185,14 +165,14 @@ static steno_value_id conformer_layer(struct steno_make *m, struct encoder *e, i
     const int64_t d = a->d;
     const float by = a->macaron ? 0.5f : 1, eps = a->epsilon;
     if (a->macaron)
-        STENO_WENET_RESIDUAL(
+        STENO_MAKE_RESIDUAL(
             m, x, "norm_ff_macaron", d, a->before, eps, by,
-            steno_wenet_feed_forward(m, y, "feed_forward_macaron", d, a->ff, a->activation));
-    STENO_WENET_RESIDUAL(m, x, "norm_mha", d, a->before, eps, 1, attention(m, e, i, y));
+            steno_make_feed_forward(m, y, "feed_forward_macaron", d, a->ff, a->activation));
+    STENO_MAKE_RESIDUAL(m, x, "norm_mha", d, a->before, eps, 1, attention(m, e, i, y));
     if (a->conv)
-        STENO_WENET_RESIDUAL(m, x, "norm_conv", d, a->before, eps, 1, convolution(m, e, i, y));
-    STENO_WENET_RESIDUAL(m, x, "norm_ff", d, a->before, eps, by,
-                         steno_wenet_feed_forward(m, y, "feed_forward", d, a->ff, a->activation));
+        STENO_MAKE_RESIDUAL(m, x, "norm_conv", d, a->before, eps, 1, convolution(m, e, i, y));
+    STENO_MAKE_RESIDUAL(m, x, "norm_ff", d, a->before, eps, by,
+                        steno_make_feed_forward(m, y, "feed_forward", d, a->ff, a->activation));
     return a->conv ? steno_make_norm(m, x, "norm_final", d, eps) : x;
 }
 
@@ -200,10 +180,9 @@ static steno_value_id transformer_layer(struct steno_make *m, struct encoder *e,
                                         steno_value_id x)
 {
     const struct steno_wenet_arch *a = e->a;
-    STENO_WENET_RESIDUAL(m, x, "norm1", a->d, a->before, a->epsilon, 1, attention(m, e, i, y));
-    STENO_WENET_RESIDUAL(
-        m, x, "norm2", a->d, a->before, a->epsilon, 1,
-        steno_wenet_feed_forward(m, y, "feed_forward", a->d, a->ff, a->activation));
+    STENO_MAKE_RESIDUAL(m, x, "norm1", a->d, a->before, a->epsilon, 1, attention(m, e, i, y));
+    STENO_MAKE_RESIDUAL(m, x, "norm2", a->d, a->before, a->epsilon, 1,
+                        steno_make_feed_forward(m, y, "feed_forward", a->d, a->ff, a->activation));
     return x;
 }
 

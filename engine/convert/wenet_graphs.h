@@ -53,30 +53,11 @@ void steno_wenet_runtime_meta(struct steno_make *m, const struct steno_wenet_arc
 
 /* ---- parts that encoder and decoder share ---- */
 
-/* x [B,T,d] -> [B,heads,T,d / heads]. */
-steno_value_id steno_wenet_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d);
-/* x W' + b of NAME.PART. */
-steno_value_id steno_wenet_linear(struct steno_make *m, steno_value_id x, const char *name,
-                                  const char *part, int64_t in, int64_t out, bool bias);
 /* q k' [B,heads,T,S] of q [B,heads,T,n] and k [B,heads,S,n]. */
 steno_value_id steno_wenet_products(struct steno_make *m, steno_value_id q, steno_value_id k);
 /* Softmax of scores / sqrt(d / heads) where the mask allows it (STENO_NONE: everywhere), the values
  * weighed by it, and NAME.linear_out. */
 steno_value_id steno_wenet_weigh(struct steno_make *m, const char *name, steno_value_id scores,
                                  steno_value_id mask, steno_value_id v, int64_t heads, int64_t d);
-steno_value_id steno_wenet_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
-                                        int64_t d, int64_t ff, const char *activation);
-
-/* x + by * part(norm(x)), or norm(x + by * part(x)). */
-#define STENO_WENET_RESIDUAL(M, X, NORM, D, BEFORE, EPSILON, BY, PART)                             \
-    do {                                                                                           \
-        steno_value_id y = (BEFORE) ? steno_make_norm(M, X, NORM, D, EPSILON) : (X);               \
-        y = (PART);                                                                                \
-        if ((BY) != 1)                                                                             \
-            y = steno_make_scale(M, y, BY);                                                        \
-        (X) = steno_make_add(M, X, y);                                                             \
-        if (!(BEFORE))                                                                             \
-            (X) = steno_make_norm(M, X, NORM, D, EPSILON);                                         \
-    } while (0)
 
 #endif
