@@ -1,7 +1,8 @@
 /* A recording comes in pieces. As soon as a window is complete, the segmentation network runs on
- * it, and the embedding network on the clean speech of each of its speakers: the frames in which
- * nobody else talks. Only these results stay (a byte for each frame, a vector for each speaker of a
- * window), so an hour of audio takes some megabytes. Clusters and turns are made at the end. */
+ * it, and the embedding network on the clean speech of each of its speakers, the frames in which
+ * nobody else talks, unless an earlier window has had it (pieces.h). Only these results stay (a
+ * byte for each frame, a vector for each speaker of a window), so an hour of audio takes some
+ * megabytes. Clusters and turns are made at the end. */
 #include "speakers/diarize.h"
 
 #include <stdlib.h>
@@ -9,14 +10,16 @@
 
 #include "audio/resample.h"
 #include "speakers/group.h"
+#include "speakers/pieces.h"
 
 #define BLOCK 4096
 #define CLEAN_FRAMES 10      /* fewer give no vector */
+#define PIECE_FRAMES 20      /* a third of a second: shorter pieces say little */
 #define MAX_WINDOWS 1000000u /* 11 days at a hop of 1 s */
 #define MAX_SPEAKERS 1000
 
 const struct steno_diarization_rules steno_diarization_own = {
-    .hop = 1, .threshold = 0.5, .turns = {.least = 0.2, .closest = 0.2}};
+    .hop = 2.5, .threshold = 0.5, .turns = {.least = 0.2, .closest = 0.2}};
 const struct steno_diarization_rules steno_diarization_sherpa = {
     .hop = 1, .sherpa = true, .threshold = 0.5, .turns = {.least = 0.3, .closest = 0.5}};
 
@@ -36,6 +39,9 @@ struct steno_diarization {
     size_t windows, cap_windows;
     struct steno_group_items items;
     size_t cap_items;
+    struct steno_pieces pieces; /* of the cells of the window */
+    uint8_t *mask;              /* [pieces.frames] */
+    float *vector;              /* [items.dim] */
     struct steno_turn *turns, *exclusive;
     size_t n_turns, n_exclusive;
     int found;
@@ -83,8 +89,11 @@ static steno_status prepare(steno_diarization *d, int sample_rate, steno_err *er
     d->hop = (size_t)(d->rules.hop * g->rate);
     d->rate = sample_rate ? sample_rate : g->rate;
     d->window = malloc(g->window * sizeof *d->window);
-    d->clean = malloc(g->window * sizeof *d->clean);
-    if (!d->window || !d->clean)
+    d->clean = malloc((g->window + g->field) * sizeof *d->clean);
+    d->pieces = (struct steno_pieces){.dim = d->items.dim, .frames = d->hop / g->shift + 1};
+    d->mask = malloc(d->pieces.frames);
+    d->vector = malloc(d->items.dim * sizeof *d->vector);
+    if (!d->window || !d->clean || !d->mask || !d->vector)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     st = steno_resampler_open(&d->resampler, d->rate, g->rate, err);
     if (!st)
@@ -139,6 +148,9 @@ void steno_diarization_close(steno_diarization *d)
     free(d->sets);
     free(d->items.item);
     free(d->items.vector);
+    steno_pieces_free(&d->pieces);
+    free(d->mask);
+    free(d->vector);
     free(d->turns);
     free(d->exclusive);
     free(d);
@@ -191,14 +203,12 @@ static bool more_items(steno_diarization *d)
     return true;
 }
 
-/* Copy the samples in which only speaker s of the window talks to d->clean. Returns their number;
- * *frames: the frames in which that is so. */
-static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, size_t samples,
-                           size_t *frames)
+/* Copy the samples in which only speaker s of the window talks to d->clean. Returns their number.
+ */
+static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, size_t samples)
 {
     const struct steno_segmentation *g = &d->speakers->segmentation;
     size_t n = 0;
-    *frames = 0;
     for (size_t f = 0, to; f < g->frames; f = to) {
         to = f + 1;
         if (sets[f] != 1u << s)
@@ -208,7 +218,6 @@ static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, siz
         /* as sherpa-onnx, a run up to the last frame ends at its begin */
         const size_t last = to < g->frames ? to : g->frames - 1;
         size_t a = f * g->window / g->frames, b = last * g->window / g->frames;
-        *frames += to - f;
         b = b < samples ? b : samples;
         if (a >= b)
             continue;
@@ -218,17 +227,101 @@ static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, siz
     return n;
 }
 
+/* The samples of the frames of `mask` [n], of which the first is frame `first` of the window, go to
+ * d->clean; those after `samples` are not there. Returns their number. */
+static size_t piece_speech(steno_diarization *d, const uint8_t *mask, size_t n, size_t first,
+                           size_t samples)
+{
+    const struct steno_segmentation *g = &d->speakers->segmentation;
+    size_t made = 0;
+    for (size_t f = 0, to; f < n; f = to) {
+        size_t a, b;
+        to = f + 1;
+        if (!mask[f])
+            continue;
+        while (to < n && mask[to])
+            to++;
+        a = (first + f) * g->shift + (g->field - g->shift) / 2;
+        b = (first + to) * g->shift + (g->field - g->shift) / 2;
+        b = b < samples ? b : samples;
+        if (a >= b)
+            continue;
+        memcpy(d->clean + made, d->window + a, (b - a) * sizeof *d->clean);
+        made += b - a;
+    }
+    return made;
+}
+
+/* Add to out [dim] the vector of what speaker s says alone in frames [from, to) of the window, a
+ * cell, times their number, and their number to *frames. Too short pieces add nothing. */
+static steno_status add_piece(steno_diarization *d, const uint8_t *sets, int s, size_t cell,
+                              size_t from, size_t to, size_t samples, float *out, size_t *frames,
+                              steno_err *err)
+{
+    const float *known;
+    size_t talks = 0;
+    for (size_t f = 0; f < d->pieces.frames; f++) {
+        d->mask[f] = from + f < to && sets[from + f] == 1u << s;
+        talks += d->mask[f];
+    }
+    if (talks < PIECE_FRAMES)
+        return STENO_OK;
+    known = steno_pieces_find(&d->pieces, cell, d->mask);
+    if (!known) {
+        const size_t n = piece_speech(d, d->mask, d->pieces.frames, from, samples);
+        steno_status st = steno_embedder_run(d->embedder, d->clean, n, d->vector, err);
+        if (!st)
+            st = steno_pieces_add(&d->pieces, cell, d->mask, d->vector, err);
+        if (st)
+            return st == STENO_NEED_MORE ? STENO_OK : st;
+        known = d->pieces.vector + (d->pieces.n - 1) * d->pieces.dim;
+    }
+    for (size_t k = 0; k < d->pieces.dim; k++)
+        out[k] += known[k] * (float)talks;
+    *frames += talks;
+    return STENO_OK;
+}
+
+/* The mean of the vectors of the speaker's pieces. STENO_NEED_MORE: all are too short. */
+static steno_status mean_of_pieces(steno_diarization *d, const uint8_t *sets, int s, size_t samples,
+                                   float *out, steno_err *err)
+{
+    const struct steno_segmentation *g = &d->speakers->segmentation;
+    const size_t first = steno_turns_first_frame(d->hop, g->shift, d->windows);
+    size_t frames = 0;
+    memset(out, 0, d->pieces.dim * sizeof *out);
+    for (size_t cell = d->windows, from = 0; from < g->frames; cell++) {
+        size_t to = steno_turns_first_frame(d->hop, g->shift, cell + 1) - first;
+        steno_status st;
+        to = to < g->frames ? to : g->frames;
+        st = add_piece(d, sets, s, cell, from, to, samples, out, &frames, err);
+        if (st)
+            return st;
+        from = to;
+    }
+    return frames ? STENO_OK : STENO_NEED_MORE;
+}
+
 static steno_status add_speaker(steno_diarization *d, const uint8_t *sets, int s, size_t samples,
                                 steno_err *err)
 {
     struct steno_group_items *g = &d->items;
-    size_t frames, n = clean_speech(d, sets, s, samples, &frames);
-    steno_status st;
+    size_t frames = 0;
+    steno_status st = STENO_NEED_MORE;
+    float *out;
+    for (size_t f = 0; f < d->speakers->segmentation.frames; f++)
+        frames += sets[f] == 1u << s;
     if (frames < CLEAN_FRAMES)
         return STENO_OK;
     if (!more_items(d))
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
-    st = steno_embedder_run(d->embedder, d->clean, n, g->vector + g->n * g->dim, err);
+    out = g->vector + g->n * g->dim;
+    if (!d->rules.sherpa)
+        st = mean_of_pieces(d, sets, s, samples, out, err);
+    if (st == STENO_NEED_MORE) {
+        const size_t n = clean_speech(d, sets, s, samples);
+        st = steno_embedder_run(d->embedder, d->clean, n, out, err);
+    }
     if (st)
         return st == STENO_NEED_MORE ? STENO_OK : st;
     g->item[g->n++] = (struct steno_group_item){
@@ -255,7 +348,7 @@ static steno_status take_window(steno_diarization *d, size_t samples, steno_err 
         st = add_speaker(d, sets, s, samples, err);
     if (st)
         return st;
-    d->windows++;
+    steno_pieces_forget(&d->pieces, ++d->windows);
     return STENO_OK;
 }
 

@@ -21,9 +21,9 @@ struct maker {
     size_t n, cap;
 };
 
-size_t steno_turns_first_frame(const struct steno_windows *w, size_t i)
+size_t steno_turns_first_frame(size_t hop, size_t shift, size_t i)
 {
-    return (size_t)((double)i * (double)w->hop / (double)w->shift + 0.5);
+    return (size_t)((double)i * (double)hop / (double)shift + 0.5);
 }
 
 static double seconds(const struct steno_windows *w, int64_t frame)
@@ -75,7 +75,8 @@ static int count(struct maker *m, size_t frame, size_t from, size_t to)
     for (int k = 0; k < w->clusters; k++)
         m->track[k].votes = 0;
     for (size_t i = from; i < to; i++) {
-        const uint8_t set = w->sets[i * w->frames + frame - steno_turns_first_frame(w, i)];
+        const uint8_t set =
+            w->sets[i * w->frames + frame - steno_turns_first_frame(w->hop, w->shift, i)];
         const int32_t *cluster = w->cluster + i * (size_t)w->speakers;
         for (int s = 0; s < w->speakers; s++) {
             bool again = false; /* two speakers of a window, one cluster: one vote */
@@ -122,7 +123,7 @@ static bool frame_turns(struct maker *m, size_t frame, size_t from, size_t to, b
 /* Frames of the recording, without those of the zeros after it. */
 static size_t total_frames(const struct steno_windows *w)
 {
-    const size_t all = steno_turns_first_frame(w, w->n - 1) + w->frames;
+    const size_t all = steno_turns_first_frame(w->hop, w->shift, w->n - 1) + w->frames;
     const size_t formula = (w->window + (w->n - 1) * w->hop) / w->shift + 1;
     const size_t real = (size_t)w->samples / w->shift + 1;
     const size_t n = w->n > 1 && formula > all ? formula : all;
@@ -145,9 +146,9 @@ static bool make(struct maker *m, bool *chosen)
     for (int k = 0; k < w->clusters; k++)
         m->track[k].begin = -1;
     for (size_t f = 0; f < total; f++) {
-        while (to < w->n && steno_turns_first_frame(w, to) <= f)
+        while (to < w->n && steno_turns_first_frame(w->hop, w->shift, to) <= f)
             to++;
-        while (from < to && steno_turns_first_frame(w, from) + w->frames <= f)
+        while (from < to && steno_turns_first_frame(w->hop, w->shift, from) + w->frames <= f)
             from++;
         if (!frame_turns(m, f, from, to, chosen))
             return false;

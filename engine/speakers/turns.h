@@ -36,7 +36,8 @@ STENO_MUST steno_status steno_turns_make(const struct steno_windows *w,
                                          const struct steno_turn_rules *rules,
                                          struct steno_turn **out, size_t *n, steno_err *err);
 
-/* First frame, among those of the recording, of window i. */
-size_t steno_turns_first_frame(const struct steno_windows *w, size_t i);
+/* First frame, among those of the recording, of window i; hop, shift: samples between windows and
+ * between frames. */
+size_t steno_turns_first_frame(size_t hop, size_t shift, size_t i);
 
 #endif

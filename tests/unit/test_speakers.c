@@ -21,6 +21,11 @@
 
 #define RATE 16000
 #define MAX_SAMPLES (200 * RATE)
+#ifdef STENO_SANITIZE /* fewer windows: a second of them takes a second there */
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
 
 static steno_speakers *speakers;
 static char root[3000];
@@ -160,10 +165,14 @@ static void segments_are_those_of_sherpa_onnx(void **state)
         const char *name;
         int speakers;
         bool ties, slow;
-    } rows[] = {{"phone", 2, false, false},     {"ami-dev00", 2, false, false},
-                {"ami-trn06", 3, false, false}, {"ami-trn03", 2, false, true},
-                {"ami-trn05", 4, false, true},  {"ami-trn08", 4, true, true},
-                {"two", 2, false, true},        {"three", 3, false, true},
+    } rows[] = {{"phone", 2, false, false},
+                {"ami-dev00", 2, false, SANITIZED},
+                {"ami-trn06", 3, false, SANITIZED},
+                {"ami-trn03", 2, false, true},
+                {"ami-trn05", 4, false, true},
+                {"ami-trn08", 4, true, true},
+                {"two", 2, false, true},
+                {"three", 3, false, true},
                 {"four", 4, false, true}};
     const char *slow = getenv("STENO_TEST_SLOW");
     (void)state;
@@ -288,12 +297,12 @@ static void silence_and_every_length_about_a_window_have_an_answer(void **state)
     if (!speakers)
         skip();
     memset(pcm, 0, sizeof pcm);
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+    for (size_t i = 0; i < (SANITIZED ? 3 : sizeof lengths / sizeof lengths[0]); i++)
         assert_int_equal(turns_of(lengths[i], RATE, 1 << 20), 0);
     n = read_recording("phone");
     assert_true(n > 176001);
     memmove(pcm, pcm + 7 * RATE, (n - 7 * RATE) * sizeof *pcm); /* somebody talks at once */
-    for (size_t i = 3; i < sizeof lengths / sizeof lengths[0]; i++)
+    for (size_t i = SANITIZED ? 8 : 3; i < sizeof lengths / sizeof lengths[0]; i++)
         assert_true(turns_of(lengths[i], RATE, 1 << 20) > 0);
     assert_int_equal(turns_of(1, RATE, 1), 0);
     assert_true(turns_of(176000, 22050, 1000) > 0); /* faster than it was, at another rate */
