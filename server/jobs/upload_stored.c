@@ -446,16 +446,16 @@ static bool store_upload(struct steno_request *rq, struct steno_upload *up)
 static enum MHD_Result answer_stored(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_stored *s = up->stored;
-    const struct steno_header headers[] = {
-        {up->form == STENO_UPLOAD_DEEPGRAM ? NULL : "Location", s->location},
-        {s->repeated ? "Idempotency-Replayed" : NULL, "true"},
-        {NULL, NULL}};
     bool over;
     pthread_mutex_lock(&up->lock);
     over = up->out.over;
     pthread_mutex_unlock(&up->lock);
     if (!over)
         return MHD_YES;
+    const struct steno_header headers[] = {
+        {up->form == STENO_UPLOAD_DEEPGRAM ? NULL : "Location", s->location},
+        {s->repeated ? "Idempotency-Replayed" : NULL, "true"},
+        {NULL, NULL}};
     if (up->out.code == 429)
         rq->retry_after = 60;
     if (up->out.code >= 400)
