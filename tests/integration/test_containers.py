@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -219,6 +220,7 @@ LATE = (
     ("late.ts", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k", True),  # its clock begins at 1.4 s
     ("late.mpg", "-c:v mpeg2video -r 25 -c:a mp2 -ar 16000", True),
     ("late.flv", "-c:v flv -c:a aac -ar 44100 -b:a 64k", True),
+    ("late.avi", "-c:v mpeg4 -c:a pcm_s16le", True),
     ("late.wmv", "-c:v wmv2 -c:a wmav2 -ar 16000 -b:a 64k", True),
     ("alone.mka", "-vn -c:a flac", True),
     ("alone.m4a", "-vn -c:a aac -ar 16000 -b:a 64k", False),
@@ -232,6 +234,13 @@ def encode(file, arguments):
 
 def make_late(file, arguments):
     encode(file, ["-f", "lavfi", "-i", "testsrc=d=9.5:s=64x64:r=10", "-itsoffset", str(LEAD), "-i", DIGITS, *arguments.split()])
+    if file.endswith(".avi"):  # FFmpeg writes 0 as the start of each stream (strh, dwStart), and reads it
+        with open(path(file), "r+b") as f:
+            sound = f.read().index(b"auds")
+            f.seek(sound + 20)
+            scale, rate = struct.unpack("<2I", f.read(8))
+            f.seek(sound + 28)
+            f.write(struct.pack("<I", int(LEAD * rate / scale)))
 
 
 @case
