@@ -4,11 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "families/whisper/model.h"
+#include "families/whisper/recording_internal.h"
 #include "families/whisper/words.h"
 
 static uint32_t seed = 1;
@@ -109,12 +110,80 @@ static void scripts_without_blanks_part_words(void **state)
     steno_bpe_close(bpe);
 }
 
+/* A sentence with its timestamps, which follow each other, in steps of 0.02 s. */
+static void write_sentence(steno_whisper_recording *j, int32_t id, int32_t from, int32_t to)
+{
+    const int32_t ids[] = {j->m->special.first_time + from, id, j->m->special.first_time + to};
+    memcpy(j->decoded.ids + j->decoded.n, ids, sizeof ids);
+    j->decoded.n += 3;
+}
+
+/* What base in int8 makes of ../shared/speakers/recordings/phone.flac: its timestamps end at 21 s,
+ * though it has written all 30 s. The words of its last sentences are pressed together before 21 s,
+ * and the next window heard them again. */
+static void dense_segments_go_to_the_next_window(void **state)
+{
+    static const struct steno_bpe_piece pieces[] = {
+        P(" Oh, I'm originally from Chicago also."),
+        P(" I'm in New Jersey now, though."),
+        P(" Well, there's not much difference."),
+        P(" At least, you know, they all call me a Yankee down here, so we'll come through."),
+        P(" Oh, I don't hear that in New Jersey now."),
+        P(" Yes."),
+        P("<|endoftext|>")};
+    static const struct {
+        int32_t sentence[3];
+        double start[3], end; /* of its words, s */
+        size_t spoken;        /* frames; 0: all */
+        size_t kept, next;
+    } cases[] = {
+        {{0, 1, 2}, {18.08, 20.14, 20.38}, 20.48, 0, 1, 2014},
+        {{0, 3, 4}, {18.08, 20.48, 20.8}, 20.98, 0, 1, 2048},
+        {{0, 3, 5}, {18.08, 20.48, 20.98}, 21, 0, 1, 2048},    /* "Yes." alone could be said */
+        {{0, 3, 5}, {18.08, 20.48, 20.98}, 21, 2200, 3, 2100}, /* nobody speaks behind it */
+        {{0, 1, 5}, {18.08, 20.0, 20.98}, 21, 0, 3, 2100},
+        {{5, 5, 5}, {20.94, 20.96, 20.98}, 21, 0, 3, 2100},
+        {{3, 4, 3}, {0, 0.1, 0.2}, 0.3, 0, 1, 10}, /* the first one stays, so that windows go on */
+    };
+    struct steno_whisper m = {.special = {.eot = 6, .first_time = 7}};
+    steno_bpe *bpe = NULL;
+    (void)state;
+    assert_int_equal(steno_bpe_new(&bpe, pieces, sizeof pieces / sizeof *pieces, "t", NULL),
+                     STENO_OK);
+    m.bpe = bpe;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        steno_whisper_recording *j = calloc(1, sizeof *j);
+        size_t next;
+        assert_non_null(j);
+        j->m = &m;
+        j->at.size = 3000;
+        j->spoken = cases[i].spoken ? cases[i].spoken : SIZE_MAX;
+        for (int32_t k = 0; k < 3; k++)
+            write_sentence(j, cases[i].sentence[k], 350 * k, 350 * (k + 1));
+        j->decoded.ids[j->decoded.n] = j->decoded.ids[j->decoded.n - 1]; /* nothing is single */
+        j->decoded.n++;
+        next = steno_whisper_segments_cut(j);
+        assert_int_equal(next, 2100);
+        assert_int_equal(j->n_cuts, 3);
+        for (size_t k = 0; k < 3; k++) {
+            j->cut[k].start = cases[i].start[k];
+            j->cut[k].end = k < 2 ? cases[i].start[k + 1] : cases[i].end;
+        }
+        next = steno_whisper_segments_seek(j, next);
+        if (j->n_cuts != cases[i].kept || next != cases[i].next)
+            fail_msg("case %zu: %zu segments, next window at %zu", i, j->n_cuts, next);
+        free(j);
+    }
+    steno_bpe_close(bpe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_follow_each_other),
         cmocka_unit_test(words_in_order_stay),
         cmocka_unit_test(scripts_without_blanks_part_words),
+        cmocka_unit_test(dense_segments_go_to_the_next_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

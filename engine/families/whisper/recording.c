@@ -135,6 +135,13 @@ static steno_status finish_words(steno_whisper_recording *j, double before, sten
     return finish_window(j, next, err);
 }
 
+/* Whether the window's words are aligned: also to see whether a timestamp that ends it is right. */
+static bool needs_words(const steno_whisper_recording *j)
+{
+    return j->o.words &&
+           (!j->o.few_words || j->o.recover || j->at.next_seek < j->at.seek + j->at.size);
+}
+
 /* Its pieces are there. */
 static steno_status take_window(steno_whisper_recording *j, steno_err *err)
 {
@@ -148,7 +155,7 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
     j->at.next_seek = j->at.seek + steno_whisper_segments_cut(j);
     if (!j->forced && !steno_whisper_partial_kept(j))
         return force(j, err);
-    if (!j->o.words)
+    if (!needs_words(j))
         return finish_window(j, j->at.next_seek, err);
     steno_whisper_words_free(&j->words);
     for (size_t i = 0; i < j->n_cuts; i++)

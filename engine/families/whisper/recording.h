@@ -25,9 +25,10 @@ struct steno_whisper_recording_options {
     struct steno_whisper_decode_options decode;
     int language;                         /* number of tokens.h; -1: detected in the first window */
     struct steno_whisper_languages among; /* that may be detected; none: all */
-    bool translate;  /* to English; STENO_ERR_UNSUPPORTED of a model for English alone */
-    bool times;      /* segments by timestamps; false: one for each window */
-    bool words;      /* times of words */
+    bool translate; /* to English; STENO_ERR_UNSUPPORTED of a model for English alone */
+    bool times;     /* segments by timestamps; false: one for each window */
+    bool words;     /* times of words */
+    bool few_words; /* ... only where they show whether the timestamp that ends a window is right */
     bool words_move; /* ... and the next window begins behind the last one */
     size_t batched;  /* windows at once, of batched.h; this one is done with one after the other */
     /* A window without timestamps may end before what is said ends: where seconds of speech follow

@@ -144,7 +144,9 @@ STENO_MUST steno_status steno_whisper_segments_take(steno_whisper_recording *j,
 double steno_whisper_segments_end(const steno_whisper_recording *j);
 /* Whether the words leave out seconds of the window before one of them. Needs recover. */
 bool steno_whisper_segments_skip(const steno_whisper_recording *j);
-/* The frame behind the window's words, unless a timestamp alone says that there is no more. */
+/* The frame behind the window's words, unless a timestamp alone says that there is no more; where
+ * timestamps decide, the one that they name (`seek`), or one before words that are too dense, whose
+ * segments are dropped. */
 size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek);
 /* Segments with a text and a length are added to what was said; where partials have agreed on text
  * already, those without a length too. */

@@ -7,6 +7,11 @@
 #define STEP 0.02  /* seconds of a timestamp: two frames */
 /* Seconds from the end of a word to the end of the next; pauses within chunks are shorter. */
 #define SKIPPED 4.0
+/* Letters, marks and blanks of a second of speech, at most: 655 English words in a minute, the
+ * record that Guinness lists (S. Shannon, 1995), at 5.5 each. Timestamps may be wrong by 0.2 s,
+ * which is a word. */
+#define CHARACTERS_PER_SECOND 60
+#define CHARACTERS_MORE 12
 
 /* ---- cutting --------------------------------------------------------------------------------- */
 
@@ -48,6 +53,12 @@ static void cut_whole(steno_whisper_recording *j)
         break;
     }
     add_cut(j, 0, j->decoded.n, from, from + length);
+}
+
+/* Whether the next window begins where a timestamp says, instead of behind the last word. */
+static bool times_decide(const steno_whisper_recording *j)
+{
+    return !j->o.words_move && !j->o.recover;
 }
 
 size_t steno_whisper_segments_cut(steno_whisper_recording *j)
@@ -149,7 +160,7 @@ static void order_words(steno_whisper_recording *j, size_t n, double before)
 void steno_whisper_segments_text(steno_whisper_recording *j)
 {
     j->n_text = 0;
-    for (size_t i = 0; i < j->decoded.n; i++)
+    for (size_t i = 0; i < steno_whisper_segments_pieces(j); i++)
         if (j->decoded.ids[i] < j->m->special.eot)
             j->text_ids[j->n_text++] = j->decoded.ids[i];
 }
@@ -157,7 +168,7 @@ void steno_whisper_segments_text(steno_whisper_recording *j)
 /* Mel frames in which the words lie: those before the next window, if its place is known. */
 static size_t frames_of_words(const steno_whisper_recording *j)
 {
-    const bool known = !j->o.words_move && !j->o.recover && j->at.next_seek > j->at.seek;
+    const bool known = times_decide(j) && j->at.next_seek > j->at.seek;
     return known ? steno_whisper_least(j->at.next_seek - j->at.seek, j->at.size) : j->at.size;
 }
 
@@ -219,9 +230,55 @@ static size_t seek_unsaid(const steno_whisper_recording *j, double said)
     return at > j->at.seek && at + UNSAID < spoken ? at : end;
 }
 
+/* Code points of the text of a segment. */
+static size_t characters(const steno_whisper_recording *j, const struct steno_whisper_cut *c)
+{
+    size_t n = 0;
+    for (size_t i = c->first; i < c->first + c->n; i++) {
+        const struct steno_bpe_piece p = steno_bpe_piece(j->m->bpe, j->decoded.ids[i]);
+        for (size_t k = 0; k < p.n && !is_time(j, i); k++)
+            n += ((unsigned char)p.p[k] & 0xc0) != 0x80;
+    }
+    return n;
+}
+
+/* The number of segments before those that say more than can be said until the last one's end. */
+static size_t credible(const steno_whisper_recording *j)
+{
+    const double end = j->cut[j->n_cuts - 1].end;
+    double written = 0, most = CHARACTERS_MORE;
+    size_t n = j->n_cuts;
+    for (size_t i = j->n_cuts; i-- > 1;) {
+        written += (double)characters(j, &j->cut[i]);
+        if (written - CHARACTERS_PER_SECOND * (end - j->cut[i].start) <= most)
+            continue;
+        most = written - CHARACTERS_PER_SECOND * (end - j->cut[i].start);
+        n = i;
+    }
+    return n;
+}
+
+/* Timestamps that are too early press the words behind them together, and the next window would
+ * hear these again: it begins before them instead, if more than a word follows. */
+static size_t seek_credible(steno_whisper_recording *j, size_t seek)
+{
+    const size_t n = j->n_cuts, end = j->at.seek + j->at.size;
+    size_t at;
+    if (seek >= end || (j->n_cuts = credible(j)) == n)
+        return seek;
+    at = seek_unsaid(j, j->cut[j->n_cuts].start);
+    if (at < end)
+        return at;
+    j->n_cuts = n;
+    return seek;
+}
+
 size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek)
 {
-    const double end = steno_whisper_segments_end(j);
+    double end;
+    if (times_decide(j))
+        seek = seek_credible(j, seek);
+    end = steno_whisper_segments_end(j);
     j->at.last_speech = end;
     if (j->o.recover)
         return seek_unsaid(j, end);

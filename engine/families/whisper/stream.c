@@ -72,7 +72,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
         steno_whisper_state_free(s);
         return st;
     }
-    s->o.words &= !o->no_word_times || s->o.hallucination_silence > 0;
+    s->o.few_words = o->no_word_times && !(s->o.hallucination_silence > 0);
     if (o->beam)
         s->o.decode.search.beam = (size_t)o->beam;
     o->beam = (int)s->o.decode.search.beam;
