@@ -67,14 +67,14 @@ dec_libs := $(shell pkg-config --libs $(dec_pkgs) 2>/dev/null)
 # Folders of libsteno.a, each above those that it uses (tests/layers.sh). A family is found by its folder.
 isa := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),arm,x86)
 nn_dirs := graph kernels kernels/scalar kernels/$(isa) onnx exec ops passes network
-families := $(patsubst engine/%/,%,$(wildcard engine/families/*/))
-lib_dirs := base formats store audio $(addprefix nn/,$(nn_dirs)) features search search/lm text $(families) families recognizer pool speakers
+families := $(patsubst engine/%/,%,$(wildcard engine/speech/families/*/))
+lib_dirs := base formats $(addprefix nn/,$(nn_dirs)) $(addprefix speech/,store audio features search search/lm text families recognizer pool speakers) $(families)
 lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))
-opt_src := $(wildcard engine/optimize/*.c engine/convert/*.c)
-cli_src := $(wildcard engine/cli/*.c engine/curl/*.c)
+opt_src := $(wildcard engine/tools/optimize/*.c engine/tools/convert/*.c)
+cli_src := $(wildcard engine/tools/cli/*.c engine/curl/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c server/*/*.c)
-dec_src := $(wildcard engine/decode/*.c)
+dec_src := $(wildcard engine/tools/decode/*.c)
 unit_src := $(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/faults/test_*.c)
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 load_src := $(wildcard loadtest/*.c)
@@ -127,12 +127,12 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/nn/onnx/%.proto
 	$(call say,PROTOC,$<)
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
-$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/text/%.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/speech/text/%.proto
 	$(call say,PROTOC,$<)
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
-$(call obj,engine/text/sentencepiece.c): $(B)/gen/sentencepiece.pb-c.h
-$(call obj,$(wildcard engine/nn/onnx/*.c engine/optimize/*.c)): $(B)/gen/onnx.pb-c.h
+$(call obj,engine/speech/text/sentencepiece.c): $(B)/gen/sentencepiece.pb-c.h
+$(call obj,$(wildcard engine/nn/onnx/*.c engine/tools/optimize/*.c)): $(B)/gen/onnx.pb-c.h
 $(call obj,$(help_src) $(unit_src) $(fuzz_src)): $(B)/gen/onnx.pb-c.h
 $(B)/gen/%.pb-c.o: $(B)/gen/%.pb-c.c
 	$(call say,CC,$<)
@@ -156,7 +156,7 @@ kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring u
         $(if $(filter tests/kernels/%,$(1)),-O2) $(if $(filter tests/kernels/evex_%,$(1)),$(unneeded))
 
 # What packed caches are of, beside the model: the library's source.
-$(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h $(patsubst %,engine/%/*.h,$(lib_dirs) nn/kernels/tmpl) engine/*/*.proto engine/*/*/*.proto)
+$(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h $(patsubst %,engine/%/*.h,$(lib_dirs) nn/kernels/tmpl) engine/*/*/*.proto)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)echo "#define STENO_SOURCE_ID \"$$(cat $^ | cksum)\"" >$@.new && mv $@.new $@

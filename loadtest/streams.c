@@ -17,8 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "audio/file.h"
-#include "recognizer/stream.h"
+#include "speech/audio/file.h"
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 
 #define CHUNK 0.1  /* s */

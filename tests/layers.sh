@@ -15,34 +15,34 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders that it may include from and link to, besides itself and base
 declare -A may=(
-    [base]="" [curl]="" [formats]="" [store]="formats" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
+    [base]="" [curl]="" [formats]="" [speech/store]="formats" [speech/audio]="" [speech/features]="nn/kernels" [speech/search]="" [speech/search/lm]="" [speech/text]="formats"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec"
     [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
-    [optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
-    [convert]="formats optimize nn/graph text" # networks are built and written, never run
-    [families]="features search text" [families/registry]="families"
-    [families/common]="families nn/network nn/exec nn/graph nn/kernels formats features search search/lm text"
-    [recognizer]="families families/registry speakers nn/network nn/exec nn/graph features search text audio store"
-    [speakers]="nn/network nn/exec nn/graph nn/kernels formats features audio"
-    [decode]="audio" # a program of its own
-    [pool]="recognizer families search text audio features"
+    [tools/optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
+    [tools/convert]="formats tools/optimize nn/graph speech/text" # networks are built and written, never run
+    [speech/families]="speech/features speech/search speech/text" [speech/families/registry]="speech/families"
+    [speech/families/common]="speech/families nn/network nn/exec nn/graph nn/kernels formats speech/features speech/search speech/search/lm speech/text"
+    [speech/recognizer]="speech/families speech/families/registry speech/speakers nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
+    [speech/speakers]="nn/network nn/exec nn/graph nn/kernels formats speech/features speech/audio"
+    [tools/decode]="speech/audio" # a program of its own
+    [speech/pool]="speech/recognizer speech/families speech/search speech/text speech/audio speech/features"
 )
 # All families may use the same folders; no family uses another. The registry may use all families.
-for d in engine/families/*/; do
+for d in engine/speech/families/*/; do
     d=${d#engine/} d=${d%/}
-    [ "$d" != families/common ] || continue
-    may[$d]="families families/common nn/network nn/exec nn/graph nn/kernels formats features audio search search/lm text"
-    may[families/registry]+=" $d"
+    [ "$d" != speech/families/common ] || continue
+    may[$d]="speech/families speech/families/common nn/network nn/exec nn/graph nn/kernels formats speech/features speech/audio speech/search speech/search/lm speech/text"
+    may[speech/families/registry]+=" $d"
 done
-may[families/whisper]+=" nn/onnx" # weights in exported networks
+may[speech/families/whisper]+=" nn/onnx" # weights in exported networks
 # Operators and passes may use only these headers of exec: the plug-in header and its types.
 plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
 folder_of() { # PATH below engine/: the longest folder name above that contains it; the registry, which names all families, counts as a folder
     local d=${1%/*}
-    case $1 in families/registry.*) echo families/registry; return ;; esac
+    case $1 in speech/families/registry.*) echo speech/families/registry; return ;; esac
     while [ -z "${may[$d]+x}" ] && [[ $d == */* ]]; do d=${d%/*}; done
     echo "$d"
 }
@@ -50,10 +50,10 @@ bad=""
 while IFS=: read -r f inc; do
     f=${f#engine/}
     dir=$(folder_of "$f")
-    case $dir in cli) continue ;; esac # may use all
+    case $f in tools/cli/*) continue ;; esac # may use all
     [ -n "${may[$dir]+x}" ] || { bad+="engine/$f: its folder is not in the table"$'\n'; continue; }
     case $inc in
-    steno.h | steno_*.h) case $dir/$inc in families/* | recognizer/* | pool/* | speakers/* | audio/steno_audio.h) continue ;; esac
+    steno.h | steno_*.h) case $dir/$inc in speech/families/* | speech/recognizer/* | speech/pool/* | speech/speakers/* | speech/audio/steno_audio.h) continue ;; esac
         bad+="engine/$f includes $inc"$'\n'; continue ;;
     */*) ;;
     *) [ -f "engine/$inc" ] && bad+="engine/$f includes $inc"$'\n'; continue ;;
@@ -82,7 +82,7 @@ kernels() { # FOLDERS WHAT: lines in these folders that include from kernels/WHA
 bad=$(kernels "tmpl scalar arm" x86; kernels "tmpl scalar x86" arm; kernels scalar tmpl)
 check "kernels of one ISA, templates and scalar kernels include nothing of another ISA" "$bad"
 
-bad=$(git ls-files 'engine/*.[ch]' | grep -v '^engine/cli/' |
+bad=$(git ls-files 'engine/*.[ch]' | grep -v '^engine/tools/cli/' |
     xargs grep -nE '^ *# *include [<"](microhttpd|libwebsockets|jansson|sys/socket|netinet/|arpa/)')
 check "the engine knows no sockets, HTTP or JSON" "$bad"
 
@@ -134,7 +134,7 @@ check "every header compiles alone" "${bad%$'\n'}"
 # Symbols: an object may refer only to folders that its own folder may use. Output of protoc-c belongs to the folder of
 # its .proto.
 objects() {
-    git ls-files 'engine/*.c' | grep -v '^engine/cli/' | sed "s|\(.*\)\.c$|$B/\1.o|" | xargs ls 2>/dev/null
+    git ls-files 'engine/*.c' | grep -v '^engine/tools/cli/' | sed "s|\(.*\)\.c$|$B/\1.o|" | xargs ls 2>/dev/null
     ls "$B"/gen/*.o
 }
 pairs() { # of lines "FOLDER OBJECT TYPE SYMBOL": FROM<tab>TO<tab>OBJECT SYMBOL for every symbol that an object of one folder uses from another
@@ -150,7 +150,7 @@ link_pairs() {
     local o d
     while read -r o; do
         d=${o#"$B"/}
-        case $d in gen/onnx*) d=nn/onnx ;; gen/sentence*) d=text ;; engine/*/*) d=$(folder_of "${d#engine/}") ;; *) continue ;; esac
+        case $d in gen/onnx*) d=nn/onnx ;; gen/sentence*) d=speech/text ;; engine/*/*) d=$(folder_of "${d#engine/}") ;; *) continue ;; esac
         nm -g "$o" 2>/dev/null | awk -v d="$d" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
     done < <(objects) | pairs
 }
@@ -163,7 +163,7 @@ if [ -f "$B/libsteno.a" ]; then
     if [ -f "$B/stenod" ] && [ -f "$B/libsteno-optimize.a" ]; then
         bad=$(comm -12 <(nm "$B/stenod" | awk '{print $NF}' | sort -u) \
             <(nm -g --defined-only "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF == 3 && $3 ~ /^steno_/ {print $3}' | sort -u))
-        check "the daemon has nothing of engine/optimize" "$bad"
+        check "the daemon has nothing of engine/tools/optimize" "$bad"
     fi
     bad=""
     while IFS=$'\t' read -r from to what; do
@@ -192,7 +192,7 @@ fi
 
 bad=$(git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|atoi|atol|atof|strtok|alloca|gets|system)\(' -- 'engine/*.[ch]' 'server/*.[ch]' 'protocol/*.[ch]' 'loadtest/*.[ch]' | grep -vE '^\S+:\s*(/?\*|//)')
 check "no banned calls" "$bad"
-bad=$(git grep -nE '\babort\(|\bexit\(' -- 'engine/*.[ch]' 'protocol/*.[ch]' ':!engine/cli' | grep -vE '_exit\(|[a-z]exit\(')
+bad=$(git grep -nE '\babort\(|\bexit\(' -- 'engine/*.[ch]' 'protocol/*.[ch]' ':!engine/tools/cli' | grep -vE '_exit\(|[a-z]exit\(')
 check "the engine never ends the process" "$bad"
 bad=$(git grep -nIE '/(work|root|home)/[a-z]' -- . ':!LICENSE' | head -n 10)
 check "no paths of a developer's machine" "$bad"

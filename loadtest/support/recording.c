@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audio/wav.h"
+#include "speech/audio/wav.h"
 #include "base/buf.h"
 
 #define MAX_BYTES ((size_t)1 << 30)

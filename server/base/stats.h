@@ -4,7 +4,7 @@
 #ifndef STENO_SERVER_BASE_STATS_H
 #define STENO_SERVER_BASE_STATS_H
 
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 #include "server/base/metrics.h"
 #include "steno.h"
 

@@ -6,7 +6,7 @@
 #ifndef STENO_SERVER_CORE_COSTS_H
 #define STENO_SERVER_CORE_COSTS_H
 
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 
 struct steno_costs_id {
     char file[4096]; /* "": nothing is kept */

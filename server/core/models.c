@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "server/base/log.h"
-#include "store/catalogue.h"
-#include "store/places.h"
+#include "speech/store/catalogue.h"
+#include "speech/store/places.h"
 
 #include <dirent.h>
 #include <pthread.h>

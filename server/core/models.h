@@ -16,7 +16,7 @@
 #ifndef STENO_SERVER_CORE_MODELS_H
 #define STENO_SERVER_CORE_MODELS_H
 
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 #include "protocol/options.h"
 #include "server/core/config.h"
 #include "server/core/costs.h"

@@ -3,7 +3,7 @@
 #ifndef STENO_SERVER_CORE_SERVER_H
 #define STENO_SERVER_CORE_SERVER_H
 
-#include "audio/container.h"
+#include "speech/audio/container.h"
 #include "protocol/vad.h"
 #include "server/base/stats.h"
 #include "server/core/config.h"

@@ -15,7 +15,7 @@
 #ifndef STENO_SERVER_HTTP_TRANSCRIBER_H
 #define STENO_SERVER_HTTP_TRANSCRIBER_H
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "protocol/options.h"
 #include "protocol/transcript.h"
 #include "protocol/voices.h"

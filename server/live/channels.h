@@ -4,7 +4,7 @@
 #ifndef STENO_SERVER_LIVE_CHANNELS_H
 #define STENO_SERVER_LIVE_CHANNELS_H
 
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 
 typedef struct steno_channels steno_channels;
 

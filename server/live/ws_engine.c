@@ -2,7 +2,7 @@
  * quota and the decoder of containers (struct steno_ws_engine). */
 #include "server/live/ws_internal.h"
 
-#include "audio/ogg_opus.h"
+#include "speech/audio/ogg_opus.h"
 #include "base/clock.h"
 #include "server/base/log.h"
 

@@ -16,8 +16,8 @@
 #ifndef STENO_SERVER_LIVE_WS_SESSION_H
 #define STENO_SERVER_LIVE_WS_SESSION_H
 
-#include "audio/feed.h"
-#include "pool/pool.h"
+#include "speech/audio/feed.h"
+#include "speech/pool/pool.h"
 #include "protocol/dialect.h"
 
 typedef struct steno_ws_session steno_ws_session;

@@ -2,7 +2,7 @@
  * and the samples and bytes that are held back while the recogniser's buffer is full. */
 #include "server/live/ws_session_internal.h"
 
-#include "audio/detect.h"
+#include "speech/audio/detect.h"
 
 #include <stdlib.h>
 #include <string.h>

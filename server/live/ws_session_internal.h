@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-#include "audio/feed.h"
+#include "speech/audio/feed.h"
 #include "base/sha256.h"
 #include "server/live/history.h"
 #include "server/live/outbox.h"

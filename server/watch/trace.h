@@ -12,7 +12,7 @@
 #define STENO_SERVER_WATCH_TRACE_H
 
 #include "base/buf.h"
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 #include "server/base/metrics.h"
 #include "server/core/config.h"
 #include "server/port/address.h"

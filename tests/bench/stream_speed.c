@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "base/clock.h"
-#include "recognizer/stream.h"
+#include "speech/recognizer/stream.h"
 
 #define PIECE 0.1 /* s */
 

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/precision.h"
-#include "families/whisper/mel.h"
-#include "families/whisper/search.h"
+#include "speech/families/whisper/mel.h"
+#include "speech/families/whisper/search.h"
 
 #define TOKENS 48
 

@@ -3,11 +3,11 @@
  * resampled and turned into features. Each time there is an error that names the cause, no leak
  * (AddressSanitizer's build checks), and no wrong sample before it; at last the scenario passes.
  * Only our own calls are wrapped; allocations inside libraries have tests upstream. */
-#include "audio/feed.h"
-#include "audio/file.h"
-#include "audio/resample.h"
-#include "features/cmvn.h"
-#include "features/fbank.h"
+#include "speech/audio/feed.h"
+#include "speech/audio/file.h"
+#include "speech/audio/resample.h"
+#include "speech/features/cmvn.h"
+#include "speech/features/fbank.h"
 
 #include "tests/support/oggmake.h"
 #include "tests/support/wavgen.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "steno.h"
 #include "tests/support/alloc_fail.h"
 #include "tests/support/shared.h"

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "steno.h"

@@ -1,7 +1,7 @@
 /* ways WAY FILE [RATE]: the samples of a recording by one of the ways it may come (README.md). */
-#include "audio/detect.h"
-#include "audio/feed.h"
-#include "audio/file.h"
+#include "speech/audio/detect.h"
+#include "speech/audio/feed.h"
+#include "speech/audio/file.h"
 #include "base/file.h"
 
 #include <fcntl.h>

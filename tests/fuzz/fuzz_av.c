@@ -1,11 +1,11 @@
 /* Containers through FFmpeg as steno-decode calls it: seekable and as a stream, by the name that
  * detection gives and by FFmpeg's own. What comes out is one format, then whole frames of finite
  * length, until the end or an error with a message. */
-/* covers: engine/decode/av.c engine/audio/detect.c */
-/* link: engine/decode/av.c engine/decode/boxes.c engine/decode/timeline.c */
+/* covers: engine/tools/decode/av.c engine/speech/audio/detect.c */
+/* link: engine/tools/decode/av.c engine/tools/decode/boxes.c engine/tools/decode/timeline.c */
 /* ldflags: -Wl,--no-as-needed -lavformat -lavcodec -lswresample -lavutil -Wl,--as-needed */
-#include "audio/detect.h"
-#include "decode/av.h"
+#include "speech/audio/detect.h"
+#include "tools/decode/av.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Byte-level vocabularies in every form. Any bytes are parsed or refused; decoding an encoded
  * text gives it back. The input is also the text. */
-/* covers: engine/text/bpe.c engine/text/bpe_read.c */
+/* covers: engine/speech/text/bpe.c engine/speech/text/bpe_read.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/bpe.h"
+#include "speech/text/bpe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

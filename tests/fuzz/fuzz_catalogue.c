@@ -1,10 +1,10 @@
 /* The catalogue of models. Any bytes give a catalogue or an error; names of an accepted one can
  * leave no directory, and every file can be had from every source of packages. */
-/* covers: engine/store/catalogue.c */
+/* covers: engine/speech/store/catalogue.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/catalogue.h"
+#include "speech/store/catalogue.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,14 +1,14 @@
 /* The records of steno-decode, as a program that a hostile file took over might write them. Each
  * read gives finite samples of the stated channels, the end or an error, which then stays. */
-/* covers: engine/audio/container.c */
-#include "audio/container.h"
+/* covers: engine/speech/audio/container.c */
+#include "speech/audio/container.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "audio/pcm.h"
+#include "speech/audio/pcm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

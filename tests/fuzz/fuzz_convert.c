@@ -2,9 +2,10 @@
  * directory has a configuration and networks that open. The input: a digit that chooses the
  * checkpoint, then the recognizer's config.yaml, and behind lines "---" that of the language model
  * and meta.yaml; missing ones are those of a packed model. */
-/* covers: engine/convert/espnet.c engine/convert/espnet_decoders.c engine/convert/espnet_keys.c */
-#include "convert/bundle.h"
-#include "convert/convert.h"
+/* covers: engine/tools/convert/espnet.c engine/tools/convert/espnet_decoders.c */
+/* covers: engine/tools/convert/espnet_keys.c */
+#include "tools/convert/bundle.h"
+#include "tools/convert/convert.h"
 #include "folder.h"
 
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 /* The configuration of an espnet_onnx directory: config.yaml beside existing networks,
  * statistics and a vocabulary. Any bytes are refused with a message or give a configuration with
  * usable numbers. */
-/* covers: engine/families/espnet/conf.c engine/families/espnet/files.c */
-#include "families/espnet/conf.h"
+/* covers: engine/speech/families/espnet/conf.c engine/speech/families/espnet/files.c */
+#include "speech/families/espnet/conf.h"
 #include "tests/fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -1,11 +1,11 @@
 /* Metadata of exported networks, as the families nemo and wenet read them: any head of a file is
  * read or refused with a message; accepted values are within their limits. */
-/* covers: engine/families/nemo/conf.c engine/families/wenet/model.c */
-/* covers: engine/families/common/metadata.c */
+/* covers: engine/speech/families/nemo/conf.c engine/speech/families/wenet/model.c */
+/* covers: engine/speech/families/common/metadata.c */
 #include <stdlib.h>
 
-#include "families/nemo/conf.h"
-#include "families/wenet/model.h"
+#include "speech/families/nemo/conf.h"
+#include "speech/families/wenet/model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

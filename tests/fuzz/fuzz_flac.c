@@ -1,9 +1,10 @@
 /* Recordings of any kind through steno_audio: by our readers and by libsndfile over our
  * virtual I/O. A recording that opens can be read to its end or to an error, and all samples are
  * finite. */
-/* covers: engine/audio/file.c engine/audio/detect.c engine/audio/ogg_vorbis.c */
-/* covers: engine/audio/mpeg.c engine/audio/source.c */
-#include "audio/file.h"
+/* covers: engine/speech/audio/file.c engine/speech/audio/detect.c */
+/* covers: engine/speech/audio/ogg_vorbis.c */
+/* covers: engine/speech/audio/mpeg.c engine/speech/audio/source.c */
+#include "speech/audio/file.h"
 
 #include "tests/fuzz/ogg_repair.h"
 

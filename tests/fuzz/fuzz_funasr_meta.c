@@ -1,10 +1,10 @@
 /* Metadata of FunASR's exports, one "key=value" a line: it is read or refused with a message, and
  * what is accepted is within its limits. */
-/* covers: engine/families/funasr/meta.c */
+/* covers: engine/speech/families/funasr/meta.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/funasr/meta.h"
+#include "speech/families/funasr/meta.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

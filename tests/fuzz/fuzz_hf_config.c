@@ -1,8 +1,8 @@
 /* config.json of Hugging Face's checkpoints, with the weights of a wav2vec 2.0 of a few numbers:
  * networks are written beside it, or the configuration is refused with a message. Two bytes in
  * front may cut the weights. */
-/* covers: engine/convert/hf.c, hf_ctc.c, hf_ctc_graph.c, hf_moonshine.c, hf_weights.c */
-#include "convert/convert.h"
+/* covers: engine/tools/convert/hf.c, hf_ctc.c, hf_ctc_graph.c, hf_moonshine.c, hf_weights.c */
+#include "tools/convert/convert.h"
 #include "folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -1,12 +1,12 @@
 /* A hub's list of files, and the record of a fetch. Any bytes give chosen files or an error. No
  * name leaves its directory, each fits a pattern and occurs once; a record that was written reads
  * back the same. */
-/* covers: engine/store/hub_listing.c */
+/* covers: engine/speech/store/hub_listing.c */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "store/hub_listing.h"
+#include "speech/store/hub_listing.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,13 +1,14 @@
 /* Shapes of a checkpoint of icefall's and options of its training: any of them become an
  * architecture within its bounds, or are refused. Input: a line "name=value name=value", then a
  * line "name extent extent" for each weight. */
-/* covers: engine/convert/icefall_arch.c engine/convert/icefall_reader.c */
-/* covers: engine/convert/icefall_arch_conformer.c engine/convert/icefall_arch_zipformer1.c */
-/* covers: engine/convert/icefall_arch_lstm.c */
+/* covers: engine/tools/convert/icefall_arch.c engine/tools/convert/icefall_reader.c */
+/* covers: engine/tools/convert/icefall_arch_conformer.c */
+/* covers: engine/tools/convert/icefall_arch_zipformer1.c */
+/* covers: engine/tools/convert/icefall_arch_lstm.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert/icefall_arch.h"
+#include "tools/convert/icefall_arch.h"
 
 #define MAX_WEIGHTS 512
 #define MAX_FLAGS 16

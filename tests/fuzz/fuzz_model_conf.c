@@ -1,10 +1,10 @@
 /* model.conf: any text is read or refused with a message; accepted values are within their
  * limits. */
-/* covers: engine/families/ctc/conf.c */
+/* covers: engine/speech/families/ctc/conf.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/ctc/conf.h"
+#include "speech/families/ctc/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,8 +1,8 @@
 /* Moonshine's tokens.txt, plain or in base64: any bytes are parsed or refused with a message. */
-/* covers: engine/families/moonshine/vocabulary.c */
+/* covers: engine/speech/families/moonshine/vocabulary.c */
 #include <stdlib.h>
 
-#include "families/moonshine/vocabulary.h"
+#include "speech/families/moonshine/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,8 +1,8 @@
 /* The boxes of an MP4 stream: the same verdict for every division of the input, with a message, and
  * nothing after the damage is taken. */
-/* covers: engine/decode/boxes.c */
-/* link: engine/decode/boxes.c */
-#include "decode/boxes.h"
+/* covers: engine/tools/decode/boxes.c */
+/* link: engine/tools/decode/boxes.c */
+#include "tools/decode/boxes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* config.json of onnx-asr: any text is read or refused with a message; accepted values are within
  * their limits. */
-/* covers: engine/families/nemo/conf.c */
+/* covers: engine/speech/families/nemo/conf.c */
 #include <stdlib.h>
 
-#include "families/nemo/conf.h"
+#include "speech/families/nemo/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,9 +1,10 @@
 /* model_config.yaml of a NeMo checkpoint: what is accepted has a shape that networks can be built
  * with, and a vocabulary that tokens.txt can hold. */
-/* covers: engine/convert/nemo_conf.c engine/convert/nemo_tokens.c engine/convert/conf.c */
+/* covers: engine/tools/convert/nemo_conf.c engine/tools/convert/nemo_tokens.c */
+/* covers: engine/tools/convert/conf.c */
 #include <stdlib.h>
 
-#include "convert/nemo_job.h"
+#include "tools/convert/nemo_job.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

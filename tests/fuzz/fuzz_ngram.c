@@ -1,11 +1,11 @@
 /* ARPA files and KenLM binaries. Any bytes are parsed or refused. Scores of an accepted model
  * are numbers, and all tokens at once score as one by one. */
-/* covers: engine/search/lm/ngram.c engine/search/lm/kenlm.c */
+/* covers: engine/speech/search/lm/ngram.c engine/speech/search/lm/kenlm.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "search/lm/ngram.h"
+#include "speech/search/lm/ngram.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,7 +1,7 @@
 /* Ogg Opus: any bytes are decoded or refused. The split of the input and the room for output
  * change neither the result nor a sample. */
-/* covers: engine/audio/ogg_opus.c */
-#include "audio/ogg_opus.h"
+/* covers: engine/speech/audio/ogg_opus.c */
+#include "speech/audio/ogg_opus.h"
 
 #include "tests/fuzz/ogg_repair.h"
 

@@ -1,10 +1,11 @@
 /* A model of unknown origin, optimized and written. What the writer accepts, the loader must
  * read back with the same inputs, outputs and number of nodes (more if it converts them to another
  * opset); and, with weights in a file of their own, with the same constants. */
-/* covers: engine/optimize/write.c engine/optimize/write_function.c engine/optimize/opset.c */
+/* covers: engine/tools/optimize/write.c engine/tools/optimize/write_function.c */
+/* covers: engine/tools/optimize/opset.c */
 /* covers: engine/nn/onnx/write.c engine/nn/onnx/write_value.c engine/nn/onnx/function_body.c */
-#include "optimize/opset.h"
-#include "optimize/save.h"
+#include "tools/optimize/opset.h"
+#include "tools/optimize/save.h"
 #include "nn/network/network.h"
 #include "tests/fuzz/folder.h"
 

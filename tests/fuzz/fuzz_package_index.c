@@ -1,9 +1,9 @@
 /* Pages of a Python package index. Any bytes give a link or an error. */
-/* covers: engine/store/package_index.c */
+/* covers: engine/speech/store/package_index.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/package_index.h"
+#include "speech/store/package_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

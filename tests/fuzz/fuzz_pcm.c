@@ -1,6 +1,6 @@
 /* Live feeds of every encoding: the first three bytes select encoding, channels and split. */
-/* covers: engine/audio/feed.c engine/audio/pcm.c engine/audio/encoding.c */
-#include "audio/feed.h"
+/* covers: engine/speech/audio/feed.c engine/speech/audio/pcm.c engine/speech/audio/encoding.c */
+#include "speech/audio/feed.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,12 +1,13 @@
 /* bpe.vocab and hotwords: the input is a vocabulary, a zero byte, and phrases. Any bytes are read
  * or refused, and every sequence can be scored. The phrases are also cut by the tokens alone, plain
  * and byte-level ones. */
-/* covers: engine/text/bpe_vocab.c engine/families/common/phrases.c engine/search/hotwords.c */
+/* covers: engine/speech/text/bpe_vocab.c engine/speech/families/common/phrases.c */
+/* covers: engine/speech/search/hotwords.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/phrases.h"
+#include "speech/families/common/phrases.h"
 
 #define M "\xE2\x96\x81"
 

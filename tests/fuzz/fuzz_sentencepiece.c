@@ -1,11 +1,11 @@
 /* SentencePiece model files: any bytes are parsed or refused; an accepted model decodes to
  * UTF-8. */
-/* covers: engine/text/sentencepiece.c */
+/* covers: engine/speech/text/sentencepiece.c */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#include "text/sentencepiece.h"
+#include "speech/text/sentencepiece.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

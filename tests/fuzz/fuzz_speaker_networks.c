@@ -1,10 +1,10 @@
 /* Checkpoints of networks that tell speakers apart, in torch.save's older form, which has no
  * checksums: each is refused with a message, or the written network opens, or is refused as a model
  * would be. */
-/* covers: engine/convert/speakers.c engine/convert/speakers_pyannote.c */
-/* covers: engine/convert/speakers_campplus.c */
-#include "convert/bundle.h"
-#include "convert/speakers.h"
+/* covers: engine/tools/convert/speakers.c engine/tools/convert/speakers_pyannote.c */
+/* covers: engine/tools/convert/speakers_campplus.c */
+#include "tools/convert/bundle.h"
+#include "tools/convert/speakers.h"
 #include "folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,13 +1,13 @@
 /* What a segmentation network said of windows, as turns and as RTTM and JSON. Checks: turns lie
  * within the recording, those of one speaker do not overlap, exclusive ones of nobody, RTTM has as
  * many lines as there are turns, with ten fields each. */
-/* covers: engine/speakers/turns.c protocol/rttm.c */
+/* covers: engine/speech/speakers/turns.c protocol/rttm.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "protocol/rttm.h"
-#include "speakers/turns.h"
+#include "speech/speakers/turns.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,8 +1,8 @@
 /* A stream as a sequence of calls: tones, noise, silence, broken samples and finalize, in pieces
  * of any size, over the tone network of tests/data/models. For any input the events stay in
  * order. */
-/* covers: engine/recognizer/stream.c engine/recognizer/stream_events.c */
-/* covers: engine/recognizer/events.c engine/recognizer/endpoint.c */
+/* covers: engine/speech/recognizer/stream.c engine/speech/recognizer/stream_events.c */
+/* covers: engine/speech/recognizer/events.c engine/speech/recognizer/endpoint.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

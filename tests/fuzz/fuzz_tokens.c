@@ -1,9 +1,9 @@
 /* tokens.txt: any bytes are parsed or refused; tokens of an accepted file can be read and
  * joined. */
-/* covers: engine/text/tokens.c engine/text/words.c */
+/* covers: engine/speech/text/tokens.c engine/speech/text/words.c */
 #include <stdlib.h>
 
-#include "text/words.h"
+#include "speech/text/words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

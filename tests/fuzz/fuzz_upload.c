@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "protocol/deepgram.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"

@@ -1,7 +1,7 @@
 /* WAV: any bytes are parsed or refused, and the split of the input changes neither the result
  * nor a sample. */
-/* covers: engine/audio/wav.c */
-#include "audio/wav.h"
+/* covers: engine/speech/audio/wav.c */
+#include "speech/audio/wav.h"
 
 #include <math.h>
 #include <stdlib.h>

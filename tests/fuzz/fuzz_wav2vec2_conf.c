@@ -2,10 +2,10 @@
  * "preprocessor":
  * {...}, "vocab": {...}, "tokenizer": {...}, "added": {...}}. They are read or refused with a
  * message; accepted values are within their limits. */
-/* covers: engine/families/wav2vec2/conf.c */
+/* covers: engine/speech/families/wav2vec2/conf.c */
 #include <stdlib.h>
 
-#include "families/wav2vec2/conf.h"
+#include "speech/families/wav2vec2/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

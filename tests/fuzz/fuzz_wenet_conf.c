@@ -1,10 +1,11 @@
 /* train.yaml and global_cmvn of WeNet: any bytes become a configuration or statistics, or are
  * refused; what is accepted keeps its bounds. */
-/* covers: engine/convert/wenet_conf.c engine/convert/wenet_cmvn.c engine/convert/conf.c */
+/* covers: engine/tools/convert/wenet_conf.c engine/tools/convert/wenet_cmvn.c */
+/* covers: engine/tools/convert/conf.c */
 #include <math.h>
 #include <stdlib.h>
 
-#include "convert/wenet_conf.h"
+#include "tools/convert/wenet_conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

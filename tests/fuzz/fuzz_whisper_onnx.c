@@ -1,7 +1,7 @@
 /* Whisper's weights in exported networks: every row of an accepted pair can be read. The input is
  * the length of the encoder in 3 bytes, the encoder, the decoder. */
-/* covers: engine/families/whisper/read_onnx.c engine/families/whisper/onnx_nodes.c */
-/* covers: engine/families/whisper/onnx_constants.c */
+/* covers: engine/speech/families/whisper/read_onnx.c engine/speech/families/whisper/onnx_nodes.c */
+/* covers: engine/speech/families/whisper/onnx_constants.c */
 #include "tests/fuzz/whisper_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -1,11 +1,11 @@
 /* Ranks of the package openai-whisper: any text becomes a vocabulary that is read again, or is
  * refused with a message. */
-/* covers: engine/convert/whisper_ranks.c */
+/* covers: engine/tools/convert/whisper_ranks.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert/whisper_ranks.h"
-#include "text/bpe.h"
+#include "tools/convert/whisper_ranks.h"
+#include "speech/text/bpe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,9 +1,9 @@
 /* Lists of pieces in base64, as sherpa-onnx and openai-whisper have them: any text becomes pieces
  * that can be looked at, or is refused with a message. */
-/* covers: engine/families/whisper/read_tokens.c engine/base/base64.c */
+/* covers: engine/speech/families/whisper/read_tokens.c engine/base/base64.c */
 #include <stdlib.h>
 
-#include "families/whisper/weights_internal.h"
+#include "speech/families/whisper/weights_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,8 +1,10 @@
 /* Whisper's weights as CTranslate2, ggml and safetensors: every row of an accepted file can be
  * read. */
-/* covers: engine/families/whisper/read_ctranslate2.c engine/families/whisper/read_ggml.c */
-/* covers: engine/families/whisper/read_openai.c engine/families/whisper/read_huggingface.c */
-/* covers: engine/families/whisper/weights.c */
+/* covers: engine/speech/families/whisper/read_ctranslate2.c */
+/* covers: engine/speech/families/whisper/read_ggml.c */
+/* covers: engine/speech/families/whisper/read_openai.c */
+/* covers: engine/speech/families/whisper/read_huggingface.c */
+/* covers: engine/speech/families/whisper/weights.c */
 #include "tests/fuzz/whisper_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

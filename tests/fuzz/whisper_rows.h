@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "families/whisper/weights_internal.h"
+#include "speech/families/whisper/weights_internal.h"
 
 /* Read every row of at most `most` elements, and close w. */
 static inline void whisper_rows_read(steno_whisper_weights *w, size_t most)

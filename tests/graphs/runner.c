@@ -14,7 +14,7 @@
  * A value that was planned with a wrong shape counts as STENO_ERR_INTERNAL. */
 #include "base/arena.h"
 #include "nn/network/network.h"
-#include "optimize/save.h"
+#include "tools/optimize/save.h"
 
 #include <stdio.h>
 #include <stdlib.h>

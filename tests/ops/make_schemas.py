@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write engine/optimize/opset_table.h from the operator schemas of the onnx package.
+"""Write engine/tools/optimize/opset_table.h from the operator schemas of the onnx package.
 
-    python3 tests/ops/make_schemas.py > engine/optimize/opset_table.h
+    python3 tests/ops/make_schemas.py > engine/tools/optimize/opset_table.h
     python3 tests/ops/make_schemas.py --check     exit status 1 if the file differs
 
 All versions of every operator of ai.onnx: inputs, outputs, element types, attributes with their defaults.
@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, defs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TABLE = os.path.join(HERE, "..", "..", "engine", "optimize", "opset_table.h")
+TABLE = os.path.join(HERE, "..", "..", "engine", "tools", "optimize", "opset_table.h")
 KINDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "F", "INTS": "I",
          "STRINGS": "S", "SPARSE_TENSOR": "x", "TYPE_PROTO": "x"}
 HEAD = """/* Written by tests/ops/make_schemas.py from the operator schemas of onnx %s; do not edit.
@@ -25,7 +25,7 @@ HEAD = """/* Written by tests/ops/make_schemas.py from the operator schemas of o
 #ifndef STENO_OPTIMIZE_OPSET_TABLE_H
 #define STENO_OPTIMIZE_OPSET_TABLE_H
 
-#include "optimize/opset.h"
+#include "tools/optimize/opset.h"
 
 /* clang-format off */
 """
@@ -157,7 +157,7 @@ def main():
         print(f"the table is that of another version of the onnx package than {onnx.__version__}")
         return 77
     if have != table():
-        print("engine/optimize/opset_table.h is not what tests/ops/make_schemas.py writes")
+        print("engine/tools/optimize/opset_table.h is not what tests/ops/make_schemas.py writes")
         return 1
     return 0
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "features/fbank.h"
+#include "speech/features/fbank.h"
 
 void direct_open(struct direct *d, const struct steno_family_open *o,
                  struct steno_family_stream *so)

@@ -3,7 +3,7 @@
 #ifndef STENO_TESTS_DIRECT_H
 #define STENO_TESTS_DIRECT_H
 
-#include "families/registry.h"
+#include "speech/families/registry.h"
 
 struct direct {
     const struct steno_family *family;

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "families/family.h"
+#include "speech/families/family.h"
 #include "formats/json.h"
-#include "recognizer/stream.h"
-#include "text/tokens.h"
+#include "speech/recognizer/stream.h"
+#include "speech/text/tokens.h"
 
 #define RATE 16000
 #define MAX_TOKENS 1024

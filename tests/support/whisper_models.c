@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "tests/support/shared.h"
 
 const char *whisper_model(const char *which)

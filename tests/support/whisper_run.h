@@ -2,7 +2,7 @@
 #ifndef STENO_TESTS_WHISPER_RUN_H
 #define STENO_TESTS_WHISPER_RUN_H
 
-#include "families/whisper/recording.h"
+#include "speech/families/whisper/recording.h"
 
 struct whisper_net {
     struct steno_whisper *m;

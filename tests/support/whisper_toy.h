@@ -3,7 +3,7 @@
 #define STENO_TESTS_WHISPER_TOY_H
 
 #include "base/buf.h"
-#include "families/whisper/weights.h"
+#include "speech/families/whisper/weights.h"
 
 enum whisper_toy_format {
     WHISPER_TOY_CT2_F32,

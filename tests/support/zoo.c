@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
-#include "families/moonshine/vocabulary.h"
+#include "speech/families/moonshine/vocabulary.h"
 #include "formats/json.h"
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "tests/support/shared.h"
-#include "text/tokens.h"
+#include "speech/text/tokens.h"
 
 #define RATE 16000
 #define PI 3.14159265358979323846

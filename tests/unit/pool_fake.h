@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "pool/internal.h"
+#include "speech/pool/internal.h"
 
 enum { RATE = 8000, WINDOW = 1000 };
 

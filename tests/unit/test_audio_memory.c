@@ -2,11 +2,11 @@
  * on the length of a recording. malloc and its kin are replaced by counting versions for the
  * whole process, libraries included. (A sanitizer brings its own malloc, so there the test is
  * skipped.) */
-#include "audio/feed.h"
-#include "audio/file.h"
-#include "audio/ogg_opus.h"
-#include "audio/resample.h"
-#include "features/fbank.h"
+#include "speech/audio/feed.h"
+#include "speech/audio/file.h"
+#include "speech/audio/ogg_opus.h"
+#include "speech/audio/resample.h"
+#include "speech/features/fbank.h"
 
 #include "tests/support/oggmake.h"
 #include "tests/support/wavgen.h"

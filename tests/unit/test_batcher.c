@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "base/buf.h"
-#include "families/ctc/internal.h"
-#include "recognizer/model.h"
-#include "recognizer/stream.h"
-#include "recognizer/stream_internal.h"
+#include "speech/families/ctc/internal.h"
+#include "speech/recognizer/model.h"
+#include "speech/recognizer/stream.h"
+#include "speech/recognizer/stream_internal.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 

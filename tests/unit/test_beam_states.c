@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "families/common/beam_states.h"
+#include "speech/families/common/beam_states.h"
 
 #define FLOATS 20 /* less than the stride */
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/support/whisper_models.h"
-#include "text/bpe.h"
+#include "speech/text/bpe.h"
 
 static steno_bpe *parse(const char *text)
 {

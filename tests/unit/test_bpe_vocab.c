@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "text/bpe_vocab.h"
+#include "speech/text/bpe_vocab.h"
 
 #define M "\xE2\x96\x81"
 

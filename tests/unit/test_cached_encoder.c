@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "families/common/cached_encoder.h"
-#include "families/common/cached_encoder_trial.h"
-#include "families/common/metadata.h"
+#include "speech/families/common/cached_encoder.h"
+#include "speech/families/common/cached_encoder_trial.h"
+#include "speech/families/common/metadata.h"
 #include "tests/support/onnx_make.h"
 
 enum { WINDOW = 4, BINS = 3, FRAMES = 1, STREAMS = 3, STEPS = 3 };

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "recognizer/batcher.h"
+#include "speech/recognizer/batcher.h"
 
 #define TONES "tests/data/models/tones"
 enum { RATE = 8000, SECONDS = 6, N = RATE * SECONDS, MOST = 8 };

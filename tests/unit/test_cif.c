@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "families/funasr/cif.h"
+#include "speech/families/funasr/cif.h"
 
 static void near(float a, double b)
 {

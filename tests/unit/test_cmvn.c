@@ -1,4 +1,4 @@
-#include "features/cmvn.h"
+#include "speech/features/cmvn.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* Containers through steno-decode: the same samples from memory, a file, a pipe and a live stream,
  * and programs in its place that crash, hang and lie. */
-#include "audio/container.h"
-#include "audio/decode_wire.h"
-#include "audio/file.h"
+#include "speech/audio/container.h"
+#include "speech/audio/decode_wire.h"
+#include "speech/audio/file.h"
 
 #include "tests/support/shared.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "search/ctc.h"
+#include "speech/search/ctc.h"
 
 enum { A = 1, B = 2 };
 

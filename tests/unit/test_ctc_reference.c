@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "search/ctc.h"
-#include "text/words.h"
+#include "speech/search/ctc.h"
+#include "speech/text/words.h"
 
 #define V 59
 

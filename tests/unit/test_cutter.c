@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "families/common/cutter.h"
+#include "speech/families/common/cutter.h"
 
 #define RATE 16000
 #define FRAME 160

@@ -1,6 +1,6 @@
 /* Silence for what a container leaves out. */
-/* link: engine/decode/timeline.c */
-#include "decode/timeline.h"
+/* link: engine/tools/decode/timeline.c */
+#include "tools/decode/timeline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "families/espnet/scorer.h"
-#include "families/common/cached_decoder.h"
+#include "speech/families/espnet/scorer.h"
+#include "speech/families/common/cached_decoder.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"

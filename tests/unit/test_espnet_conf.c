@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "formats/zip.h"
-#include "families/espnet/conf.h"
+#include "speech/families/espnet/conf.h"
 #include "formats/yaml.h"
 #include "tests/support/shared.h"
 

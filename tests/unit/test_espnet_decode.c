@@ -19,10 +19,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "formats/npy.h"
 #include "formats/zip.h"
-#include "families/espnet/net.h"
+#include "speech/families/espnet/net.h"
 #include "tests/support/shared.h"
 
 #define TOLERANCE 1e-3

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
-#include "recognizer/stream.h"
+#include "speech/audio/file.h"
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/shared.h"
 

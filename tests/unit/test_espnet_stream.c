@@ -12,12 +12,12 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "base/buf.h"
 #include "formats/npy.h"
 #include "formats/zip.h"
-#include "families/espnet/stream.h"
-#include "recognizer/stream_internal.h"
+#include "speech/families/espnet/stream.h"
+#include "speech/recognizer/stream_internal.h"
 #include "steno.h"
 #include "tests/support/shared.h"
 

@@ -1,5 +1,5 @@
-#include "features/internal.h"
-#include "features/logmel.h"
+#include "speech/features/internal.h"
+#include "speech/features/logmel.h"
 
 #include <math.h>
 #include <setjmp.h>

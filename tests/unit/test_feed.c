@@ -1,4 +1,4 @@
-#include "audio/feed.h"
+#include "speech/audio/feed.h"
 
 #include "tests/support/oggmake.h"
 #include "tests/support/wavgen.h"

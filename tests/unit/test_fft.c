@@ -1,7 +1,7 @@
-#include "features/fft.h"
-#include "features/mel.h"
+#include "speech/features/fft.h"
+#include "speech/features/mel.h"
 #include "nn/kernels/vec4.h"
-#include "features/window.h"
+#include "speech/features/window.h"
 
 #include <math.h>
 #include <setjmp.h>

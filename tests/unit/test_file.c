@@ -1,6 +1,6 @@
-#include "audio/file.h"
+#include "speech/audio/file.h"
 
-#include "audio/mpeg.h"
+#include "speech/audio/mpeg.h"
 
 #include "tests/support/oggmake.h"
 #include "tests/support/shared.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "search/hotwords.h"
+#include "speech/search/hotwords.h"
 
 static void add(steno_hotwords *h, const char *phrase, float score)
 {

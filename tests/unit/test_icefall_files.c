@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "families/icefall/internal.h"
-#include "families/registry.h"
+#include "speech/families/icefall/internal.h"
+#include "speech/families/registry.h"
 #include "steno.h"
 
 #define MODEL "zipformer2-transducer-streaming"

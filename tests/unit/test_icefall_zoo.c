@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "base/buf.h"
-#include "families/registry.h"
+#include "speech/families/registry.h"
 #include "formats/json.h"
-#include "recognizer/stream.h"
+#include "speech/recognizer/stream.h"
 #include "tests/support/direct.h"
 #include "tests/support/shared.h"
 

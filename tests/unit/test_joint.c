@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "search/align.h"
-#include "search/aed_beam.h"
-#include "search/ctc_prefix.h"
+#include "speech/search/align.h"
+#include "speech/search/aed_beam.h"
+#include "speech/search/ctc_prefix.h"
 
 #define V 4 /* blank 0, a 1, b 2, eos 3 */
 #define T 5

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "search/aed_beam.h"
+#include "speech/search/aed_beam.h"
 
 #define V 12
 #define BEAM 8

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "features/lfr.h"
+#include "speech/features/lfr.h"
 
 static const struct steno_lfr centred = {7, 6, true}, complete = {7, 6, false};
 

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "audio/feed.h"
-#include "audio/pcm.h"
+#include "speech/audio/feed.h"
+#include "speech/audio/pcm.h"
 #include "loadtest/support/clip.h"
 #include "loadtest/support/histogram.h"
 #include "loadtest/support/recording.h"
@@ -46,7 +46,7 @@ static void a_histogram_takes_any_value(void **state)
     assert_true(histogram_quantile(&h, 1) > 1e8);
 }
 
-/* Our encoders against the decoders of engine/audio, which have tests against the
+/* Our encoders against the decoders of engine/speech/audio, which have tests against the
  * recommendation. */
 static void encodings_decode_to_the_recording(void **state)
 {

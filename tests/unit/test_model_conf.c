@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "families/ctc/conf.h"
-#include "families/registry.h"
+#include "speech/families/ctc/conf.h"
+#include "speech/families/registry.h"
 #include "steno.h"
 
 #define GOOD                                                                                       \

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "families/moonshine/vocabulary.h"
+#include "speech/families/moonshine/vocabulary.h"
 #include "tests/support/zoo.h"
 
 static struct zoo_count check(const struct zoo_run *r)

@@ -1,5 +1,5 @@
 /* Boxes of an MP4 that comes as a stream: what is taken for damage, and where. */
-/* link: engine/decode/boxes.c */
+/* link: engine/tools/decode/boxes.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "decode/boxes.h"
+#include "tools/decode/boxes.h"
 
 #define FTYP                                                                                       \
     "\0\0\0\x10"                                                                                   \

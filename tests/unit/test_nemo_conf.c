@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "families/nemo/conf.h"
-#include "families/wenet/model.h"
+#include "speech/families/nemo/conf.h"
+#include "speech/families/wenet/model.h"
 
 static void config_json_says_the_kind(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "families/common/network_file.h"
+#include "speech/families/common/network_file.h"
 
 static char dir[] = "/tmp/steno-network-file-XXXXXX";
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "search/lm/ngram.h"
+#include "speech/search/lm/ngram.h"
 
 static const char text[] = "\n\\data\\\n"
                            "ngram 1=6\n"

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "families/common/join.h"
-#include "families/common/offline.h"
+#include "speech/families/common/join.h"
+#include "speech/families/common/offline.h"
 
 #define RATE 16000
 #define FRAME 960

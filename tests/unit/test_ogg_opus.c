@@ -1,4 +1,4 @@
-#include "audio/ogg_opus.h"
+#include "speech/audio/ogg_opus.h"
 
 #include "tests/support/oggmake.h"
 #include "tests/support/shared.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "pool/others.h"
+#include "speech/pool/others.h"
 
 #define CPUS 4
 #define MOST 1000 /* s of audio per s: about the capacity */

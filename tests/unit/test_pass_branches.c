@@ -10,7 +10,7 @@
 #include "nn/network/network.h"
 #include "nn/onnx/load.h"
 #include "nn/passes/passes.h"
-#include "optimize/write.h"
+#include "tools/optimize/write.h"
 #include "nn/ops/body.h"
 #include "tests/support/pass_check.h"
 

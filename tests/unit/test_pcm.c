@@ -1,4 +1,4 @@
-#include "audio/pcm.h"
+#include "speech/audio/pcm.h"
 
 #include <math.h>
 #include <setjmp.h>

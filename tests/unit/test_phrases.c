@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "families/common/phrases.h"
+#include "speech/families/common/phrases.h"
 
 #define DATA "tests/data/pieces/"
 #define M "\xE2\x96\x81"

@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "base/buf.h"
-#include "recognizer/batcher.h"
-#include "recognizer/stream.h"
+#include "speech/recognizer/batcher.h"
+#include "speech/recognizer/stream.h"
 #include "tests/support/shared.h"
 #include "tests/support/zoo.h"
 

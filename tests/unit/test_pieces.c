@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "speakers/pieces.h"
+#include "speech/speakers/pieces.h"
 
 #define FRAMES 10
 

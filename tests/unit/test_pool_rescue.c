@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "pool/pool.h"
-#include "recognizer/batcher.h"
+#include "speech/pool/pool.h"
+#include "speech/recognizer/batcher.h"
 
 enum { RATE = 8000, N = 4 * RATE };
 

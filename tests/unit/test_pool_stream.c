@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "pool/pool.h"
+#include "speech/pool/pool.h"
 
 #define TONES "tests/data/models/tones"
 enum { RATE = 8000, SECONDS = 12, N = RATE * SECONDS, STREAMS = 16 };

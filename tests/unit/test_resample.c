@@ -1,4 +1,4 @@
-#include "audio/resample.h"
+#include "speech/audio/resample.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* What a process may do after steno_sandbox_enter: each case is a child that tries one thing. */
-/* link: engine/decode/sandbox.c */
+/* link: engine/tools/decode/sandbox.c */
 /* ldflags: -Wl,--no-as-needed -lseccomp -Wl,--as-needed */
-#include "decode/sandbox.h"
+#include "tools/decode/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>

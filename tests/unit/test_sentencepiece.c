@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "text/sentencepiece.h"
+#include "speech/text/sentencepiece.h"
 
 #define MARK "\xE2\x96\x81"
 

@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "protocol/rttm.h"
-#include "speakers/cluster.h"
-#include "speakers/group.h"
-#include "speakers/powerset.h"
-#include "speakers/turns.h"
+#include "speech/speakers/cluster.h"
+#include "speech/speakers/group.h"
+#include "speech/speakers/powerset.h"
+#include "speech/speakers/turns.h"
 
 /* ---- powerset -------------------------------------------------------------------------------- */
 

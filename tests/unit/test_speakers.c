@@ -16,7 +16,7 @@
 #include "formats/json.h"
 #include "formats/npy.h"
 #include "formats/zip.h"
-#include "speakers/diarize.h"
+#include "speech/speakers/diarize.h"
 #include "tests/support/shared.h"
 
 #define RATE 16000

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "search/stateless.h"
+#include "speech/search/stateless.h"
 
 enum { VOCAB = 6, FRAMES = 12, BLANK = 0, UNK = 2, CONTEXT = 2 };
 

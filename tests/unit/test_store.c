@@ -12,9 +12,9 @@
 
 #include "base/sha256.h"
 #include "steno.h"
-#include "store/catalogue.h"
-#include "store/package_index.h"
-#include "store/places.h"
+#include "speech/store/catalogue.h"
+#include "speech/store/package_index.h"
+#include "speech/store/places.h"
 
 /* FIPS 180-4 examples (NIST, "SHA-256 example"), and one that ends at every place of a block. */
 static void sha256_gives_the_published_digests(void **state)

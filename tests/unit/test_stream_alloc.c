@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "features/mel.h"
+#include "speech/features/mel.h"
 #include "steno.h"
 #include "tests/support/alloc_count.h"
 

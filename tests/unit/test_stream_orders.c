@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "pool/internal.h"
-#include "recognizer/stream_internal.h"
+#include "speech/pool/internal.h"
+#include "speech/recognizer/stream_internal.h"
 
 enum { RATE = 16000, HOP = 160, PARTS = 3, LONGEST = 4 * RATE };
 

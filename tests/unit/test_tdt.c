@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "search/tdt.h"
+#include "speech/search/tdt.h"
 
 enum { A, B, UNK, BLANK, VOCAB };
 #define DURATIONS 3

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "text/tokens.h"
+#include "speech/text/tokens.h"
 
 static steno_tokens *parse(const char *text)
 {

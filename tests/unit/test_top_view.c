@@ -1,5 +1,5 @@
 /* The view that steno top computes from two answers of a server. */
-/* link: engine/cli/top_view.c */
+/* link: engine/tools/cli/top_view.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/top_view.h"
+#include "tools/cli/top_view.h"
 
 static json_t *answer(const char *text)
 {

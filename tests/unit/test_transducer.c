@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "search/rnnt.h"
+#include "speech/search/rnnt.h"
 
 #define VOCAB 5
 #define FRAMES 9

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
-#include "recognizer/sound.h"
+#include "speech/audio/file.h"
+#include "speech/recognizer/sound.h"
 #include "steno.h"
 #include "tests/support/whisper_models.h"
 

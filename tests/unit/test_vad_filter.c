@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "audio/file.h"
+#include "speech/audio/file.h"
 #include "base/buf.h"
-#include "recognizer/vad_filter.h"
-#include "recognizer/stream.h"
+#include "speech/recognizer/vad_filter.h"
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 
 #define RATE 8000

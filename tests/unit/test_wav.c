@@ -1,4 +1,4 @@
-#include "audio/wav.h"
+#include "speech/audio/wav.h"
 
 #include "tests/support/wavgen.h"
 

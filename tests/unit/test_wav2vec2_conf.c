@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "families/common/phrases.h"
-#include "families/wav2vec2/conf.h"
-#include "text/words.h"
+#include "speech/families/common/phrases.h"
+#include "speech/families/wav2vec2/conf.h"
+#include "speech/text/words.h"
 
 static steno_json *parse(const char *text)
 {

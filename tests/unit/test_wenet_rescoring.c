@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "convert/convert.h"
-#include "families/wenet/model.h"
+#include "tools/convert/convert.h"
+#include "speech/families/wenet/model.h"
 #include "steno.h"
 
 #define RECORDING "tests/data/speech/jfk.wav"

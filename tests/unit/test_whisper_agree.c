@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/agree.h"
+#include "speech/families/whisper/agree.h"
 
 #define T(steps) (1000 + (steps))
 

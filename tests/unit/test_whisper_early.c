@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/net.h"
-#include "features/activity.h"
-#include "recognizer/stream.h"
+#include "speech/families/whisper/net.h"
+#include "speech/features/activity.h"
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/whisper_models.h"
 

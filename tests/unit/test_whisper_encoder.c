@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "families/whisper/mel.h"
-#include "families/whisper/net.h"
+#include "speech/families/whisper/mel.h"
+#include "speech/families/whisper/net.h"
 #include "formats/npy.h"
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"

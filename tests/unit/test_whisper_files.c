@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/model.h"
+#include "speech/families/whisper/model.h"
 #include "tests/support/whisper_toy.h"
 
 static char dir[64];

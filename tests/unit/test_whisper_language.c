@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/recording_internal.h"
+#include "speech/families/whisper/recording_internal.h"
 
 /* Languages are numbers; `spoken` is that of the text before, -1: there is none. */
 static int language_of(int spoken, int guess, float probability)

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "families/whisper/build.h"
-#include "families/whisper/net.h"
-#include "families/whisper/weights_internal.h"
+#include "speech/families/whisper/build.h"
+#include "speech/families/whisper/net.h"
+#include "speech/families/whisper/weights_internal.h"
 #include "tests/support/whisper_toy.h"
 
 #define V WHISPER_TOY_VOCAB

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/weights_internal.h"
+#include "speech/families/whisper/weights_internal.h"
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"

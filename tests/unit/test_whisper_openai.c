@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "families/whisper/weights_internal.h"
+#include "speech/families/whisper/weights_internal.h"
 #include "tests/support/whisper_toy.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/decode.h"
+#include "speech/families/whisper/decode.h"
 
 #define V 51864
 #define NO (-INFINITY)

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "recognizer/batcher.h"
-#include "recognizer/stream.h"
+#include "speech/recognizer/batcher.h"
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/whisper_models.h"
 

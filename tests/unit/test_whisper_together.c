@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "recognizer/stream.h"
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/whisper_models.h"
 

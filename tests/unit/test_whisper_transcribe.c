@@ -16,7 +16,7 @@
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"
-#include "text/language.h"
+#include "speech/text/language.h"
 
 /* What is compared, as it comes. */
 struct check {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/weights_internal.h"
+#include "speech/families/whisper/weights_internal.h"
 #include "tests/support/whisper_toy.h"
 
 static struct steno_buf toy(enum whisper_toy_format f)

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/recording_internal.h"
-#include "families/whisper/words.h"
+#include "speech/families/whisper/recording_internal.h"
+#include "speech/families/whisper/words.h"
 
 static uint32_t seed = 1;
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "text/words.h"
+#include "speech/text/words.h"
 
 static const char pieces[] = "<blk> 0\n▁for 1\nty 2\n▁two 3\n<unk> 4\n中 5\n国 6\n▁ 7\n"
                              "<0xC3> 8\n<0xA9> 9\n▁caf 10\n";

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "optimize/save.h"
+#include "tools/optimize/save.h"
 #include "nn/onnx/load.h"
 #include "nn/ops/body.h"
 #include "tests/support/pass_check.h"

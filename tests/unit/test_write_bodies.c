@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "optimize/save.h"
+#include "tools/optimize/save.h"
 #include "nn/ops/body.h"
 #include "nn/ops/registry.h"
 #include "tests/support/pass_check.h"

@@ -1,0 +1,42 @@
+#include "speech/families/common/metadata.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+steno_status steno_metadata_check(const steno_network *net, const char *file,
+                                  const struct steno_metadata *want, size_t n, steno_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *is = steno_network_meta(net, want[i].key);
+        char value[24];
+        snprintf(value, sizeof value, "%lld", (long long)want[i].value);
+        if (is && strcmp(is, value) != 0)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: metadata %s is %.40s, the model directory says %s", file,
+                              want[i].key, is, value);
+    }
+    return STENO_OK;
+}
+
+steno_status steno_metadata_read(const steno_onnx_head *h, const struct steno_metadata_number *want,
+                                 size_t n, const char *file, steno_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *text = steno_onnx_head_meta(h, want[i].key);
+        char *end;
+        long long v;
+        if (!text && !want[i].needed)
+            continue;
+        if (!text)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata %s is missing", file,
+                              want[i].key);
+        v = strtoll(text, &end, 10);
+        if (end == text || *end || v < want[i].min || v > want[i].max)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: metadata %s is '%.40s', expected %lld to %lld", file,
+                              want[i].key, text, (long long)want[i].min, (long long)want[i].max);
+        *want[i].to = v;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,90 @@
+#include "speech/families/common/network_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/path.h"
+
+bool steno_network_file_is_int8(const char *name)
+{
+    return strstr(name, ".int8.") != NULL;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* How well a name fits: 0 not at all. */
+static int fit(const char *name, const char *stem, bool int8)
+{
+    const size_t n = strlen(stem);
+    const char next = strncmp(name, stem, n) == 0 ? name[n] : 'a';
+    if ((next >= 'a' && next <= 'z') || next == '_' || !ends_with(name, ".onnx"))
+        return 0;
+    if (steno_network_file_is_int8(name) == int8 && !strstr(name, ".fp16"))
+        return 3;
+    return strstr(name, ".fp16") ? 1 : 2;
+}
+
+static bool better(const char *name, int fits, const char *best, int best_fits)
+{
+    if (fits != best_fits)
+        return fits > best_fits;
+    if (!best || strlen(name) != strlen(best))
+        return !best || strlen(name) < strlen(best);
+    return strcmp(name, best) < 0;
+}
+
+steno_status steno_network_file_find(char **out, const char *dir, const char *stem, bool int8,
+                                     steno_err *err)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    char *best = NULL;
+    int best_fits = 0;
+    if (!d)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
+    while ((e = readdir(d))) {
+        const int fits = fit(e->d_name, stem, int8);
+        char *copy;
+        if (!fits || !better(e->d_name, fits, best, best_fits))
+            continue;
+        copy = strdup(e->d_name);
+        if (!copy) {
+            free(best);
+            closedir(d);
+            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+        }
+        free(best);
+        best = copy;
+        best_fits = fits;
+    }
+    closedir(d);
+    *out = best;
+    return STENO_OK;
+}
+
+steno_status steno_network_file_head(steno_onnx_head **out, const char *dir, const char *file,
+                                     steno_err *err)
+{
+    char *path = steno_path_join(dir, file);
+    steno_status st = path ? steno_onnx_head_open(out, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    free(path);
+    return st;
+}
+
+steno_onnx_head *steno_network_file_peek(const char *dir, const char *stem)
+{
+    steno_onnx_head *h = NULL;
+    char *file = NULL;
+    if (!steno_network_file_find(&file, dir, stem, false, NULL) && file &&
+        steno_network_file_head(&h, dir, file, NULL))
+        h = NULL;
+    free(file);
+    return h;
+}

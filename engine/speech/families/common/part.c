@@ -1,0 +1,96 @@
+#include "speech/families/common/part.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "speech/families/common/network_file.h"
+#include "base/path.h"
+#include "speech/families/common/precision.h"
+
+/* The same network in ONNX Runtime's own format; *out stays NULL if there is none. */
+static steno_status find_ort(char **out, const char *dir, const char *stem, steno_err *err)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.ort", stem);
+    if (!steno_path_readable(dir, name))
+        return STENO_OK;
+    *out = strdup(name);
+    return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+}
+
+/* A file in ONNX Runtime's own format counts as not quantized. */
+static bool is_quantized(const char *dir, const char *name)
+{
+    steno_onnx_head *h = NULL;
+    const bool is = !steno_network_file_head(&h, dir, name, NULL) && steno_onnx_head_quantized(h);
+    steno_onnx_head_close(h);
+    return is;
+}
+
+struct steno_network_options steno_part_options(const struct steno_family_open *o)
+{
+    return (struct steno_network_options){.cpu = o->cpu,
+                                          .cache_dir = steno_cache_dir(),
+                                          .observer = o->observer,
+                                          .opt_level = o->plain ? 0 : -1,
+                                          .precision = o->precision};
+}
+
+steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
+                                  const char *stem, bool quantized, steno_err *err)
+{
+    struct steno_network_options opt = steno_part_options(o);
+    struct steno_part_file p = {0};
+    char *path = NULL;
+    steno_status st = steno_network_file_find(&p.name, o->dir, stem, quantized, err);
+    if (!st && !p.name)
+        st = find_ort(&p.name, o->dir, stem, err);
+    if (!st && !p.name)
+        st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, stem);
+    if (!st && !(path = steno_path_join(o->dir, p.name)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    if (!st)
+        st = steno_choose_precision(o->precision, o->cpu, false, false, &opt.precision, err);
+    if (!st)
+        st = steno_network_open(&p.net, path, &opt, err);
+    free(path);
+    if (!st)
+        p.quantized = is_quantized(o->dir, p.name);
+    if (st)
+        steno_part_file_close(&p);
+    else
+        *out = p;
+    return st;
+}
+
+void steno_part_file_close(struct steno_part_file *p)
+{
+    steno_network_close(p->net);
+    free(p->name);
+    *p = (struct steno_part_file){0};
+}
+
+steno_status steno_part_set(steno_session *s, int i, steno_dtype type, const int64_t *dim, int rank,
+                            const void *data, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = type, .shape = {.rank = rank}};
+    memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
+    memcpy(&t.data, &data, sizeof t.data); /* inputs are not written */
+    return steno_session_set(s, i, &t, err);
+}
+
+steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
+                                 struct steno_ones *m, steno_err *err)
+{
+    const int64_t dim[] = {1, (int64_t)n};
+    if (n > m->cap) {
+        int64_t *p = realloc(m->data, n * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        for (size_t k = 0; k < n; k++)
+            p[k] = type == STENO_BOOL ? 0x0101010101010101 : 1; /* bytes */
+        m->data = p;
+        m->cap = n;
+    }
+    return steno_part_set(s, i, type, dim, 2, m->data, err);
+}

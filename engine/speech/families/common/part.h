@@ -1,0 +1,41 @@
+/* One network of a model directory: its file, open, and how its inputs are set. */
+#ifndef STENO_FAMILIES_COMMON_PART_H
+#define STENO_FAMILIES_COMMON_PART_H
+
+#include "speech/families/family.h"
+#include "nn/network/network.h"
+
+/* Frozen. */
+struct steno_part_file {
+    steno_network *net;
+    char *name;     /* of the file in the directory, for messages */
+    bool quantized; /* the file has operators in 8 bits */
+};
+
+/* The options of o, with its precision as it is, for networks that are opened otherwise. */
+struct steno_network_options steno_part_options(const struct steno_family_open *o);
+
+/* Find the file of `stem` (network_file.h), else stem.ort, in o->dir and open it with o's settings.
+ * quantized: the int8 file if there is one. STENO_ERR_IO: there is no such file; errors of
+ * steno_network_open. */
+STENO_MUST steno_status steno_part_file_open(struct steno_part_file *out,
+                                             const struct steno_family_open *o, const char *stem,
+                                             bool quantized, steno_err *err);
+void steno_part_file_close(struct steno_part_file *p);
+
+/* A mask of ones, as many as were needed. Confined; the caller frees `data`. */
+struct steno_ones {
+    int64_t *data;
+    size_t cap;
+};
+
+/* Set input i of a session to ones [1, n], i64 or bool, always the same for one mask. Valid until
+ * the next call with m. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
+                                            struct steno_ones *m, steno_err *err);
+/* Set input i of a session: data [dim 0, ...], borrowed as steno_session_set says. */
+STENO_MUST steno_status steno_part_set(steno_session *s, int i, steno_dtype type,
+                                       const int64_t *dim, int rank, const void *data,
+                                       steno_err *err);
+
+#endif

@@ -1,0 +1,103 @@
+/* The paths in config.yaml come from the machine that exported the model: absolute paths of another
+ * computer, or relative to the folder in which the program ran. A file is therefore looked up where
+ * the key says, then beside config.yaml under the same relative path or name, and at last by its
+ * role: the one ONNX file of full/ (quantize/) with the name that espnet_onnx gives to that role.
+ */
+#include "speech/families/espnet/files.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_MAX_BYTES 4096
+
+static bool readable(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+static const char *existing(struct steno_espnet_conf *c, const char *dir, const char *rel)
+{
+    char path[PATH_MAX_BYTES];
+    int n = *dir ? snprintf(path, sizeof path, "%s/%s", dir, rel)
+                 : snprintf(path, sizeof path, "%s", rel);
+    if (n < 0 || (size_t)n >= sizeof path || !readable(path))
+        return NULL;
+    return steno_arena_strdup(c->mem, path);
+}
+
+const char *steno_espnet_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *steno_espnet_find_named(struct steno_espnet_conf *c, const char *given)
+{
+    const char *found, *base, *up;
+    if (!given || !*given)
+        return NULL;
+    found = existing(c, given[0] == '/' ? "" : c->dir, given);
+    base = strrchr(given, '/');
+    if (found || !base)
+        return found;
+    for (up = base; up > given && up[-1] != '/'; up--)
+        ;
+    found = existing(c, c->dir, up);
+    return found ? found : existing(c, c->dir, base + 1);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* Whether a file name has this role. A "predecoder" is not a "decoder". The "transducer_encoder",
+ * as espnet_onnx calls the prediction network, is not an "encoder". */
+static bool of_role(const char *name, const char *role)
+{
+    static const char *const others[] = {"predecoder", "transducer"};
+    if (!strstr(name, role) || !ends_with(name, ".onnx"))
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(role, others[i]) != 0 && strstr(name, others[i]))
+            return false;
+    return true;
+}
+
+const char *steno_espnet_find_role(struct steno_espnet_conf *c, const char *sub, const char *role)
+{
+    char path[PATH_MAX_BYTES], hit[512] = "";
+    int n = snprintf(path, sizeof path, "%s/%s", c->dir, sub), hits = 0;
+    DIR *d = n > 0 && (size_t)n < sizeof path ? opendir(path) : NULL;
+    struct dirent *e;
+    if (!d)
+        return NULL;
+    while ((e = readdir(d))) {
+        if (!of_role(e->d_name, role) || strlen(e->d_name) >= sizeof hit)
+            continue;
+        hits++;
+        snprintf(hit, sizeof hit, "%s", e->d_name);
+    }
+    closedir(d);
+    return hits == 1 ? existing(c, path, hit) : NULL;
+}
+
+const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *end)
+{
+    char hit[512] = "";
+    int hits = 0;
+    DIR *d = opendir(c->dir);
+    struct dirent *e;
+    if (!d)
+        return NULL;
+    while ((e = readdir(d)))
+        if (ends_with(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
+            hits++;
+            snprintf(hit, sizeof hit, "%s", e->d_name);
+        }
+    closedir(d);
+    return hits == 1 ? existing(c, c->dir, hit) : NULL;
+}

@@ -1,0 +1,315 @@
+/* The exported graphs take tokens [B, L] and, for every layer, a cache of that layer's earlier
+ * output rows, which they return with the newest row appended. The decoder also takes the encoder
+ * frames, once per hypothesis. Decoder: for a prefix of L tokens a cache has L rows; row 0 is zero,
+ * and the graph cuts it off. LM: a cache has L - 1 rows, so none in the first step. espnet_onnx
+ * passes a zero row there too, and all layers but the first attend to it (first_row). Between steps
+ * the caches are reordered: hypothesis i continues hypothesis parent[i]. */
+#include "speech/families/espnet/scorer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define SHARING_ERROR 1e-4F /* of log-probabilities: matrix products may sum in another order */
+
+struct block { /* aligned, growing */
+    void *p;
+    size_t bytes;
+};
+
+struct steno_espnet_scorer {
+    struct steno_espnet_scorer_options o;
+    const char *name;
+    steno_network *net;
+    steno_session *session;
+    int tgt, memory, y;
+    int *in, *out;         /* [layers] */
+    struct block *caches;  /* [layers] inputs of the next run */
+    struct block tokens;   /* [B, L] i64 */
+    struct block memories; /* [B, rows, dim] */
+    const float *rows;
+    bool shared;           /* one copy of the encoder frames for all hypotheses */
+    size_t n_rows, copies; /* encoder frames; copies of them in memories */
+    int64_t row_dim;
+};
+
+static steno_status reserve(struct block *b, size_t bytes)
+{
+    size_t cap = b->bytes ? b->bytes : 4096;
+    void *p;
+    if (bytes <= b->bytes)
+        return STENO_OK;
+    while (cap < bytes)
+        cap *= 2;
+    p = steno_aligned_alloc(cap);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    steno_aligned_free(b->p);
+    b->p = p;
+    b->bytes = cap;
+    return STENO_OK;
+}
+
+/* ---- binding ------------------------------------------------------------------------------- */
+
+static steno_status missing(const steno_espnet_scorer *s, const char *what, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_FORMAT, "%s: no %s", s->name, what);
+}
+
+static steno_status bind_caches(steno_espnet_scorer *s, steno_err *err)
+{
+    int n_in = steno_network_n_inputs(s->net), n_out = steno_network_n_outputs(s->net), n = 0,
+        m = 0;
+    for (int i = 0; i < n_in; i++)
+        if (strstr(steno_network_input(s->net, i)->name, "cache")) {
+            if (n < s->o.layers)
+                s->in[n] = i;
+            n++;
+        }
+    for (int i = 0; i < n_out; i++)
+        if (strstr(steno_network_output(s->net, i)->name, "cache")) {
+            if (m < s->o.layers)
+                s->out[m] = i;
+            m++;
+        }
+    if (n != s->o.layers || m != s->o.layers)
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "%s: %d cache inputs and %d cache outputs, the configuration says %d layers", s->name,
+            n, m, s->o.layers);
+    for (int i = 0; i < n; i++) {
+        const struct steno_value *v = steno_network_input(s->net, s->in[i]);
+        if (v->dtype != STENO_F32 || v->shape.rank != 3 ||
+            (v->shape.dim[2] >= 0 && v->shape.dim[2] != s->o.dim))
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: %s has rows of another width than the configuration's %lld",
+                              s->name, v->name, (long long)s->o.dim);
+    }
+    return STENO_OK;
+}
+
+static steno_status bind(steno_espnet_scorer *s, steno_err *err)
+{
+    s->tgt = steno_network_find_input(s->net, "tgt");
+    s->memory = steno_network_find_input(s->net, "memory");
+    s->y = steno_network_find_output(s->net, "y");
+    if (s->tgt < 0 || steno_network_input(s->net, s->tgt)->dtype != STENO_I64)
+        return missing(s, "input tgt of i64", err);
+    if (s->y < 0)
+        return missing(s, "output y", err);
+    if (s->memory < 0 && s->o.kind == STENO_ESPNET_SCORER_DECODER)
+        return missing(s, "input memory", err);
+    return bind_caches(s, err);
+}
+
+steno_status steno_espnet_scorer_open(steno_espnet_scorer **out, steno_network *net,
+                                      const struct steno_espnet_scorer_options *opt,
+                                      const char *name, steno_err *err)
+{
+    steno_espnet_scorer *s = calloc(1, sizeof *s);
+    steno_status st = STENO_OK;
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    s->o = *opt;
+    s->net = net;
+    s->name = name;
+    s->in = calloc((size_t)opt->layers, sizeof *s->in);
+    s->out = calloc((size_t)opt->layers, sizeof *s->out);
+    s->caches = calloc((size_t)opt->layers, sizeof *s->caches);
+    if (!s->in || !s->out || !s->caches)
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    if (!st)
+        st = bind(s, err);
+    if (!st)
+        st = steno_session_open(&s->session, net,
+                                &(struct steno_session_options){.threads = opt->threads}, err);
+    if (st)
+        steno_espnet_scorer_close(s);
+    else
+        *out = s;
+    return st;
+}
+
+void steno_espnet_scorer_close(steno_espnet_scorer *s)
+{
+    if (!s)
+        return;
+    steno_session_close(s->session);
+    for (int i = 0; s->caches && i < s->o.layers; i++)
+        steno_aligned_free(s->caches[i].p);
+    steno_aligned_free(s->tokens.p);
+    steno_aligned_free(s->memories.p);
+    free(s->caches);
+    free(s->in);
+    free(s->out);
+    free(s);
+}
+
+void steno_espnet_scorer_set_memory(steno_espnet_scorer *s, const float *rows, size_t n,
+                                    int64_t dim)
+{
+    s->rows = rows;
+    s->n_rows = n;
+    s->row_dim = dim;
+    s->copies = 0;
+}
+
+/* ---- one step ------------------------------------------------------------------------------ */
+
+static steno_status set_tokens(steno_espnet_scorer *s, const int32_t *const *prefix, size_t length,
+                               size_t n, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_I64,
+                             .shape = {.rank = 2, .dim = {(int64_t)n, (int64_t)length}}};
+    int64_t *to;
+    if (reserve(&s->tokens, n * length * sizeof *to))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
+    to = t.data = s->tokens.p;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < length; k++)
+            *to++ = prefix[i][k];
+    return steno_session_set(s->session, s->tgt, &t, err);
+}
+
+static steno_status set_memory(steno_espnet_scorer *s, size_t n, steno_err *err)
+{
+    size_t one = s->n_rows * (size_t)s->row_dim;
+    struct steno_tensor t = {
+        .dtype = STENO_F32,
+        .shape = {.rank = 3, .dim = {(int64_t)n, (int64_t)s->n_rows, s->row_dim}}};
+    void *before = s->memories.p;
+    if (s->memory < 0)
+        return STENO_OK;
+    if (s->shared)
+        n = t.shape.dim[0] = 1;
+    if (reserve(&s->memories, n * one * sizeof(float)))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
+    if (s->memories.p != before)
+        s->copies = 0;
+    for (; s->copies < n; s->copies++)
+        memcpy((float *)s->memories.p + s->copies * one, s->rows, one * sizeof(float));
+    t.data = s->memories.p;
+    return steno_session_set(s->session, s->memory, &t, err);
+}
+
+/* Set layer i's cache: the output of the last run from row `skip` on, with hypotheses reordered. In
+ * the first step it is zero. */
+static steno_status set_cache(steno_espnet_scorer *s, int i, size_t rows, size_t skip,
+                              const int32_t *parent, size_t n, bool first, steno_err *err)
+{
+    size_t row = (size_t)s->o.dim, bytes = rows * row * sizeof(float);
+    struct steno_tensor t = {.dtype = STENO_F32,
+                             .shape = {.rank = 3, .dim = {(int64_t)n, (int64_t)rows, s->o.dim}}};
+    const struct steno_tensor *o = first ? NULL : steno_session_get(s->session, s->out[i]);
+    if (reserve(&s->caches[i], n * bytes + 1))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
+    t.data = s->caches[i].p;
+    if (first)
+        memset(t.data, 0, n * bytes);
+    else if (o->dtype != STENO_F32 || o->shape.rank != 3 || o->shape.dim[2] != s->o.dim ||
+             o->shape.dim[1] != (int64_t)(rows + skip))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: cache %d came back with %lld rows, expected %zu", s->name, i,
+                          o->shape.rank == 3 ? (long long)o->shape.dim[1] : -1LL, rows + skip);
+    else
+        for (size_t h = 0; h < n; h++)
+            memcpy((char *)t.data + h * bytes,
+                   (const float *)o->data + ((size_t)parent[h] * (rows + skip) + skip) * row,
+                   bytes);
+    return steno_session_set(s->session, s->in[i], &t, err);
+}
+
+static steno_status set_caches(steno_espnet_scorer *s, size_t length, const int32_t *parent,
+                               size_t n, steno_err *err)
+{
+    bool lm = s->o.kind == STENO_ESPNET_SCORER_LM, first = length == 1;
+    size_t rows = lm ? (first ? (size_t)s->o.first_row : length - 1) : length;
+    /* a first step with a zero row returned it too; it is dropped */
+    size_t skip = lm && length == 2 && s->o.first_row ? 1 : 0;
+    steno_status st = STENO_OK;
+    for (int i = 0; i < s->o.layers && !st; i++)
+        st = set_cache(s, i, rows, skip, parent, n, first, err);
+    return st;
+}
+
+/* The LM's output is logits. Its rounding differs from steno_log_softmax, and recorded searches
+ * need these bits. */
+static void log_softmax(float *x, size_t n)
+{
+    double sum = 0;
+    float max = x[0];
+    for (size_t i = 1; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)(x[i] - max));
+    for (size_t i = 0; i < n; i++)
+        x[i] -= max + (float)log(sum);
+}
+
+steno_status steno_espnet_scorer_score(void *self, const int32_t *const *prefix, size_t length,
+                                       const int32_t *parent, size_t n, float *out, steno_err *err)
+{
+    steno_espnet_scorer *s = self;
+    const struct steno_tensor *y;
+    steno_status st = set_tokens(s, prefix, length, n, err);
+    if (!st)
+        st = set_memory(s, n, err);
+    if (!st)
+        st = set_caches(s, length, parent, n, err);
+    if (!st)
+        st = steno_session_run(s->session, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", s->name);
+    y = steno_session_get(s->session, s->y);
+    if (y->dtype != STENO_F32 || steno_numel(y) != n * (size_t)s->o.vocab)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: y has %zu scores for %zu prefixes, the token list has %d entries",
+                          s->name, steno_numel(y), n, (int)s->o.vocab);
+    memcpy(out, y->data, n * (size_t)s->o.vocab * sizeof *out);
+    for (size_t i = 0; i < n && s->o.kind == STENO_ESPNET_SCORER_LM; i++)
+        log_softmax(out + i * (size_t)s->o.vocab, (size_t)s->o.vocab);
+    return STENO_OK;
+}
+
+bool steno_espnet_scorer_shares(const steno_espnet_scorer *s)
+{
+    return s->shared;
+}
+
+void steno_espnet_scorer_share(steno_espnet_scorer *s, bool on)
+{
+    s->shared = on;
+}
+
+steno_status steno_espnet_scorer_try_sharing(steno_espnet_scorer *s, const int32_t tokens[2],
+                                             steno_err *err)
+{
+    const int32_t *prefix[2] = {&tokens[0], &tokens[1]}, parent[2] = {0, 0};
+    size_t n = 2 * (size_t)s->o.vocab;
+    float *apart = malloc(n * sizeof *apart), *shared = malloc(n * sizeof *shared);
+    steno_status st = apart && shared
+                          ? steno_espnet_scorer_score(s, prefix, 1, parent, 2, apart, err)
+                          : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
+    if (!st) {
+        s->shared = true;
+        s->shared = steno_espnet_scorer_score(s, prefix, 1, parent, 2, shared, NULL) == STENO_OK;
+        for (size_t i = 0; i < n && s->shared; i++)
+            s->shared = fabsf(apart[i] - shared[i]) <= SHARING_ERROR * (1 + fabsf(apart[i]));
+        s->copies = 0;
+    }
+    free(apart);
+    free(shared);
+    return st;
+}
+
+size_t steno_espnet_scorer_bytes(const steno_espnet_scorer *s)
+{
+    size_t n = steno_session_arena_bytes(s->session) + s->tokens.bytes + s->memories.bytes;
+    for (int i = 0; i < s->o.layers; i++)
+        n += s->caches[i].bytes;
+    return n;
+}

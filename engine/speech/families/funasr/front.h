@@ -1,0 +1,42 @@
+/* Samples to the input frames of FunASR's models: filter bank, low frame rate, normalisation. */
+#ifndef STENO_FAMILIES_FUNASR_FRONT_H
+#define STENO_FAMILIES_FUNASR_FRONT_H
+
+#include "speech/families/common/piece_features.h"
+#include "speech/families/funasr/meta.h"
+
+#define STENO_FUNASR_RATE 16000
+#define STENO_FUNASR_BINS ((size_t)80)
+#define STENO_FUNASR_HOP ((size_t)160)
+
+/* Frozen: one per model. */
+struct steno_funasr_front {
+    steno_fbank *tables;
+    struct steno_lfr lfr;
+    steno_cmvn *cmvn;
+};
+
+/* STENO_ERR_FORMAT: the metadata. */
+STENO_MUST steno_status steno_funasr_front_open(struct steno_funasr_front *f,
+                                                const struct steno_funasr_source *s,
+                                                steno_err *err);
+void steno_funasr_front_close(struct steno_funasr_front *f);
+
+/* Confined: one per worker. */
+struct steno_funasr_frames {
+    const struct steno_funasr_front *front;
+    struct steno_piece_features features; /* before the low frame rate */
+    float *rows;                          /* [n, bins * window] */
+    size_t cap_rows;
+};
+
+STENO_MUST steno_status steno_funasr_frames_open(struct steno_funasr_frames *f,
+                                                 const struct steno_funasr_front *front,
+                                                 steno_err *err);
+void steno_funasr_frames_close(struct steno_funasr_frames *f);
+/* Frames of a whole piece of audio: f->rows [*n, bins * window], valid until the next call.
+ * STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_funasr_frames_of(struct steno_funasr_frames *f, const float *pcm,
+                                               size_t n, size_t *rows, steno_err *err);
+
+#endif

@@ -1,0 +1,242 @@
+/* Family icefall: streaming models. A step runs the encoder once for all streams, then, frame by
+ * frame, the joiner once for all their hypotheses. */
+#include <string.h>
+
+#include "speech/families/icefall/family.h"
+#include "speech/families/icefall/internal.h"
+
+#define FAMILY "icefall"
+/* sherpa-onnx's clients send 0.66 s of silence after a recording for windows of 0.45 s: it decodes
+ * 0.21 s past the end. */
+#define TAIL_FRAMES 21
+
+static bool probe(const char *dir)
+{
+    bool streaming;
+    return steno_icefall_probe(dir, &streaming) && streaming;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_icefall_model *m = model;
+    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
+    double frame = (double)m->hop / STENO_ICEFALL_RATE;
+    steno_icefall_info(m, out);
+    out->sample_rate = STENO_ICEFALL_RATE;
+    out->frame_samples = m->hop * STENO_ICEFALL_SUBSAMPLING;
+    out->chunk_seconds = frame * (double)m->shift;
+    out->lookahead_seconds = frame * (double)(e->window - m->shift);
+    out->stream_bytes =
+        m->encoder.state_bytes + steno_cached_encoder_window(&m->encoder) * sizeof(float);
+    out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, 20};
+    out->batches = m->encoder.batches;
+    out->untimed = !m->ctc;
+    out->feeding = STENO_FEED_WINDOWS;
+    out->windows = (struct steno_windows_info){.front = m->base.front,
+                                               .frames = (size_t)e->window,
+                                               .shift = (size_t)m->shift,
+                                               .right_padding = TAIL_FRAMES,
+                                               .rows = (size_t)e->frames};
+}
+
+/* ---- a stream -------------------------------------------------------------------------------- */
+
+static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
+                                steno_err *err)
+{
+    struct steno_cached_stream *s = stream;
+    s->encoder.fresh = true;
+    return steno_icefall_search_open(&s->base.search, model, o, err);
+}
+
+static steno_status restart(struct steno_cached_stream *s, int64_t frame)
+{
+    s->encoder.fresh = true;
+    return steno_token_search_restart(&s->base.search, frame);
+}
+
+/* After an endpoint a transducer keeps the encoder's states, and a CTC network begins anew, as in
+ * sherpa-onnx. */
+static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+{
+    struct steno_cached_stream *s = state;
+    steno_status st;
+    if (what == STENO_RESET_RECORDING)
+        st = restart(s, 0);
+    else if (s->base.search.stateless)
+        st = steno_token_search_reset(&s->base.search);
+    else
+        st = restart(s, steno_token_search_frames(&s->base.search));
+    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+}
+
+static steno_status skip(void *state)
+{
+    struct steno_cached_stream *s = state;
+    const size_t frames =
+        (size_t)((const struct steno_icefall_model *)s->base.model)->encoder.shape.frames;
+    s->base.search.read = true;
+    if (!s->base.search.stateless)
+        return steno_token_search_push(
+            &s->base.search, ((const struct steno_icefall_model *)s->base.model)->quiet, frames);
+    steno_token_search_skip(&s->base.search, frames);
+    return STENO_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+struct worker {
+    struct steno_cached_worker base;
+    steno_icefall_scorer *scorer; /* transducer */
+};
+
+static const struct steno_icefall_model *model_of(const struct worker *w)
+{
+    return w->base.base.model;
+}
+
+static void close_worker(void *worker)
+{
+    steno_icefall_scorer_close(((struct worker *)worker)->scorer);
+    steno_cached_worker_close(worker);
+}
+
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+{
+    const struct steno_icefall_model *m = model;
+    steno_status st = steno_cached_worker_open(worker, &m->encoder, max, err);
+    if (!st && !m->ctc)
+        st = steno_icefall_scorer_open(&((struct worker *)worker)->scorer, &m->nets,
+                                       m->base.threads, err);
+    return st;
+}
+
+/* All frames of a step at once, with the other streams': they are consumed together. */
+static void search(struct worker *w, struct steno_step_item *items, size_t n, const float *y)
+{
+    const struct steno_cached_encoder_shape *e = &model_of(w)->encoder.shape;
+    size_t stride = (size_t)(e->frames * e->width);
+    struct steno_token_search *s[STENO_BATCH_MAX];
+    const float *frame[STENO_BATCH_MAX];
+    steno_status st[STENO_BATCH_MAX] = {STENO_OK};
+    steno_err *err[STENO_BATCH_MAX];
+    for (size_t i = 0; i < n; i++) {
+        s[i] = &((struct steno_shell_stream *)items[i].state)->search;
+        err[i] = items[i].err;
+        if (!w->scorer)
+            st[i] = steno_token_search_push(s[i], y + i * stride, (size_t)e->frames);
+    }
+    for (int64_t t = 0; t < e->frames && w->scorer; t++) {
+        for (size_t i = 0; i < n; i++)
+            frame[i] = y + i * stride + (size_t)(t * e->width);
+        steno_icefall_search_frame(model_of(w), w->scorer, s, frame, n, st, err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        s[i]->read = !st[i];
+        items[i].st = st[i];
+    }
+}
+
+static void step(void *worker, struct steno_step_item *items, size_t n, int size,
+                 struct steno_network_time *spent)
+{
+    const float *y = NULL;
+    if (!steno_cached_step(worker, items, n, size, spent, &y))
+        search(worker, items, n, y);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* What the search reads of the last frame of each stream: the scores of CTC, or the joiner's
+ * logits after an empty context. */
+static steno_status read_scores(void *worker, const float *y, size_t n, float *out, steno_err *err)
+{
+    struct worker *w = worker;
+    const struct steno_icefall_model *m = model_of(w);
+    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
+    const size_t vocab = (size_t)m->vocab;
+    int32_t context[STENO_STATELESS_CONTEXT] = {0};
+    const int32_t *contexts[2] = {context, context};
+    const float *frame[2];
+    float *logits = NULL;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n; i++)
+        frame[i] = y + ((int64_t)(i + 1) * e->frames - 1) * e->width;
+    if (!m->ctc)
+        st = steno_icefall_score(w->scorer, frame, contexts, n, &logits, err);
+    for (size_t i = 0; i < n && !st; i++)
+        memcpy(out + i * vocab, m->ctc ? frame[i] : logits + i * vocab, vocab * sizeof *out);
+    return st;
+}
+
+static steno_status try_steps(struct steno_icefall_model *m, steno_err *err)
+{
+    void *w = NULL;
+    steno_status st = steno_shell_worker_open(&w, m, 2, err);
+    const struct steno_cached_encoder_reader r = {
+        .read = read_scores, .arg = w, .values = (size_t)m->vocab, .exact = m->files.quantized};
+    if (!st)
+        st = steno_cached_encoder_try(&m->encoder, ((struct steno_cached_worker *)w)->batch, &r,
+                                      err);
+    steno_shell_worker_close(w);
+    return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->network) : STENO_OK;
+}
+
+static steno_status bind(struct steno_icefall_model *m, steno_err *err)
+{
+    struct steno_cached_encoder_shape shape = {.width = m->width, .bins = m->bins};
+    steno_status st = steno_icefall_meta(m, "T", &shape.window, err);
+    if (!st)
+        st = steno_icefall_meta(m, "decode_chunk_len", &m->shift, err);
+    if (st)
+        return st;
+    if (m->shift > shape.window || m->shift % STENO_ICEFALL_SUBSAMPLING)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: metadata decode_chunk_len is %d and T is %d, expected a multiple of "
+                          "%d that is at most T",
+                          m->files.encoder, (int)m->shift, (int)shape.window,
+                          STENO_ICEFALL_SUBSAMPLING);
+    shape.frames = m->shift / STENO_ICEFALL_SUBSAMPLING;
+    return steno_cached_encoder_bind(&m->encoder, m->encoder_net, "x", &shape, m->files.encoder,
+                                     err);
+}
+
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_icefall_model *m = model;
+    steno_status st = steno_icefall_open(m, o, err);
+    if (!st)
+        st = bind(m, err);
+    if (!st)
+        st = try_steps(m, err);
+    if (!st && m->ctc && !(m->quiet = steno_ctc_quiet(m->encoder.shape.frames, m->vocab, m->blank)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    return st;
+}
+
+static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icefall_model),
+                                         .stream_bytes = sizeof(struct steno_cached_stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = steno_icefall_close,
+                                         .info = get_info,
+                                         .describe = steno_icefall_describe,
+                                         .stream_open = open_stream,
+                                         .stream_close = steno_cached_stream_close,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker};
+
+static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
+
+const struct steno_family steno_family_icefall = {
+    .name = FAMILY,
+    .layout = "encoder, decoder and joiner or a Zipformer CTC .onnx",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .probe = probe,
+    .shell = &shell,
+    STENO_WINDOWED_SHELL,
+    STENO_CACHED_TRIALS,
+    .reset = reset,
+    .step = step,
+    .skip = skip};

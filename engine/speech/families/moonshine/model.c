@@ -1,0 +1,298 @@
+/* Family moonshine: an encoder over the samples of a piece of audio, and a decoder that writes one
+ * token after the other (Jeffries et al., "Moonshine: Speech Recognition for Live Transcription and
+ * Voice Commands", 2024). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "speech/families/common/network_file.h"
+#include "base/path.h"
+#include "speech/families/moonshine/family.h"
+#include "speech/families/moonshine/model.h"
+#include "speech/families/moonshine/vocabulary.h"
+#include "speech/families/option.h"
+#include "formats/onnx_head.h"
+
+#define FAMILY "moonshine"
+#define FULL 30.0     /* s: maximum length of a chunk */
+#define LONGEST 600.0 /* s: maximum length of an utterance */
+#define TOKENS_V1 6   /* maximum of tokens in a second: sherpa-onnx's limits */
+#define TOKENS_V2 15
+#define SLACK_SECONDS 2.0 /* times of tokens are estimates */
+
+struct worker {
+    struct steno_shell_worker base;
+    steno_moonshine_runner *runner;
+    struct steno_greedy_text text;
+};
+
+/* ---- recognize a directory ------------------------------------------------------------------- */
+
+static bool has_file(const char *dir, const char *stem)
+{
+    char *name = NULL;
+    const bool has = !steno_network_file_find(&name, dir, stem, false, NULL) && name;
+    free(name);
+    return has;
+}
+
+static bool is_v1(const char *dir)
+{
+    return has_file(dir, "uncached_decode") && has_file(dir, "cached_decode");
+}
+
+/* Whisper's exports have files of the same names; their encoder takes features. */
+static bool is_v2(const char *dir)
+{
+    steno_onnx_head *h = has_file(dir, "decoder_model_merged")
+                             ? steno_network_file_peek(dir, "encoder_model")
+                             : NULL;
+    const bool is = h && steno_onnx_head_has_input(h, "input_values");
+    steno_onnx_head_close(h);
+    return is;
+}
+
+/* The same in ONNX Runtime's own format. */
+static bool is_ort(const char *dir)
+{
+    return steno_path_readable(dir, "encoder_model.ort") &&
+           steno_path_readable(dir, "decoder_model_merged.ort");
+}
+
+static bool probe(const char *dir)
+{
+    return is_v1(dir) || is_v2(dir) || is_ort(dir);
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static steno_status open_v1(struct steno_moonshine *m, const struct steno_family_open *o,
+                            bool quantized, steno_err *err)
+{
+    steno_status st = steno_part_file_open(&m->preprocess, o, "preprocess", quantized, err);
+    int in, out;
+    if (!st)
+        st = steno_part_file_open(&m->encoder, o, "encode", quantized, err);
+    if (!st)
+        st = steno_part_file_open(&m->first, o, "uncached_decode", quantized, err);
+    if (!st)
+        st = steno_part_file_open(&m->next, o, "cached_decode", quantized, err);
+    if (st)
+        return st;
+    out = steno_network_n_outputs(m->first.net);
+    in = steno_network_n_inputs(m->next.net);
+    m->n_states = out - 1;
+    if (m->n_states < 4 || m->n_states % 4 || steno_network_n_inputs(m->first.net) != 3)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: %d inputs and %d outputs, expected 3 (token, encoder's frames, "
+                          "length) and scores with four states for each layer",
+                          m->first.name, steno_network_n_inputs(m->first.net), out);
+    if (in != 3 + m->n_states || steno_network_n_outputs(m->next.net) != out)
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "%s: %d inputs and %d outputs, but %s leaves %d states: expected %d and %d",
+            m->next.name, in, steno_network_n_outputs(m->next.net), m->first.name, m->n_states,
+            3 + m->n_states, out);
+    return STENO_OK;
+}
+
+/* State k of the merged decoder: its input is `in` + k, and output 1 + k is the next one. */
+static steno_status check_state(const struct steno_moonshine *m, int in, int k, steno_err *err)
+{
+    static const char *const kinds[] = {"decoder.key", "decoder.value", "encoder.key",
+                                        "encoder.value"};
+    const struct steno_value *x = steno_network_input(m->first.net, in + k);
+    const struct steno_value *y = steno_network_output(m->first.net, 1 + k);
+    char past[64], present[64];
+    snprintf(past, sizeof past, "past_key_values.%d.%s", k / 4, kinds[k % 4]);
+    snprintf(present, sizeof present, "present.%d.%s", k / 4, kinds[k % 4]);
+    if (!x || strcmp(x->name, past) != 0 || !y || strcmp(y->name, present) != 0)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: state %d is '%s' and '%s', expected '%s' and '%s'", m->first.name, k,
+                          x ? x->name : "", y ? y->name : "", past, present);
+    if (x->shape.rank != 4 || x->shape.dim[1] <= 0 || x->shape.dim[3] <= 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: '%s' does not have [batch,heads,n,width]",
+                          m->first.name, past);
+    return STENO_OK;
+}
+
+static steno_status open_v2(struct steno_moonshine *m, const struct steno_family_open *o,
+                            bool quantized, steno_err *err)
+{
+    static const char *const inputs[] = {"input_ids", "encoder_hidden_states", "use_cache_branch",
+                                         "past_key_values.0.decoder.key"};
+    steno_status st = steno_part_file_open(&m->encoder, o, "encoder_model", quantized, err);
+    int in;
+    if (!st)
+        st = steno_part_file_open(&m->first, o, "decoder_model_merged", quantized, err);
+    if (!st && steno_network_find_input(m->encoder.net, "input_values") < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input 'input_values'",
+                        m->encoder.name);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++)
+        if (steno_network_find_input(m->first.net, inputs[i]) < 0)
+            st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input '%s'", m->first.name,
+                            inputs[i]);
+    if (st)
+        return st;
+    m->n_states = steno_network_n_outputs(m->first.net) - 1;
+    in = steno_network_find_input(m->first.net, inputs[3]);
+    if (m->n_states < 4 || m->n_states % 4)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: %d outputs, expected scores and four states for each layer",
+                          m->first.name, m->n_states + 1);
+    for (int k = 0; k < m->n_states && !st; k++)
+        st = check_state(m, in, k, err);
+    if (!st) {
+        const struct steno_value *x = steno_network_input(m->first.net, in);
+        m->heads = (size_t)x->shape.dim[1];
+        m->head_dim = (size_t)x->shape.dim[3];
+    }
+    return st;
+}
+
+static steno_status open_tokens(struct steno_moonshine *m, steno_err *err)
+{
+    char *path = steno_path_join(m->base.dir, "tokens.txt");
+    steno_status st = path ? steno_moonshine_tokens_open(&m->base.tokens, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    if (!st && (m->vocab = steno_tokens_count(m->base.tokens)) <= STENO_MOONSHINE_END)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %d pieces, expected <unk>, <s>, </s> and more",
+                        path, m->vocab);
+    free(path);
+    return st;
+}
+
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_moonshine *m = model;
+    bool quantized = false;
+    steno_status st;
+    (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
+    m->merged = !is_v1(o->dir);
+    st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", o->dir);
+    st = open_tokens(m, err);
+    steno_shell_set_cuts(&m->base, STENO_MOONSHINE_RATE, FULL, STENO_MOONSHINE_FRAME,
+                         (int64_t)(SLACK_SECONDS * STENO_MOONSHINE_RATE / STENO_MOONSHINE_FRAME));
+    return st;
+}
+
+static void close_model(void *model)
+{
+    struct steno_moonshine *m = model;
+    steno_part_file_close(&m->preprocess);
+    steno_part_file_close(&m->encoder);
+    steno_part_file_close(&m->first);
+    steno_part_file_close(&m->next);
+}
+
+static size_t bytes_of(const struct steno_part_file *p)
+{
+    return p->net ? steno_network_weight_bytes(p->net) : 0;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_moonshine *m = model;
+    out->network = m->encoder.name;
+    out->hop = STENO_MOONSHINE_RATE / 100;
+    out->chunk_seconds = FULL;
+    out->endpoint.longest = LONGEST;
+    out->weight_bytes =
+        bytes_of(&m->preprocess) + bytes_of(&m->encoder) + bytes_of(&m->first) + bytes_of(&m->next);
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct steno_moonshine *m = model;
+    fprintf(out, "model      %s, %s v%d\n", i->name, i->family, m->merged ? 2 : 1);
+    fprintf(out, "directory  %s\n", i->dir);
+    fprintf(out, "languages  not named in the directory\n");
+    if (!m->merged)
+        fprintf(out, "preprocess %s\n", m->preprocess.name);
+    fprintf(out, "encoder    %s\n", m->encoder.name);
+    fprintf(out, "decoder    %s%s%s, %d layers, %d pieces\n", m->first.name,
+            m->merged ? "" : " and ", m->merged ? "" : m->next.name, m->n_states / 4, m->vocab);
+    fprintf(out, "search     the likeliest token, no hot words\n");
+    fprintf(out, "times      estimates: the networks give none\n");
+    steno_offline_describe(&m->base.offline, i, out);
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+{
+    const struct steno_moonshine *m = model;
+    struct worker *w = worker;
+    steno_status st;
+    (void)max;
+    st = steno_greedy_text_open(&w->text, m->vocab, err);
+    return st ? st : steno_moonshine_runner_open(&w->runner, m, err);
+}
+
+static void close_worker(void *worker)
+{
+    struct worker *w = worker;
+    steno_moonshine_runner_close(w->runner);
+    steno_greedy_text_close(&w->text);
+}
+
+/* ---- a chunk --------------------------------------------------------------------------------- */
+
+static size_t most_tokens(const struct steno_moonshine *m, size_t frames)
+{
+    const double seconds = (double)(frames * STENO_MOONSHINE_FRAME) / STENO_MOONSHINE_RATE;
+    return (size_t)(seconds * (m->merged ? TOKENS_V2 : TOKENS_V1));
+}
+
+/* Write tokens until the end of the text. */
+static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
+{
+    int32_t token = STENO_MOONSHINE_BEGIN;
+    steno_status st = steno_greedy_text_begin(&w->text, most, err);
+    for (size_t i = 0; !st && i < most && token != STENO_MOONSHINE_END; i++) {
+        const float *scores;
+        st = steno_moonshine_decode(w->runner, i, token, &scores, err);
+        if (!st)
+            token = steno_greedy_text_add(&w->text, scores, STENO_MOONSHINE_END);
+    }
+    return st;
+}
+
+/* The network takes one piece at a time: it has no mask. */
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
+{
+    struct worker *w = worker;
+    size_t frames;
+    steno_status st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
+    if (!st)
+        st = write_tokens(w, most_tokens(w->base.model, frames), p->err);
+    if (st)
+        return st;
+    steno_greedy_text_share(&w->text, frames);
+    return steno_greedy_text_list(&w->text, p);
+}
+
+static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker,
+                                         .recognize = recognize};
+
+static const struct steno_option_info options[] = {
+    {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
+     "use the int8 files where the others are there too"},
+};
+
+const struct steno_family steno_family_moonshine = {
+    .name = FAMILY,
+    .layout = "cached_decode.onnx or decoder_model_merged.onnx",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .probe = probe,
+    .shell = &shell,
+    STENO_OFFLINE_SHELL};

@@ -1,0 +1,38 @@
+#include "speech/families/registry.h"
+
+#include "speech/families/ctc/family.h"
+#include "speech/families/espnet/family.h"
+#include "speech/families/funasr/family.h"
+#include "speech/families/icefall/family.h"
+#include "speech/families/moonshine/family.h"
+#include "speech/families/nemo/family.h"
+#include "speech/families/wav2vec2/family.h"
+#include "speech/families/wenet/family.h"
+#include "speech/families/whisper/family.h"
+
+const struct steno_family *const steno_families[] = {
+    &steno_family_ctc,
+    &steno_family_whisper,
+    &steno_family_sense_voice,
+    &steno_family_paraformer,
+    &steno_family_paraformer_streaming,
+    &steno_family_moonshine,
+    &steno_family_wav2vec2,
+    /* before icefall, which tells its models by their inputs and outputs alone */
+    &steno_family_nemo,
+    &steno_family_nemo_streaming,
+    &steno_family_wenet,
+    &steno_family_wenet_streaming,
+    &steno_family_icefall,
+    &steno_family_icefall_offline,
+    &steno_family_espnet, /* last: it takes any directory with a config.json */
+    NULL,
+};
+
+const struct steno_family *steno_family_of(const char *dir)
+{
+    for (size_t i = 0; steno_families[i]; i++)
+        if (steno_families[i]->probe(dir))
+            return steno_families[i];
+    return NULL;
+}

@@ -1,0 +1,380 @@
+/* Family wav2vec2: a network over the samples of a piece of audio, with CTC over characters.
+ *
+ *     input_values [1, samples] f32, attention_mask [1, samples] i64 (not in every export)
+ *         -> logits [1, frames, vocab] f32
+ *
+ * Pieces run one by one: without a mask, zeros behind a shorter piece would change its frames. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "speech/families/common/shell.h"
+#include "speech/families/common/network_file.h"
+#include "speech/families/common/part.h"
+#include "base/path.h"
+#include "speech/families/common/precision.h"
+#include "speech/families/common/scores.h"
+#include "speech/families/common/search_options.h"
+#include "speech/families/option.h"
+#include "speech/families/wav2vec2/conf.h"
+#include "speech/families/wav2vec2/family.h"
+
+#define FAMILY "wav2vec2"
+#define STEM "model"
+#define FULL 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
+#define SLACK 4   /* frames: how far the time of a token may differ between two chunks */
+
+/* Frozen after open. */
+struct model {
+    struct steno_shell_model base;
+    struct steno_part_file net;
+    int x, mask; /* inputs; mask -1: there is none */
+    struct steno_wav2vec2_conf conf;
+    int32_t blank;
+};
+
+struct worker {
+    struct steno_shell_worker base;
+    steno_session *session;
+    float *x, *scores; /* samples and scores of a piece */
+    size_t cap_x, cap_scores;
+    struct steno_ones ones;
+    struct steno_span *spans; /* [cap_spans] */
+    size_t cap_spans;
+};
+
+static const struct model *model_of(const struct worker *w)
+{
+    return w->base.model;
+}
+
+/* ---- a piece --------------------------------------------------------------------------------- */
+
+/* To mean 0 and variance 1 (transformers, Wav2Vec2FeatureExtractor). */
+static void normalize(const float *pcm, size_t n, float *out)
+{
+    double mean = 0, square = 0, by;
+    for (size_t i = 0; i < n; i++)
+        mean += (double)pcm[i];
+    mean /= (double)n;
+    for (size_t i = 0; i < n; i++)
+        square += ((double)pcm[i] - mean) * ((double)pcm[i] - mean);
+    by = 1 / sqrt(square / (double)n + 1e-7);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)(((double)pcm[i] - mean) * by);
+}
+
+static steno_status run(struct worker *w, const float *x, size_t n, steno_err *err)
+{
+    const int64_t dim[] = {1, (int64_t)n};
+    steno_status st = steno_part_set(w->session, model_of(w)->x, STENO_F32, dim, 2, x, err);
+    if (!st && model_of(w)->mask >= 0)
+        st = steno_part_set_ones(w->session, model_of(w)->mask, STENO_I64, n, &w->ones, err);
+    if (!st)
+        st = steno_session_run(w->session, err);
+    return st ? steno_fail_in(err, st, "%s", model_of(w)->net.name) : STENO_OK;
+}
+
+/* The network's output as log-probabilities: w->scores [*frames, vocab]. */
+static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
+{
+    const struct model *m = model_of(w);
+    const struct steno_tensor *y = steno_session_get(w->session, 0);
+    const size_t vocab = (size_t)steno_tokens_count(m->base.tokens);
+    const float *rows;
+    char shape[96];
+    if (!y || y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
+        (size_t)y->shape.dim[2] != vocab)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: the output is %s%s, expected f32 [1,frames,%zu] for vocab.json",
+                          m->net.name, y ? steno_dtype_name(y->dtype) : "missing",
+                          y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", vocab);
+    *frames = (size_t)y->shape.dim[1];
+    rows = y->data;
+    if (!steno_floats_reserve(&w->scores, &w->cap_scores, *frames * vocab))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    for (size_t i = 0; i < *frames; i++)
+        steno_log_softmax(rows + i * vocab, vocab, w->scores + i * vocab);
+    return STENO_OK;
+}
+
+static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *frames,
+                          steno_err *err)
+{
+    steno_status st;
+    *frames = 0;
+    if (n < model_of(w)->conf.least)
+        return STENO_OK;
+    if (model_of(w)->conf.normalize) {
+        if (!steno_floats_reserve(&w->x, &w->cap_x, n))
+            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+        normalize(pcm, n, w->x);
+        pcm = w->x;
+    }
+    st = run(w, pcm, n, err);
+    return st ? st : get_scores(w, frames, err);
+}
+
+/* A piece begins a word: what was cut in a pause has no delimiter before it. */
+static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
+                        const struct steno_hypothesis *h)
+{
+    const int32_t delimiter = steno_tokens_delimiter(model_of(w)->base.tokens);
+    const bool more = delimiter >= 0 && h->n && h->spans[0].token != delimiter;
+    if (h->n + 1 > w->cap_spans) {
+        struct steno_span *p = realloc(w->spans, 2 * (h->n + 1) * sizeof *p);
+        if (!p)
+            return STENO_ERR_NOMEM;
+        w->spans = p;
+        w->cap_spans = 2 * (h->n + 1);
+    }
+    if (more)
+        w->spans[0] = (struct steno_span){
+            .token = delimiter, .first = h->spans[0].first, .last = h->spans[0].first};
+    if (h->n)
+        memcpy(w->spans + more, h->spans, h->n * sizeof *h->spans);
+    return steno_hypothesis_list_add(list, w->spans, h->n + more, NULL, 0, h->score);
+}
+
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
+{
+    struct worker *w = worker;
+    struct steno_token_search *s = &((struct steno_shell_stream *)p->settings)->search;
+    struct steno_hypothesis h[STENO_MAX_BEAM];
+    size_t frames, n = 0, stable;
+    steno_status st = score(w, p->pcm, p->n, &frames, p->err);
+    if (!st)
+        st = steno_shell_search_scores(p, w->scores, frames, model_of(w)->net.name);
+    if (st)
+        return st;
+    st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
+    for (size_t i = 0; i < n && !st; i++)
+        st = add(w, p->out, &h[i]);
+    return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
+}
+
+static void close_worker(void *worker)
+{
+    struct worker *w = worker;
+    steno_session_close(w->session);
+    steno_aligned_free(w->x);
+    steno_aligned_free(w->scores);
+    free(w->ones.data);
+    free(w->spans);
+}
+
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+{
+    const struct model *m = model;
+    (void)max;
+    return steno_shell_session_open(&((struct worker *)worker)->session, &m->base, m->net.net, err);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Where the networks are: the directory itself, or its onnx/ as in exports for browsers. *out is
+ * NULL if there is no such network. */
+static steno_onnx_head *peek(const char *dir, char **out)
+{
+    steno_onnx_head *h = steno_network_file_peek(dir, STEM);
+    char *inner = NULL;
+    *out = NULL;
+    if (!h && (inner = steno_path_join(dir, "onnx")))
+        h = steno_network_file_peek(inner, STEM);
+    if (h)
+        *out = inner ? inner : strdup(dir);
+    else
+        free(inner);
+    return h;
+}
+
+static steno_status open_json(steno_json **out, const char *dir, const char *file, bool needed,
+                              steno_err *err);
+
+/* A directory as it is published, which `steno convert` makes a model of. */
+static bool is_checkpoint(const char *dir)
+{
+    static const char *const types[] = {"wav2vec2", "hubert", "wavlm", "data2vec-audio"};
+    const struct steno_json_node *type = NULL;
+    steno_json *j = NULL;
+    bool is = false;
+    if (!steno_path_readable(dir, "model.safetensors") &&
+        !steno_path_readable(dir, "pytorch_model.bin"))
+        return false;
+    if (!open_json(&j, dir, "config.json", true, NULL))
+        type = steno_json_get(steno_json_root(j), "model_type");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        is = is || (type && type->text && !strcmp(type->text, types[i]));
+    steno_json_close(j);
+    return is;
+}
+
+static bool probe(const char *dir)
+{
+    char *where = NULL;
+    steno_onnx_head *h =
+        steno_path_readable(dir, "config.json") && steno_path_readable(dir, "vocab.json")
+            ? peek(dir, &where)
+            : NULL;
+    const bool is = h && steno_onnx_head_has_input(h, "input_values") &&
+                    !steno_onnx_head_has_input(h, "decoder_input_ids");
+    steno_onnx_head_close(h);
+    free(where);
+    return is || is_checkpoint(dir); /* to say what to do */
+}
+
+static steno_status open_json(steno_json **out, const char *dir, const char *file, bool needed,
+                              steno_err *err)
+{
+    char *path;
+    steno_status st;
+    if (!needed && !steno_path_readable(dir, file))
+        return STENO_OK;
+    path = steno_path_join(dir, file);
+    st = path ? steno_json_open(out, path, err)
+              : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    free(path);
+    return st;
+}
+
+static const struct steno_json_node *root(const steno_json *j)
+{
+    return j ? steno_json_root(j) : NULL;
+}
+
+/* The last extent of the output tells how many scores there are, where it is a number. */
+static int64_t output_width(const struct model *m)
+{
+    const struct steno_value *y = steno_network_output(m->net.net, 0);
+    return y && y->shape.rank == 3 && y->shape.dim[2] > 0 ? y->shape.dim[2] : 0;
+}
+
+static steno_status open_conf(struct model *m, steno_err *err)
+{
+    enum { CONFIG, PREPROCESSOR, VOCAB, TOKENIZER, ADDED, N };
+    static const char *const files[N] = {"config.json", "preprocessor_config.json", "vocab.json",
+                                         "tokenizer_config.json", "added_tokens.json"};
+    steno_json *j[N] = {NULL};
+    steno_status st = STENO_OK;
+    for (int i = 0; i < N && !st; i++)
+        st = open_json(&j[i], m->base.dir, files[i], i == CONFIG || i == VOCAB, err);
+    if (!st)
+        st = steno_wav2vec2_conf_read(&m->conf, root(j[CONFIG]), root(j[PREPROCESSOR]), err);
+    if (!st && output_width(m))
+        m->conf.vocab = output_width(m);
+    if (!st)
+        st = steno_wav2vec2_tokens(&m->base.tokens, &m->blank, &m->conf, root(j[VOCAB]),
+                                   root(j[TOKENIZER]), root(j[ADDED]), err);
+    for (int i = 0; i < N; i++)
+        steno_json_close(j[i]);
+    return st ? steno_fail_in(err, st, "%s", m->base.dir) : STENO_OK;
+}
+
+static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_family_open inner = *o;
+    bool int8 = false;
+    char *where = NULL;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    steno_onnx_head_close(peek(o->dir, &where));
+    if (!st && !where && is_checkpoint(o->dir))
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "%s: a checkpoint without networks: 'steno convert %s -o DIR' makes a "
+                        "model of it",
+                        o->dir, o->dir);
+    if (!st && !where)
+        st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, STEM);
+    inner.dir = where;
+    if (!st)
+        st = steno_part_file_open(&m->net, &inner, STEM, int8, err);
+    free(where);
+    if (st)
+        return st;
+    m->x = steno_network_find_input(m->net.net, "input_values");
+    m->mask = steno_network_find_input(m->net.net, "attention_mask");
+    if (m->x < 0 || steno_network_n_inputs(m->net.net) != 1 + (m->mask >= 0))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: expected inputs input_values [N,samples] and, if at all, "
+                          "attention_mask",
+                          m->base.dir, m->net.name);
+    return STENO_OK;
+}
+
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+{
+    struct model *m = model;
+    steno_status st = open_network(m, o, err);
+    if (!st)
+        st = open_conf(m, err);
+    if (!st)
+        st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
+                                     steno_tokens_count(m->base.tokens), err);
+    if (st)
+        return st;
+    steno_shell_set_cuts(&m->base, (int)m->conf.rate, FULL, m->conf.frame_samples, SLACK);
+    return steno_shell_try_piece(&m->base, err);
+}
+
+static void close_model(void *model)
+{
+    steno_part_file_close(&((struct model *)model)->net);
+}
+
+/* ---- information, streams -------------------------------------------------------------------- */
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct model *m = model;
+    out->network = m->net.name;
+    out->hop = m->conf.frame_samples;
+    out->weight_bytes = steno_network_weight_bytes(m->net.net);
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct model *m = model;
+    fprintf(out, "model      %s, %s, CTC\n", i->name, i->family);
+    fprintf(out, "directory  %s\n", m->base.dir);
+    fprintf(out, "languages  not named in the directory\n");
+    fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
+            m->conf.normalize ? "normalized to mean 0 and variance 1" : "as they are");
+    fprintf(out, "network    %s\n", i->network);
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
+            i->vocab_size, steno_tokens_piece(m->base.tokens, m->blank),
+            m->base.hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->base.hints.phrases));
+    fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
+            i->frame_seconds * 1e3);
+    steno_offline_describe(&m->base.offline, i, out);
+}
+
+static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
+                                steno_err *err)
+{
+    const struct model *m = model;
+    return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
+                                       &m->base.hints, o, steno_tokens_count(m->base.tokens),
+                                       m->blank, err);
+}
+
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .stream_bytes = sizeof(struct steno_shell_stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .stream_open = open_stream,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker,
+                                         .recognize = recognize};
+
+static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
+
+const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
+                                                   .layout = "vocab.json",
+                                                   .options = options,
+                                                   .n_options = sizeof options / sizeof *options,
+                                                   .probe = probe,
+                                                   .shell = &shell,
+                                                   STENO_OFFLINE_SHELL};

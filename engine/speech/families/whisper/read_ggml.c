@@ -1,0 +1,167 @@
+/* whisper.cpp's ggml files (ggml-org/whisper.cpp, src/whisper.cpp, whisper_model_load). In order:
+ *
+ *     u32 magic
+ *     i32 vocab, audio ctx, state, head, layer, text ctx, state, head, layer, mels, ftype
+ *     i32 n_mel, n_fft, then f32 filters[n_mel * n_fft]
+ *     i32 n, then n x {u32 length; bytes}: regular tokens, raw bytes
+ *     to the end: {i32 axes, name length, type; i32 ne[axes]; name; elements}
+ *
+ * Names are OpenAI's; ne is the shape from the last axis to the first. The special tokens behind
+ * the regular ones are not in the file (tokens.h). */
+#include "speech/families/whisper/weights_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC 0x67676d6cu
+#define QUANT_VERSION 2 /* of ggml's blocks; ftype / 1000, 0 in files without any */
+
+enum {
+    VOCAB,
+    AUDIO_CTX,
+    AUDIO_STATE,
+    AUDIO_HEAD,
+    AUDIO_LAYER,
+    TEXT_CTX,
+    TEXT_STATE,
+    TEXT_HEAD,
+    TEXT_LAYER,
+    MELS,
+    FTYPE,
+    N_HEADER
+};
+
+struct file {
+    steno_whisper_weights *w;
+    struct steno_whisper_cursor at;
+    const char *name;
+    steno_err *err;
+    uint32_t header[N_HEADER];
+};
+
+static steno_status cut_short(const struct file *f, const char *what)
+{
+    return steno_fail(f->err, STENO_ERR_FORMAT, "%s: the file ends in %s", f->name, what);
+}
+
+static steno_status read_header(struct file *f)
+{
+    uint32_t magic, rows, cols;
+    size_t bytes;
+    if (!steno_whisper_uint(&f->at, 4, &magic))
+        return cut_short(f, "the header");
+    if (magic != MAGIC)
+        return steno_fail(f->err, STENO_ERR_FORMAT, "%s: begins with 0x%08x, expected 0x%08x",
+                          f->name, (unsigned)magic, MAGIC);
+    for (int i = 0; i < N_HEADER; i++)
+        if (!steno_whisper_uint(&f->at, 4, &f->header[i]))
+            return cut_short(f, "the header");
+    if (f->header[FTYPE] / 1000 && f->header[FTYPE] / 1000 != QUANT_VERSION)
+        return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
+                          "%s: blocks of version %u, version %d is read", f->name,
+                          (unsigned)f->header[FTYPE] / 1000, QUANT_VERSION);
+    if (!steno_whisper_uint(&f->at, 4, &rows) || !steno_whisper_uint(&f->at, 4, &cols))
+        return cut_short(f, "the header");
+    /* computed here for every format, to 4e-9 of these */
+    if (!steno_mul_size(rows, cols, &bytes) || !steno_mul_size(bytes, 4, &bytes) ||
+        !steno_whisper_skip(&f->at, bytes))
+        return cut_short(f, "the mel filters");
+    f->w->audio_heads = (int64_t)f->header[AUDIO_HEAD];
+    f->w->text_heads = (int64_t)f->header[TEXT_HEAD];
+    return STENO_OK;
+}
+
+static steno_status read_pieces(struct file *f)
+{
+    struct steno_bpe_piece *all;
+    uint32_t n, length = 0;
+    steno_status st = STENO_OK;
+    if (!steno_whisper_uint(&f->at, 4, &n))
+        return cut_short(f, "the vocabulary");
+    if (n > STENO_BPE_MAX_PIECES || n > f->header[VOCAB])
+        return steno_fail(f->err, STENO_ERR_FORMAT,
+                          "%s: %u pieces in the vocabulary, expected at most %u", f->name,
+                          (unsigned)n, (unsigned)f->header[VOCAB]);
+    all = calloc((size_t)n + 1, sizeof *all);
+    if (!all)
+        return steno_fail(f->err, STENO_ERR_NOMEM, "%s: out of memory", f->name);
+    for (uint32_t i = 0; i < n && !st; i++) {
+        const unsigned char *p = NULL;
+        if (!steno_whisper_uint(&f->at, 4, &length) || !(p = steno_whisper_skip(&f->at, length)))
+            st = cut_short(f, "the vocabulary");
+        all[i] = (struct steno_bpe_piece){(const char *)p, length};
+    }
+    if (!st)
+        st = steno_bpe_new(&f->w->bpe, all, n, f->name, f->err);
+    free(all);
+    return st;
+}
+
+static steno_status read_type(const struct file *f, uint32_t type, struct steno_whisper_tensor *t)
+{
+    static const struct {
+        uint32_t number;
+        enum steno_whisper_type type;
+    } types[] = {{0, STENO_WHISPER_F32},  {1, STENO_WHISPER_F16},  {2, STENO_WHISPER_Q4_0},
+                 {3, STENO_WHISPER_Q4_1}, {6, STENO_WHISPER_Q5_0}, {7, STENO_WHISPER_Q5_1},
+                 {8, STENO_WHISPER_Q8_0}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].number == type) {
+            t->type = types[i].type;
+            return STENO_OK;
+        }
+    return steno_fail(
+        f->err, STENO_ERR_UNSUPPORTED,
+        "%s: tensor '%s' has type %u, f32, f16, q4_0, q4_1, q5_0, q5_1 and q8_0 are read", f->name,
+        t->name, (unsigned)type);
+}
+
+static steno_status read_tensor(struct file *f)
+{
+    struct steno_whisper_tensor t = {.file = f->name};
+    uint32_t axes, length, type, dim;
+    const unsigned char *name;
+    size_t bytes;
+    steno_status st;
+    if (!steno_whisper_uint(&f->at, 4, &axes) || !steno_whisper_uint(&f->at, 4, &length) ||
+        !steno_whisper_uint(&f->at, 4, &type))
+        return cut_short(f, "a tensor's header");
+    if (axes < 1 || axes > STENO_WHISPER_MAX_RANK || length >= sizeof t.name)
+        return steno_fail(
+            f->err, STENO_ERR_FORMAT,
+            "%s: a tensor of %u axes with a name of %u bytes, expected 1 to %d and at most %zu",
+            f->name, (unsigned)axes, (unsigned)length, STENO_WHISPER_MAX_RANK, sizeof t.name - 1);
+    t.rank = (int)axes;
+    for (uint32_t i = axes; i-- > 0; t.dim[i] = dim)
+        if (!steno_whisper_uint(&f->at, 4, &dim))
+            return cut_short(f, "a tensor's header");
+    name = steno_whisper_skip(&f->at, length);
+    if (!name)
+        return cut_short(f, "a tensor's name");
+    memcpy(t.name, name, length);
+    if (strlen(t.name) != length)
+        return steno_fail(f->err, STENO_ERR_FORMAT, "%s: a tensor's name holds NUL", f->name);
+    st = read_type(f, type, &t);
+    if (st)
+        return st;
+    if (!steno_whisper_bytes(&t, &bytes) || !(t.data = steno_whisper_skip(&f->at, bytes)))
+        return steno_fail(f->err, STENO_ERR_FORMAT,
+                          "%s: tensor '%s' does not fit: %zu bytes are left of the file", f->name,
+                          t.name, steno_whisper_left(&f->at));
+    while (t.rank > 1 && t.dim[t.rank - 1] == 1) /* biases of convolutions are [d, 1] */
+        t.rank--;
+    return steno_whisper_add(f->w, &t, f->err);
+}
+
+steno_status steno_whisper_read_ggml(steno_whisper_weights *w, const void *bytes, size_t n,
+                                     const char *name, steno_err *err)
+{
+    struct file f = {
+        .w = w, .at = {bytes, (const unsigned char *)bytes + n}, .name = name, .err = err};
+    steno_status st = read_header(&f);
+    if (!st)
+        st = read_pieces(&f);
+    while (!st && steno_whisper_left(&f.at))
+        st = read_tensor(&f);
+    return st;
+}

@@ -1,0 +1,217 @@
+/* Opens a model directory: finds its family and asks the family about it. */
+#include "speech/recognizer/model.h"
+
+#include "base/path.h"
+#include "speech/families/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct steno_model_options steno_model_options_default(void)
+{
+    return (struct steno_model_options){.threads = 1};
+}
+
+/* The first of n files that the directory has; NULL: none. */
+static const char *first_of(const char *dir, const char *const *files, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (steno_path_readable(dir, files[i]))
+            return files[i];
+    return NULL;
+}
+
+/* A file of the directory that Kaldi's decoders read; NULL: there is none. */
+static const char *kaldi_file(const char *dir)
+{
+    static const char *const files[] = {"am/final.mdl", "final.mdl", "graph/HCLG.fst",
+                                        "graph/HCLr.fst", "HCLG.fst"};
+    return first_of(dir, files, sizeof files / sizeof *files);
+}
+
+/* Weights of Hugging Face's layout; NULL: there are none. */
+static const char *hugging_face_file(const char *dir)
+{
+    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "pytorch_model.bin"};
+    return first_of(dir, files, sizeof files / sizeof *files);
+}
+
+/* What keeps those weights from being served. */
+static steno_status unknown_hugging_face(const char *dir, const char *file, steno_err *err)
+{
+    if (!steno_path_readable(dir, "config.json"))
+        return steno_fail(err, STENO_ERR_IO,
+                          "%s: %s needs config.json beside it, which says what model it is", dir,
+                          file);
+    return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                      "%s: %s is served where config.json has the model_type whisper (as "
+                      "safetensors); steno convert makes models of other checkpoints",
+                      dir, file);
+}
+
+/* No family knows the directory: name the files that mark one. */
+static steno_status unknown_family(const char *dir, steno_err *err)
+{
+    const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
+    char marks[sizeof err->msg];
+    size_t n = 0;
+    if (access(dir, F_OK))
+        return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
+    if (!steno_path_is_dir(dir))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: not a model; one file may be Whisper's: of CTranslate2, whisper.cpp "
+                          "or OpenAI, safetensors beside their config.json, an ONNX encoder beside "
+                          "its decoder",
+                          dir);
+    if (steno_vad_is_dir(dir))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: silero-vad tells speech from silence and is no model (steno "
+                          "transcribe --vad silero, stenod's vad.model)",
+                          dir);
+    if (steno_speakers_is_dir(dir))
+        return steno_fail(
+            err, STENO_ERR_UNSUPPORTED,
+            "%s: these networks tell speakers apart and are no model (steno speakers, "
+            "steno transcribe --speakers auto)",
+            dir);
+    if (kaldi)
+        return steno_fail(
+            err, STENO_ERR_UNSUPPORTED,
+            "%s: %s is of a Kaldi model, as vosk has them: acoustic models and graphs "
+            "of Kaldi are not served",
+            dir, kaldi);
+    if (hugging_face)
+        return unknown_hugging_face(dir, hugging_face, err);
+    for (size_t i = 0; steno_families[i] && n < sizeof marks; i++)
+        n += (size_t)snprintf(marks + n, sizeof marks - n, "%s%s (%s)", i ? ", " : "",
+                              steno_families[i]->layout, steno_families[i]->name);
+    return steno_fail(err, STENO_ERR_IO, "%s: not a model's directory: there is none of %s", dir,
+                      marks);
+}
+
+static steno_status open_impl(steno_model *m, const struct steno_model_options *opt,
+                              const struct steno_observer *observer, steno_err *err)
+{
+    struct steno_family_open o = {.family = m->family,
+                                  .dir = m->dir,
+                                  .cpu = opt->cpu,
+                                  .threads = m->threads,
+                                  .plain = opt->plain,
+                                  .precision = opt->precision,
+                                  .options = opt->options,
+                                  .n_options = opt->n_options,
+                                  .observer = observer};
+    steno_status st = steno_options_check(m->family, o.options, o.n_options, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", m->dir);
+    st = m->family->open(&m->impl, &o, err);
+    if (!st)
+        m->family->info(m->impl, &m->info);
+    return st;
+}
+
+steno_status steno_model_open_observed(steno_model **out, const char *dir,
+                                       const struct steno_model_options *opt,
+                                       const struct steno_observer *observer, steno_err *err)
+{
+    const struct steno_model_options none = steno_model_options_default();
+    const struct steno_family *family = steno_family_of(dir);
+    steno_model *m = family ? calloc(1, sizeof *m) : NULL;
+    steno_status st;
+    if (!family)
+        return unknown_family(dir, err);
+    if (m)
+        m->dir = strdup(dir);
+    if (!m || !m->dir) {
+        free(m);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    }
+    m->family = family;
+    m->threads = opt && opt->threads > 0 ? opt->threads : 1;
+    st = open_impl(m, opt ? opt : &none, observer, err);
+    if (st)
+        steno_model_close(m);
+    else
+        *out = m;
+    return st;
+}
+
+steno_status steno_model_open(steno_model **out, const char *dir,
+                              const struct steno_model_options *opt, steno_err *err)
+{
+    return steno_model_open_observed(out, dir, opt, NULL, err);
+}
+
+void steno_model_close(steno_model *m)
+{
+    if (!m)
+        return;
+    if (m->impl)
+        m->family->close(m->impl);
+    free(m->dir);
+    free(m);
+}
+
+const char *steno_model_family(const char *dir)
+{
+    const struct steno_family *f = steno_family_of(dir);
+    return f ? f->name : NULL;
+}
+
+bool steno_model_languages(const char *dir, struct steno_model_languages *out)
+{
+    const struct steno_family *f = steno_family_of(dir);
+    *out = (struct steno_model_languages){0};
+    if (!f || !f->languages || !f->languages(dir, out) || !*out->languages)
+        return false;
+    if (!strchr(out->languages, ' '))
+        snprintf(out->language, sizeof out->language, "%.31s", out->languages);
+    return true;
+}
+
+steno_status steno_model_check(const char *dir, const struct steno_option *options, size_t n,
+                               steno_err *err)
+{
+    const struct steno_family *f = steno_family_of(dir);
+    steno_status st = f ? steno_options_check(f, options, n, err) : unknown_family(dir, err);
+    return st || !f->check ? st : f->check(dir, options, n, err);
+}
+
+void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
+{
+    const struct steno_family_info *i = &m->info;
+    *info = (struct steno_model_info){
+        .dir = m->dir,
+        .name = i->name,
+        .version = i->version,
+        .family = m->family->name,
+        .language = i->language,
+        .license = i->license,
+        .network = i->network,
+        .results_of = i->results_of,
+        .sample_rate = i->sample_rate,
+        .feature_bins = i->feature_bins,
+        .frame_seconds = (double)i->frame_samples / i->sample_rate,
+        .chunk_seconds = i->chunk_seconds,
+        .lookahead_seconds = i->lookahead_seconds,
+        .weight_bytes = i->weight_bytes,
+        .stream_bytes = i->stream_bytes,
+        .vocab_size = (size_t)steno_tokens_count(i->tokens),
+        .endpoint = i->endpoint,
+        .languages = i->languages ? i->languages : i->language,
+        .detects_language = i->detects_language,
+        .translates = i->translates,
+        .takes_prompt = i->takes_prompt,
+        .takes_hotwords = i->takes_hotwords,
+        .cuts = i->feeding == STENO_FEED_SEGMENTS && i->segments.cuts,
+    };
+}
+
+void steno_model_describe(const steno_model *m, FILE *out)
+{
+    struct steno_model_info i;
+    steno_model_get_info(m, &i);
+    m->family->describe(m->impl, &i, out);
+}

@@ -1,0 +1,408 @@
+#include "speech/recognizer/results.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "speech/recognizer/stream_internal.h"
+
+#define FIRST_WORDS 16 /* room per utterance at first */
+#define FIRST_TEXT 100 /* bytes of text */
+#define FIRST_TOKENS 32
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static steno_status reserve(void **p, size_t element, size_t *cap, size_t n)
+{
+    size_t want = *cap ? *cap : FIRST_WORDS;
+    void *q;
+    if (n <= *cap)
+        return STENO_OK;
+    while (want < n)
+        want *= 2;
+    q = realloc(*p, want * element);
+    if (!q)
+        return STENO_ERR_NOMEM;
+    *p = q;
+    *cap = want;
+    return STENO_OK;
+}
+
+/* Make room for words and tokens of all alternatives. */
+static steno_status reserve_parts(struct steno_results *r, size_t words, size_t tokens)
+{
+    void *w = r->w, *t = r->tokens;
+    steno_status st = reserve(&w, sizeof *r->w, &r->cap_words, words);
+    if (!st)
+        st = reserve(&t, sizeof *r->tokens, &r->cap_tokens, tokens);
+    r->w = w;
+    r->tokens = t;
+    return st;
+}
+
+steno_status steno_results_open(struct steno_results *r, int n_best)
+{
+    steno_status st = steno_events_init(&r->events);
+    r->n_best = (size_t)n_best;
+    r->words = calloc(r->n_best, sizeof *r->words);
+    r->hyps = calloc(r->n_best, sizeof *r->hyps);
+    r->alts = calloc(r->n_best, sizeof *r->alts);
+    if (!r->words || !r->hyps || !r->alts)
+        st = STENO_ERR_NOMEM;
+    for (size_t i = 0; r->words && i < r->n_best; i++) {
+        steno_words_init(&r->words[i]);
+        if (!st)
+            st = steno_words_reserve(&r->words[i], FIRST_WORDS, FIRST_TEXT);
+    }
+    return st ? st : reserve_parts(r, FIRST_WORDS * r->n_best, FIRST_TOKENS * r->n_best);
+}
+
+void steno_results_close(struct steno_results *r)
+{
+    for (size_t i = 0; r->words && i < r->n_best; i++)
+        steno_words_free(&r->words[i]);
+    free(r->words);
+    free(r->hyps);
+    free(r->alts);
+    free(r->w);
+    free(r->tokens);
+    free(r->sections);
+    steno_events_free(&r->events);
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+/* Extend word i around its frames by word_before and word_after of the model. If the gap to the
+ * next word is smaller than both together, the words meet in it, each with its share of the gap. */
+static void place_word(const steno_stream *s, const struct steno_words *w, size_t i,
+                       struct steno_word *out)
+{
+    double (*time)(const steno_stream *, int64_t) = s->feeder->frame_time;
+    double before = s->model->info.word_before, after = s->model->info.word_after;
+    double start = time(s, w->w[i].first), end = time(s, w->w[i].last + 1);
+    double low = (double)s->base / s->opt.sample_rate, high = s->feeder->processed(s), share;
+    out->start = start;
+    out->end = end;
+    if (before + after <= 0)
+        return;
+    share = before / (before + after);
+    if (i > 0)
+        low = start - (start - time(s, w->w[i - 1].last + 1)) * share;
+    if (i + 1 < w->n)
+        high = end + (time(s, w->w[i + 1].first) - end) * (1 - share);
+    out->start = fmin(start, fmax(start - before, low));
+    out->end = fmax(end, fmin(end + after, high));
+}
+
+static void fill_words(const steno_stream *s, const struct steno_words *w, struct steno_word *out)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        out[i] = (struct steno_word){.text = w->words.data + w->w[i].text,
+                                     .confidence = w->w[i].confidence};
+        place_word(s, w, i, &out[i]);
+        if (i) /* words may share a frame */
+            out[i].start = fmax(out[i].start, out[i - 1].end);
+        out[i].end = fmax(out[i].end, out[i].start);
+    }
+}
+
+static void fill_tokens(const steno_stream *s, const struct steno_hypothesis *h,
+                        struct steno_token *out)
+{
+    for (size_t i = 0; i < h->n; i++)
+        out[i] = (struct steno_token){.id = h->spans[i].token,
+                                      .confidence = expf(h->spans[i].peak),
+                                      .start = s->feeder->frame_time(s, h->spans[i].first),
+                                      .end = s->feeder->frame_time(s, h->spans[i].last + 1)};
+}
+
+/* ---- sections -------------------------------------------------------------------------------- */
+
+/* The words that begin in spans [from, to). *at: the first word that may. */
+static size_t words_of(const struct steno_words *w, size_t to, size_t *at)
+{
+    size_t n = 0;
+    for (; *at < w->n && w->w[*at].token < to; ++*at)
+        n++;
+    return n;
+}
+
+/* Sections of the best hypothesis: its spans become words, its seconds those of the stream. */
+static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis *h)
+{
+    struct steno_results *r = &s->results;
+    const double from = s->feeder->frame_time(s, 0), end = (double)s->taken / s->opt.sample_rate;
+    void *p = r->sections;
+    size_t word = 0;
+    steno_status st = reserve(&p, sizeof *r->sections, &r->cap_sections, h->n_sections);
+    r->sections = p;
+    for (size_t i = 0; i < h->n_sections && !st; i++) {
+        struct steno_section *o = &r->sections[i];
+        *o = h->sections[i];
+        o->first_word = word;
+        o->n_words = words_of(&r->words[0], o->first_token + o->n_tokens, &word);
+        o->start = fmin(from + o->start, end);
+        o->end = fmin(from + o->end, end);
+        o->seek = from + o->seek;
+    }
+    return st;
+}
+
+/* What is known of the best hypothesis besides its words; h NULL: there is none. */
+static steno_status add_details(steno_stream *s, const struct steno_hypothesis *h,
+                                struct steno_event *ev)
+{
+    steno_status st = h && h->n_sections ? fill_sections(s, h) : STENO_OK;
+    ev->n_sections = h && !st ? h->n_sections : 0;
+    ev->sections = s->results.sections;
+    ev->language = h && h->language ? h->language : "";
+    ev->language_probability = h && h->language ? h->language_probability : 0;
+    ev->labels = h ? h->labels : (struct steno_labels){0};
+    return st;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void fill_event(const steno_stream *s, struct steno_event *ev)
+{
+    const struct steno_results *r = &s->results;
+    const struct steno_words *w = &r->words[0];
+    ev->segment = r->segment;
+    ev->time = s->feeder->processed(s);
+    ev->text = steno_words_line(w);
+    ev->stable_words = w->stable_words;
+    ev->stable_bytes = w->stable_bytes;
+    ev->confidence = w->confidence;
+    ev->n_words = w->n;
+    ev->words = r->w;
+    ev->tokens = r->tokens;
+    ev->start = w->n ? r->w[0].start : s->feeder->begin(s);
+    ev->end = w->n ? r->w[w->n - 1].end : ev->start;
+}
+
+steno_status steno_results_start(steno_stream *s)
+{
+    double begin = s->feeder->begin(s);
+    s->results.pausing = false;
+    struct steno_event ev = {.kind = STENO_SPEECH_START,
+                             .segment = s->results.segment,
+                             .time = s->feeder->processed(s),
+                             .start = begin,
+                             .end = begin,
+                             .text = "",
+                             .language = ""};
+    return steno_events_add(&s->results.events, &ev);
+}
+
+/* Identifies a partial: FNV-1a hash of its text and of the length that is stable. */
+static uint64_t fingerprint(const char *text, size_t stable)
+{
+    uint64_t h = 14695981039346656037u ^ stable;
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h;
+}
+
+/* Make the words of the running best hypothesis, hyps[0]. */
+static steno_status build_best(steno_stream *s)
+{
+    struct steno_results *r = &s->results;
+    struct steno_hypothesis *h = &r->hyps[0];
+    size_t n = 0, stable = 0;
+    steno_status st = s->family->hypotheses(s->state, r->hyps, 1, &n, &stable);
+    if (!n)
+        *h = (struct steno_hypothesis){0};
+    if (!st)
+        st = steno_words_build(&r->words[0], s->model->info.tokens, h->spans, h->n, stable);
+    if (!st)
+        st = reserve_parts(r, r->words[0].n, h->n);
+    if (st)
+        r->shown = 0; /* its words are gone */
+    return st;
+}
+
+steno_status steno_results_partial(steno_stream *s)
+{
+    struct steno_event ev = {.kind = STENO_PARTIAL};
+    struct steno_results *r = &s->results;
+    struct steno_words *w = &r->words[0];
+    struct steno_hypothesis *h = &r->hyps[0];
+    uint64_t print;
+    steno_status st = build_best(s);
+    if (st)
+        return st;
+    print = fingerprint(steno_words_line(w), w->stable_bytes);
+    if (print == r->shown || (!w->n && !r->shown))
+        return STENO_OK;
+    r->shown = print;
+    fill_words(s, w, r->w);
+    fill_tokens(s, h, r->tokens);
+    fill_event(s, &ev);
+    ev.n_tokens = h->n;
+    st = add_details(s, h, &ev);
+    return st ? st : steno_events_add(&r->events, &ev);
+}
+
+/* ---- pauses ---------------------------------------------------------------------------------- */
+
+static steno_status add_utterance_end(steno_stream *s, double word_end)
+{
+    struct steno_event ev = {.kind = STENO_UTTERANCE_END,
+                             .segment = s->results.segment,
+                             .time = s->feeder->processed(s),
+                             .start = word_end,
+                             .end = word_end,
+                             .text = "",
+                             .language = ""};
+    return steno_events_add(&s->results.events, &ev);
+}
+
+steno_status steno_results_pause(steno_stream *s, double now)
+{
+    struct steno_results *r = &s->results;
+    if (!r->pausing || s->opt.utterance_end <= 0 || now - r->word_end < s->opt.utterance_end)
+        return STENO_OK;
+    r->pausing = false;
+    return add_utterance_end(s, r->word_end);
+}
+
+steno_status steno_results_pause_within(steno_stream *s, double last_end, double now, bool *done)
+{
+    struct steno_results *r = &s->results;
+    steno_status st;
+    *done = false;
+    if (s->opt.utterance_end <= 0 || now - last_end < s->opt.utterance_end)
+        return STENO_OK;
+    st = build_best(s);
+    if (st || !r->words[0].n)
+        return st;
+    fill_words(s, &r->words[0], r->w); /* a word may end after its last symbol */
+    last_end = r->w[r->words[0].n - 1].end;
+    *done = now - last_end >= s->opt.utterance_end;
+    return *done ? add_utterance_end(s, last_end) : STENO_OK;
+}
+
+/* ---- finals ---------------------------------------------------------------------------------- */
+
+/* Make alternative *n of hypothesis i. A hypothesis that spells the text of an earlier one in other
+ * pieces is dropped, unless hypotheses have sequences of their own (ids). */
+static steno_status build_alternative(steno_stream *s, size_t i, size_t *n)
+{
+    struct steno_results *r = &s->results;
+    struct steno_words *w = &r->words[*n];
+    const struct steno_hypothesis h = r->hyps[i];
+    steno_status st = steno_words_build(w, s->model->info.tokens, h.spans, h.n, h.n);
+    if (st)
+        return st;
+    for (size_t k = 0; !h.ids && k < *n; k++)
+        if (strcmp(steno_words_line(&r->words[k]), steno_words_line(w)) == 0)
+            return STENO_OK;
+    r->hyps[*n] = h;
+    r->alts[*n] = (struct steno_alternative){.text = h.text,
+                                             .confidence = w->confidence,
+                                             .score = h.score,
+                                             .n_words = w->n,
+                                             .n_tokens = h.n,
+                                             .n_ids = h.n_ids,
+                                             .ids = h.ids};
+    ++*n;
+    return STENO_OK;
+}
+
+/* Fill in texts, words and tokens of the alternatives, after all memory is allocated. */
+static steno_status place_alternatives(steno_stream *s, size_t n)
+{
+    struct steno_results *r = &s->results;
+    size_t words = 0, tokens = 0;
+    steno_status st;
+    for (size_t i = 0; i < n; i++) {
+        words += r->alts[i].n_words;
+        tokens += r->alts[i].n_tokens;
+    }
+    st = reserve_parts(r, words, tokens);
+    words = tokens = 0;
+    for (size_t i = 0; i < n && !st; i++) {
+        struct steno_alternative *a = &r->alts[i];
+        if (!a->text)
+            a->text = steno_words_line(&r->words[i]);
+        a->words = r->w + words;
+        a->tokens = r->tokens + tokens;
+        fill_words(s, &r->words[i], r->w + words);
+        fill_tokens(s, &r->hyps[i], r->tokens + tokens);
+        words += a->n_words;
+        tokens += a->n_tokens;
+    }
+    return st;
+}
+
+static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
+{
+    struct steno_results *r = &s->results;
+    size_t n = 0, stable;
+    steno_status st = s->family->hypotheses(s->state, r->hyps, r->n_best, &n, &stable);
+    *n_alts = 0;
+    for (size_t i = 0; i < n && !st; i++)
+        st = build_alternative(s, i, n_alts);
+    if (!st && !n)
+        st = steno_words_build(&r->words[0], s->model->info.tokens, NULL, 0, 0);
+    return st ? st : place_alternatives(s, *n_alts);
+}
+
+static steno_status end_segment(struct steno_results *r, const struct steno_event *final)
+{
+    const steno_status st = steno_events_add(&r->events, final);
+    if (st)
+        return st;
+    r->segment++;
+    r->pausing = final->n_words > 0;
+    r->word_end = final->end;
+    return STENO_OK;
+}
+
+steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason)
+{
+    struct steno_results *r = &s->results;
+    struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
+    steno_status st = build_alternatives(s, &ev.n_alternatives);
+    r->shown = 0;
+    if (st)
+        return st;
+    fill_event(s, &ev);
+    if (ev.n_alternatives) {
+        ev.text = r->alts[0].text;
+        ev.n_tokens = r->alts[0].n_tokens;
+    }
+    ev.stable_words = ev.n_words;
+    ev.stable_bytes = strlen(ev.text);
+    ev.alternatives = r->alts;
+    st = add_details(s, ev.n_alternatives ? &r->hyps[0] : NULL, &ev);
+    return st ? st : end_segment(r, &ev);
+}
+
+/* The words of the last partial are still there. */
+static steno_status rescue_partial(steno_stream *s)
+{
+    struct steno_results *r = &s->results;
+    struct steno_event ev = {.kind = STENO_FINAL, .reason = STENO_FINAL_END};
+    const struct steno_hypothesis known = {.language = r->hyps[0].language,
+                                           .language_probability = r->hyps[0].language_probability};
+    fill_event(s, &ev);
+    r->alts[0] = (struct steno_alternative){
+        .text = ev.text, .confidence = ev.confidence, .n_words = ev.n_words, .words = ev.words};
+    ev.alternatives = r->alts;
+    ev.n_alternatives = 1;
+    r->shown = 0;
+    ev.stable_words = ev.n_words;
+    ev.stable_bytes = strlen(ev.text);
+    return add_details(s, &known, &ev) ? STENO_ERR_NOMEM : end_segment(r, &ev);
+}
+
+steno_status steno_results_rescue(steno_stream *s)
+{
+    const struct steno_results *r = &s->results;
+    steno_status st;
+    if (r->shown && r->words[0].n)
+        return rescue_partial(s);
+    st = build_best(s);
+    return st || !r->words[0].n ? st : steno_results_final(s, STENO_FINAL_END);
+}

@@ -1,0 +1,93 @@
+/* steno speakers: who speaks when in recordings. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/path.h"
+#include "tools/cli/options.h"
+#include "tools/cli/voices.h"
+#include "protocol/rttm.h"
+#include "steno.h"
+
+#define MAX_OUTPUT ((size_t)512 << 20)
+
+enum format { FORMAT_RTTM, FORMAT_JSON };
+
+struct job {
+    const char *dir;
+    int format;
+    long channel;
+    struct cli_voice_options voices;
+    steno_speakers *speakers;
+};
+
+static const char usage[] = "Usage: steno speakers [OPTION]... FILE...\n"
+                            "Prints who speaks when in each recording.\n";
+
+/* The recording's name in RTTM: that of the file, without what follows its last dot. */
+static void recording_name(char *out, size_t size, const char *path)
+{
+    char *dot;
+    steno_path_copy_name(out, size, path);
+    dot = strrchr(out, '.');
+    if (dot && dot != out)
+        *dot = '\0';
+}
+
+static steno_status print(const struct job *j, const char *path, const steno_diarization *d)
+{
+    size_t n;
+    const struct steno_turn *turn = steno_diarization_turns(d, &n);
+    char name[256];
+    struct steno_buf b;
+    steno_status st;
+    steno_buf_init(&b, MAX_OUTPUT);
+    recording_name(name, sizeof name, path);
+    st = j->format == FORMAT_RTTM ? steno_rttm_write(&b, name, turn, n)
+                                  : steno_turns_json_write(&b, path, steno_diarization_seconds(d),
+                                                           steno_diarization_speakers(d), turn, n);
+    if (!st && b.data)
+        fputs(b.data, stdout);
+    steno_buf_free(&b);
+    return st;
+}
+
+static int diarize(const struct job *j, const char *path)
+{
+    steno_diarization *d = NULL;
+    steno_err err = {0};
+    steno_status st = cli_voices_of(&d, j->speakers, path, (int)j->channel, &j->voices, &err);
+    if (!st && print(j, path, d))
+        st = steno_fail(&err, STENO_ERR_LIMIT, "%s: the result is too long", path);
+    steno_diarization_close(d);
+    return st ? cli_fail(&err) : EX_OK;
+}
+
+int cli_speakers(int argc, char **argv)
+{
+    struct job j = {0};
+    struct cli_option options[] = {
+        {"--model", CLI_TEXT, "NAME|DIR", &j.dir, 0, 0,
+         "directory with the two networks (default: $STENO_SPEAKERS, else those that\n"
+         "steno model fetch speakers downloads)"},
+        {"--format", CLI_CHOICE, "rttm|json", &j.format, 0, 0,
+         "rttm: a line per turn, the default"},
+        {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,
+         "use channel N, counted from 1, instead of the mean of all"},
+        CLI_VOICE_OPTIONS(&j.voices),
+        {0}};
+    const char **files = calloc((size_t)argc, sizeof *files);
+    int n = 0, rc = files ? cli_parse(argc, argv, usage, options, files, argc, &n) : EX_OSERR;
+    if (!rc && !n)
+        rc = cli_usage("speakers: no recording given");
+    if (!rc)
+        rc = cli_voices_open(&j.speakers, j.dir, &j.voices);
+    for (int i = 0; i < n && j.speakers; i++) {
+        const int one = diarize(&j, files[i]);
+        rc = rc ? rc : one;
+    }
+    steno_speakers_close(j.speakers);
+    free(files);
+    return rc < 0 ? EX_OK : rc;
+}

@@ -1,0 +1,507 @@
+/* steno transcribe: print the text of recordings. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "speech/audio/file.h"
+#include "base/clock.h"
+#include "tools/cli/family_options.h"
+#include "tools/cli/voices.h"
+#include "protocol/result_json.h"
+#include "protocol/subtitle.h"
+#include "protocol/voices.h"
+#include "steno.h"
+
+#define BLOCK 4096
+#define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before anyone reads a bar */
+#define MAX_OUTPUT ((size_t)512 << 20)
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_NBEST, FORMAT_SRT, FORMAT_VTT };
+
+struct job {
+    const char *model_dir;
+    const char *vad_name; /* off, energy, silero or a directory */
+    int format;           /* enum format */
+    bool stream, words, times;
+    long channel;
+    struct cli_family_options family;
+    struct steno_model_options model_opt;
+    struct steno_stream_options stream_opt;
+    steno_model *model;
+    steno_vad *vad; /* NULL: off */
+    const char *speakers_text, *speakers_dir;
+    struct cli_voice_options voices;
+    steno_speakers *speakers; /* NULL: they are not told apart */
+    struct steno_model_info info;
+};
+
+/* A recording that is being transcribed. */
+struct recording {
+    const struct job *job;
+    const char *name;
+    steno_audio *audio;
+    steno_stream *stream;
+    steno_diarization *voices; /* or NULL */
+    steno_transcript *transcript;
+    struct steno_audio_info info;
+    int64_t started_ns, bar_ns;
+    bool bar, listed; /* listed: its n-best list has been printed */
+    size_t shown;     /* characters of the partial on the terminal's line */
+};
+
+static const char usage[] =
+    "Usage: steno transcribe [OPTION]... FILE...|-\n"
+    "Prints the text of each recording (WAV, FLAC, Ogg, MP3, MP4, WebM, ...; - = stdin).\n";
+
+/* ---- printing ------------------------------------------------------------------------------ */
+
+static void print_words(const struct steno_event *ev)
+{
+    for (size_t i = 0; i < ev->n_words; i++)
+        printf("%.2f %.2f %.3f %s\n", ev->words[i].start, ev->words[i].end,
+               (double)ev->words[i].confidence, ev->words[i].text);
+}
+
+/* --stream on a terminal: rewrite the partial in its line. */
+static void print_line(struct recording *r, const struct steno_event *ev)
+{
+    bool tty = isatty(STDOUT_FILENO);
+    const char *kind = ev->kind == STENO_PARTIAL ? "partial" : "final";
+    if (ev->kind == STENO_SPEECH_START)
+        return;
+    if (tty && r->shown)
+        fputs("\r\033[K", stdout);
+    if (tty && ev->kind == STENO_PARTIAL)
+        printf("%.*s|%s", (int)ev->stable_bytes, ev->text, ev->text + ev->stable_bytes);
+    else if (tty)
+        printf("%s\n", ev->text);
+    else
+        printf("%.2f %s %s\n", ev->time, kind, ev->text);
+    r->shown = tty && ev->kind == STENO_PARTIAL;
+    fflush(stdout);
+}
+
+static steno_status print_json(const struct steno_event *ev)
+{
+    struct steno_buf b;
+    steno_status st;
+    steno_buf_init(&b, MAX_OUTPUT);
+    st = steno_event_json_write(&b, ev);
+    if (!st) {
+        fputs(b.data, stdout);
+        fflush(stdout);
+    }
+    steno_buf_free(&b);
+    return st;
+}
+
+static steno_status print_nbest(struct recording *r, const struct steno_event *ev)
+{
+    struct steno_buf b;
+    steno_status st;
+    steno_buf_init(&b, MAX_OUTPUT);
+    st = steno_nbest_json_write(&b, ev);
+    if (!st)
+        fputs(b.data, stdout);
+    steno_buf_free(&b);
+    r->listed = true;
+    return st;
+}
+
+static steno_status take_events(struct recording *r, steno_err *err)
+{
+    struct steno_event ev;
+    steno_status st = STENO_OK;
+    while (!st && steno_stream_next(r->stream, &ev)) {
+        st = steno_transcript_add(r->transcript, &ev, err);
+        if (!st && r->job->format == FORMAT_NBEST && ev.kind == STENO_FINAL)
+            st = print_nbest(r, &ev);
+        if (st || !r->job->stream)
+            continue;
+        if (r->job->format == FORMAT_JSON)
+            st = print_json(&ev);
+        else
+            print_line(r, &ev);
+    }
+    return st;
+}
+
+static steno_status print_result(struct recording *r, steno_err *err)
+{
+    const struct job *j = r->job;
+    struct steno_buf b;
+    steno_status st = STENO_OK;
+    if (j->stream)
+        return STENO_OK; /* was printed as it came */
+    if (j->format == FORMAT_NBEST)
+        return r->listed ? STENO_OK : print_nbest(r, NULL);
+    steno_buf_init(&b, MAX_OUTPUT);
+    if (j->format == FORMAT_JSON) {
+        struct steno_result_json_options o = {.file = r->name, .model = j->info.name};
+        o.language = steno_transcript_language(r->transcript, &o.language_probability);
+        if (!o.language)
+            o.language = j->info.language;
+        st = steno_result_json_write(&b, r->transcript, &o);
+        if (!st)
+            st = steno_buf_puts(&b, "\n");
+    } else if (j->format == FORMAT_SRT || j->format == FORMAT_VTT) {
+        st = steno_subtitle_write(&b, r->transcript,
+                                  j->format == FORMAT_SRT ? STENO_SRT : STENO_VTT, NULL);
+    } else if (!j->words && r->voices) {
+        st = steno_voices_write_text(&b, r->transcript);
+        if (!st)
+            st = steno_buf_puts(&b, "\n");
+    } else if (!j->words) {
+        printf("%s\n", steno_transcript_text(r->transcript));
+    } else {
+        for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++)
+            print_words(steno_transcript_segment(r->transcript, i));
+    }
+    if (st)
+        steno_fail(err, st, "result too long");
+    else if (b.data)
+        fputs(b.data, stdout);
+    steno_buf_free(&b);
+    fflush(stdout);
+    return st;
+}
+
+static void draw_bar(struct recording *r)
+{
+    double done = (double)steno_stream_samples(r->stream) / r->info.sample_rate;
+    double total = (double)r->info.frames / r->info.sample_rate;
+    int64_t now = steno_now_ns();
+    int filled;
+    if (!r->bar || now - r->bar_ns < 100000000)
+        return;
+    r->bar_ns = now;
+    filled = (int)(30 * done / total);
+    fprintf(stderr, "\r%s [%-30.*s] %.0f/%.0f s, %.0fx real time\033[K", r->name,
+            filled < 0    ? 0
+            : filled > 30 ? 30
+                          : filled,
+            "##############################", done, total,
+            done / ((double)(now - r->started_ns) * 1e-9));
+}
+
+static void clear_bar(struct recording *r)
+{
+    if (r->bar && r->bar_ns != r->started_ns)
+        fputs("\r\033[K", stderr);
+}
+
+/* ---- one recording ------------------------------------------------------------------------- */
+
+static steno_status open_recording(struct recording *r, int fd, steno_err *err)
+{
+    struct steno_stream_options so = r->job->stream_opt;
+    steno_status st = steno_audio_open_fd(
+        &r->audio, fd, &(struct steno_audio_options){.channel = (unsigned)r->job->channel}, err);
+    if (st)
+        return st;
+    steno_audio_get_info(r->audio, &r->info);
+    so.sample_rate = r->info.sample_rate;
+    so.no_partials = !r->job->stream;
+    so.no_endpointing |= r->job->info.cuts && !r->job->stream;
+    so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words && !r->job->speakers;
+    r->transcript = steno_transcript_new(0);
+    if (!r->transcript)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    r->started_ns = r->bar_ns = steno_now_ns();
+    r->bar = isatty(STDERR_FILENO) && !r->job->stream &&
+             (double)r->info.frames > BAR_FROM_SECONDS * r->info.sample_rate;
+    st = steno_stream_open(&r->stream, r->job->model, &so, err);
+    if (!st)
+        steno_stream_set_early(r->stream, false);
+    if (!st && r->job->speakers)
+        st = cli_voices_begin(&r->voices, r->job->speakers, r->info.sample_rate, &r->job->voices,
+                              err);
+    return st;
+}
+
+static steno_status give_speakers(struct recording *r, steno_err *err)
+{
+    const struct steno_turn *turn;
+    size_t n;
+    steno_transcript *t;
+    steno_status st = steno_diarization_end(r->voices, err);
+    if (st)
+        return st;
+    turn = steno_diarization_exclusive(r->voices, &n);
+    t = steno_transcript_with_voices(r->transcript, turn, n);
+    if (!t)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_transcript_free(r->transcript);
+    r->transcript = t;
+    return STENO_OK;
+}
+
+static steno_status run_recording(struct recording *r, steno_err *err)
+{
+    float pcm[BLOCK];
+    size_t n = 1;
+    steno_status st = STENO_OK, damaged = STENO_OK;
+    steno_err damage;
+    char warning[256];
+    while (!st && n) {
+        n = 0;
+        damaged = steno_audio_read(r->audio, pcm, BLOCK, &n, &damage);
+        st = n ? steno_stream_push(r->stream, pcm, n, err) : STENO_OK;
+        if (!st && n && r->voices)
+            st = steno_diarization_push(r->voices, pcm, n, err);
+        if (!st)
+            st = take_events(r, err);
+        draw_bar(r);
+        if (damaged)
+            break;
+    }
+    if (!st)
+        st = steno_stream_end(r->stream, err);
+    if (!st)
+        st = take_events(r, err);
+    if (!st)
+        steno_transcript_set_duration(r->transcript, (double)steno_stream_samples(r->stream) /
+                                                         r->info.sample_rate);
+    if (!st && r->voices)
+        st = give_speakers(r, err);
+    clear_bar(r);
+    if (st)
+        return st;
+    steno_audio_get_info(r->audio, &r->info);
+    r->info.truncated &= !damaged;
+    steno_audio_warning(&r->info, (double)steno_stream_samples(r->stream) / r->info.sample_rate,
+                        warning, sizeof warning);
+    if (*warning)
+        fprintf(stderr, "steno: %s: %s\n", r->name, warning);
+    st = print_result(r, err);
+    if (!st && damaged && err) { /* results before the damage have been printed */
+        *err = damage;
+        st = damaged;
+    }
+    return st;
+}
+
+static int open_input(const char *name, steno_err *err)
+{
+    int fd = strcmp(name, "-") == 0 ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        steno_fail(err, STENO_ERR_IO, "%s: %s", name, strerror(errno));
+    return fd;
+}
+
+/* Processor time of this process, all threads. */
+static double processor_seconds(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t)
+               ? 0
+               : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void print_times(const struct recording *r, double spent)
+{
+    fprintf(stderr, "steno: %s: %.2f s of audio, %.4f s of processor, %.4f s\n", r->name,
+            (double)steno_stream_samples(r->stream) / r->info.sample_rate, spent,
+            (double)(steno_now_ns() - r->started_ns) * 1e-9);
+}
+
+/* Transcribe one recording. Returns its exit code. */
+static int transcribe(const struct job *j, const char *name)
+{
+    struct recording r = {.job = j, .name = name};
+    steno_err err = {0};
+    steno_status st;
+    double spent;
+    int fd = open_input(name, &err);
+    if (fd < 0) {
+        (void)cli_fail(&err);
+        if (j->format == FORMAT_TEXT)
+            puts("");
+        return EX_NOINPUT;
+    }
+    spent = processor_seconds();
+    st = open_recording(&r, fd, &err);
+    if (!st)
+        st = run_recording(&r, &err);
+    if (!st && j->times)
+        print_times(&r, processor_seconds() - spent);
+    if (st && j->format == FORMAT_TEXT && !r.info.frames)
+        puts(""); /* line n belongs to file n */
+    steno_stream_close(r.stream);
+    steno_diarization_close(r.voices);
+    steno_transcript_free(r.transcript);
+    steno_audio_close(r.audio);
+    if (fd != STDIN_FILENO)
+        close(fd);
+    if (!st)
+        return EX_OK;
+    st = steno_fail_in(&err, st, "%s", name);
+    return cli_fail(&err);
+}
+
+/* ---- arguments ----------------------------------------------------------------------------- */
+
+static int check(struct job *j, int files)
+{
+    if (!files)
+        return cli_usage("transcribe: no recording given");
+    if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
+        return cli_usage("transcribe: --stream needs format text or json");
+    if (j->stream && j->speakers_text)
+        return cli_usage("transcribe: --speakers needs the whole recording, not --stream");
+    if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
+        !cli_int("--speakers", j->speakers_text, 1, 1000, &j->voices.speakers))
+        return EX_USAGE;
+    if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
+        return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
+                         j->stream_opt.beam);
+    if (!cli_family_check(&j->family))
+        return EX_USAGE;
+    cli_family_give(&j->family, &j->model_opt, &j->stream_opt);
+    return EX_OK;
+}
+
+/* files: [argc], their number to *n. EX_OK; an exit code after printing the error; -1 after --help.
+ */
+static int parse(struct job *j, int argc, char **argv, const char **files, int *n)
+{
+    long beam = 0, n_best = 0, threads = 1;
+    int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
+    struct cli_option options[29 + CLI_FAMILY_ROWS] = {
+        {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
+         "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
+         "model, else the one that ships)"},
+        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt", &j->format, 0, 0,
+         "text: one line per file, the default; nbest: a list of hypotheses per segment"},
+        {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
+         "text: a line per word, \"start end confidence word\""},
+        {"--word-times", CLI_FLAG, NULL, &j->words, 0, 0, "the same"},
+        {"--language", CLI_TEXT, "LANGUAGE", &j->stream_opt.hints.language, 0, 0,
+         "what is spoken, by code or English name; auto = detected, where the model can; en,de = "
+         "one of these is detected (Whisper)"},
+        {"--translate", CLI_FLAG, NULL, &j->stream_opt.hints.translate, 0, 0,
+         "the text in English, where the model can"},
+        {"--prompt", CLI_TEXT, "TEXT", &j->stream_opt.hints.prompt, 0, 0,
+         "text that came before: names and spellings"},
+        {"--prefix", CLI_TEXT, "TEXT", &j->stream_opt.hints.prefix, 0, 0,
+         "text that each recording begins with"},
+        {"--hotwords", CLI_TEXT, "WORDS", &j->stream_opt.hints.hotwords, 0, 0,
+         "words that are likely"},
+        {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
+         "print partial results as they come (text, json)"},
+        {"--vad", CLI_TEXT, "off|energy|silero|DIR", &j->vad_name, 0, 0,
+         "leave out what is not speech, by a rule on loudness or by silero-vad (fetched, or in "
+         "DIR); Whisper also cuts recordings there"},
+        {"--speakers", CLI_TEXT, "auto|N", &j->speakers_text, 0, 0,
+         "say who speaks: as many as are found, or N"},
+        {"--speaker-model", CLI_TEXT, "NAME|DIR", &j->speakers_dir, 0, 0,
+         "networks for it (default: $STENO_SPEAKERS, else those of steno model fetch)"},
+        {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
+         "use channel N, counted from 1, instead of the mean of all"},
+        {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
+         "hypotheses of the search; 1 = greedy (default: the model's)"},
+        {"--nbest", CLI_NUMBER, "N", &n_best, 1, STENO_MAX_BEAM,
+         "json, nbest: alternatives of each segment, at most the beam"},
+        {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
+         "weights: auto (fast and as accurate; the default), fp32 (unchanged)"},
+        {"--times", CLI_FLAG, NULL, &j->times, 0, 0,
+         "print the time of each file on standard error"},
+        {"--no-endpoint", CLI_FLAG, NULL, &j->stream_opt.no_endpointing, 0, 0,
+         "do not cut at silences: one segment per recording"},
+        {"--threads", CLI_NUMBER, "N", &threads, 1, 256, "threads of the engine (default 1)"},
+        {"--cpu", CLI_TEXT, "LEVEL", &j->model_opt.cpu, 0, 0,
+         "highest level: scalar, avx2, avx512, vnni, bf16 or amx"}};
+    int own = 0, rc;
+    while (options[own].name)
+        own++;
+    cli_family_rows(&j->family, options + own);
+    rc = cli_parse(argc, argv, usage, options, files, argc, n);
+    j->model_opt.threads = (int)threads;
+    j->voices.threads = threads;
+    j->stream_opt.beam = (int)beam;
+    j->stream_opt.n_best = (int)n_best;
+    j->model_opt.precision = (enum steno_precision)precision;
+    return rc ? rc : check(j, *n);
+}
+
+static steno_status open_vad(struct job *j, steno_err *err)
+{
+    const char *name = j->vad_name;
+    char *dir = NULL;
+    steno_status st = STENO_OK;
+    if (!name || !strcmp(name, "off"))
+        return STENO_OK;
+    if (strcmp(name, "energy") != 0)
+        st = steno_vad_find(&dir, strcmp(name, "silero") ? name : NULL, err);
+    if (!st)
+        st = steno_vad_open(&j->vad, dir, err);
+    steno_free(dir);
+    j->stream_opt.vad = j->vad;
+    return st ? steno_fail_in(err, st, "--vad") : STENO_OK;
+}
+
+/* Returns an exit code; an error is printed. */
+static int open_model(struct job *j)
+{
+    steno_err err = {0};
+    char *dir = NULL;
+    int rc = EX_OK;
+    if (steno_model_find(&dir, j->model_dir, &err))
+        return cli_fail(&err);
+    if (j->model_dir)
+        rc = cli_readable(dir);
+    if (rc == EX_OK && steno_model_open(&j->model, dir, &j->model_opt, &err))
+        rc = cli_fail(&err);
+    free(dir);
+    if (rc != EX_OK)
+        return rc;
+    steno_model_get_info(j->model, &j->info);
+    return steno_hints_check(&j->info, &j->stream_opt.hints, &err) ? cli_fail(&err) : EX_OK;
+}
+
+static int transcribe_all(struct job *j, const char **files, int n)
+{
+    steno_err err = {0};
+    int code = open_vad(j, &err) ? cli_fail(&err) : open_model(j);
+    if (code == EX_OK && j->speakers_text)
+        code = cli_voices_open(&j->speakers, j->speakers_dir, &j->voices);
+    const bool opened = code == EX_OK;
+    for (int i = 0; opened && i < n; i++) {
+        int c = transcribe(j, files[i]);
+        if (code == EX_OK)
+            code = c;
+    }
+    steno_model_close(j->model);
+    steno_vad_close(j->vad);
+    steno_speakers_close(j->speakers);
+    if (!opened)
+        return code;
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "steno: standard output: %s\n", strerror(errno));
+        return EX_IOERR;
+    }
+    return code;
+}
+
+int cli_transcribe(int argc, char **argv)
+{
+    struct job j = {.format = FORMAT_TEXT,
+                    .model_opt = steno_model_options_default(),
+                    .stream_opt = steno_stream_options_default()};
+    const char **files = calloc((size_t)argc + 1, sizeof *files);
+    int n, rc;
+    if (!files) {
+        fputs("steno: out of memory\n", stderr);
+        return EX_OSERR;
+    }
+    rc = parse(&j, argc, argv, files, &n);
+    if (!rc)
+        rc = transcribe_all(&j, files, n);
+    free(files);
+    return rc < 0 ? EX_OK : rc;
+}

@@ -1,0 +1,149 @@
+#include "tools/cli/hypotheses.h"
+
+#include "base/buf.h"
+#include "tools/cli/recordings.h"
+#include "steno.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TEXT ((size_t)16 << 20)
+#define MAX_WORDS 4000 /* of one recording that are aligned */
+
+/* ---- words ---- */
+
+static int split(char *s, char **words)
+{
+    int n = 0;
+    char *save = NULL;
+    for (char *w = strtok_r(s, " ", &save); w && n < MAX_WORDS; w = strtok_r(NULL, " ", &save))
+        words[n++] = w;
+    return n;
+}
+
+static long least(long a, long b, long c)
+{
+    long m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+/* Number of insertions, deletions and substitutions (Levenshtein); -1: out of memory. */
+static long edits(char **a, int n, char **b, int m)
+{
+    long *row = calloc((size_t)m + 1, sizeof *row), d;
+    if (!row)
+        return -1;
+    for (int k = 0; k <= m; k++)
+        row[k] = k;
+    for (int i = 1; i <= n; i++) {
+        long diagonal = row[0];
+        row[0] = i;
+        for (int k = 1; k <= m; k++) {
+            long above = row[k];
+            row[k] = least(above + 1, row[k - 1] + 1, diagonal + (strcmp(a[i - 1], b[k - 1]) != 0));
+            diagonal = above;
+        }
+    }
+    d = row[m];
+    free(row);
+    return d;
+}
+
+static steno_status count_edits(struct hypotheses *h, char *a, char *b, steno_err *err)
+{
+    char **words = calloc(2 * MAX_WORDS, sizeof *words);
+    long d = -1;
+    if (words) {
+        int n = split(a, words), m = split(b, words + MAX_WORDS);
+        d = edits(words, n, words + MAX_WORDS, m);
+        h->words += n;
+    }
+    free(words);
+    if (d < 0)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    h->edits += d;
+    return STENO_OK;
+}
+
+/* ---- all recordings ---- */
+
+struct comparison {
+    struct hypotheses *h;
+    steno_model *m[2];
+    FILE *out;
+    json_t *list; /* NULL: text */
+};
+
+static steno_status one(void *arg, const char *path, steno_err *err)
+{
+    struct comparison *c = arg;
+    struct steno_buf text[2];
+    steno_status st = STENO_OK;
+    for (int k = 0; k < 2; k++) {
+        steno_buf_init(&text[k], MAX_TEXT);
+        if (!st && steno_buf_puts(&text[k], ""))
+            st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        if (!st)
+            st = recordings_transcribe(c->m[k], path, &text[k], err);
+    }
+    if (!st) {
+        const char *a = text[0].data, *b = text[1].data;
+        bool same = !strcmp(a, b);
+        c->h->files++;
+        c->h->differing += !same;
+        if (c->list)
+            (void)json_array_append_new(c->list, json_pack("{s:s, s:s, s:s, s:b}", "file", path,
+                                                           "a", a, "b", b, "same", same));
+        else if (!same)
+            fprintf(c->out, "%s\n  A: %s\n  B: %s\n", path, a, b);
+        st = count_edits(c->h, text[0].data, text[1].data, err);
+    }
+    for (int k = 0; k < 2; k++)
+        steno_buf_free(&text[k]);
+    return st;
+}
+
+static steno_status open_models(struct comparison *c, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int k = 0; !st && k < 2; k++) {
+        struct steno_model_options mo = {
+            .cpu = c->h->cpu, .threads = c->h->threads, .plain = c->h->plain && k == 0};
+        st = steno_model_open(&c->m[k], c->h->dir[k], &mo, err);
+    }
+    return st;
+}
+
+static void report(const struct comparison *c)
+{
+    const struct hypotheses *h = c->h;
+    double rate = h->words ? 100.0 * (double)h->edits / (double)h->words : 0;
+    json_t *j;
+    if (!c->list) {
+        fprintf(c->out, "%d recordings, %d differ; %ld of %ld words (%.2f %%)\n", h->files,
+                h->differing, h->edits, h->words, rate);
+        return;
+    }
+    j = json_pack("{s:i, s:i, s:I, s:I, s:O}", "recordings", h->files, "differing", h->differing,
+                  "words", (json_int_t)h->words, "edits", (json_int_t)h->edits, "results", c->list);
+    (void)json_dumpf(j, c->out, JSON_INDENT(2));
+    fputs("\n", c->out);
+    json_decref(j);
+}
+
+steno_status hypotheses_compare(struct hypotheses *h, FILE *out, bool json, steno_err *err)
+{
+    struct comparison c = {.h = h, .out = out, .list = json ? json_array() : NULL};
+    steno_status st = open_models(&c, err);
+    if (!st)
+        st = recordings_each(h->audio, one, &c, err);
+    if (!st && !h->files)
+        st = steno_fail(err, STENO_ERR_INVAL, "verify: no recordings there");
+    if (!st)
+        report(&c);
+    for (int k = 0; k < 2; k++)
+        steno_model_close(c.m[k]);
+    json_decref(c.list);
+    return st;
+}

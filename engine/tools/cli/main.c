@@ -1,0 +1,178 @@
+/* steno: dispatches to the subcommands. */
+#include "tools/cli/cli.h"
+
+#include "base/map.h"
+#include "base/pages.h"
+#include "nn/passes/passes.h"
+#include "steno.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static const struct cli_command commands[] = {
+    {"transcribe", "[OPTION]... FILE...|-", "print the text of recordings", cli_transcribe},
+    {"optimize", "IN.onnx|MODELDIR -o OUT [OPTION]...", "rewrite a network into fewer nodes",
+     cli_optimize},
+    {"convert", "CHECKPOINT|ZIP|DIR -o OUT|--name NAME",
+     "write a model directory from a training checkpoint", cli_convert},
+    {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
+     cli_run},
+    {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},
+    {"profile", "MODEL.onnx [--shape NAME=AxBxC]...", "show where the time of a network goes",
+     cli_profile},
+    {"verify", "A.onnx [B.onnx] | --model DIR... --audio FILE...",
+     "compare two networks or two models", cli_verify},
+    {"graph", "MODEL.onnx [--text|--dot]", "print the nodes of a network", cli_graph},
+    {"model", "info FILE.onnx|DIR | fetch NAME | list | remove NAME",
+     "describe a model, or fetch one", cli_model},
+    {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
+     cli_features},
+    {"speakers", "[OPTION]... FILE...", "print who speaks when in recordings", cli_speakers},
+    {"top", "[OPTION]...", "show the state of a running server", cli_top},
+    {"jobs", "submit FILE|DIR|URL... | watch [ID]... | get ID | list | remove ID...",
+     "have a server transcribe recordings later", cli_jobs},
+};
+
+int cli_fail(const steno_err *err)
+{
+    fprintf(stderr, "steno: %s\n", err->msg);
+    return steno_status_info(err->code)->exit_code;
+}
+
+int cli_readable(const char *path)
+{
+    if (!access(path, R_OK))
+        return EX_OK;
+    fprintf(stderr, "steno: %s: %s\n", path, strerror(errno));
+    return EX_NOINPUT;
+}
+
+bool cli_is_onnx(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 5 && !strcmp(name + n - 5, ".onnx");
+}
+
+int cli_usage(const char *fmt, ...)
+{
+    va_list ap;
+    fputs("steno: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputs(" (see steno --help)\n", stderr);
+    return EX_USAGE;
+}
+
+static int match(const char *arg, const char *name, const char **value)
+{
+    size_t n = strlen(name);
+    if (strncmp(arg, name, n) || (arg[n] && arg[n] != '='))
+        return 0;
+    *value = arg[n] ? arg + n + 1 : NULL;
+    return 1;
+}
+
+int cli_next(struct cli_args *a, const char *const *names, const char **value)
+{
+    const char *arg;
+    if (a->at >= a->argc)
+        return CLI_END;
+    arg = a->argv[a->at++];
+    if (a->only_positional || arg[0] != '-' || !arg[1]) {
+        *value = arg;
+        return CLI_POSITIONAL;
+    }
+    if (!strcmp(arg, "--")) {
+        a->only_positional = true;
+        return cli_next(a, names, value);
+    }
+    if (!strcmp(arg, "--help") || !strcmp(arg, "-h"))
+        return CLI_HELP;
+    for (int i = 0; names[i]; i++) {
+        bool flag = names[i][0] == '!';
+        if (!match(arg, names[i] + flag, value))
+            continue;
+        if (flag && *value) {
+            (void)cli_usage("%s takes no value", names[i] + flag);
+            return CLI_ERROR;
+        }
+        if (!flag && !*value) {
+            if (a->at >= a->argc) {
+                (void)cli_usage("%s needs a value", names[i]);
+                return CLI_ERROR;
+            }
+            *value = a->argv[a->at++];
+        }
+        return i;
+    }
+    (void)cli_usage("unknown option %s", arg);
+    return CLI_ERROR;
+}
+
+bool cli_int(const char *option, const char *s, long min, long max, long *out)
+{
+    char *end;
+    long v;
+    errno = 0;
+    v = strtol(s, &end, 10);
+    if (errno || end == s || *end || v < min || v > max) {
+        (void)cli_usage("%s: '%s' is not a whole number from %ld to %ld", option, s, min, max);
+        return false;
+    }
+    *out = v;
+    return true;
+}
+
+static int help(void)
+{
+    puts("steno: speech recognition on one CPU, from the command line\n\nUsage:");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        printf("  steno %-10s %s\n      %s\n", commands[i].name, commands[i].args,
+               commands[i].about);
+    puts("\nsteno COMMAND --help lists the options of a command; steno --version prints the "
+         "version.");
+    return EX_OK;
+}
+
+/* Print the names of the commands, for shell completion. */
+static int names(void)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        puts(commands[i].name);
+    return EX_OK;
+}
+
+static int passes(void)
+{
+    for (int i = 0; steno_passes[i].name; i++)
+        puts(steno_passes[i].name);
+    return EX_OK;
+}
+
+int main(int argc, char **argv)
+{
+    steno_pages_for_large();
+    steno_map_guard();
+    if (argc < 2) {
+        fputs("steno: no command given (see steno --help)\n", stderr);
+        return EX_USAGE;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("steno %s\n", steno_version());
+        return EX_OK;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return argc > 2 && !strcmp(argv[2], "--names")    ? names()
+               : argc > 2 && !strcmp(argv[2], "--passes") ? passes()
+                                                          : help();
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    return cli_usage("unknown command '%s'", argv[1]);
+}

@@ -1,0 +1,159 @@
+#include "tools/cli/options.h"
+#include "nn/kernels/peak.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define HELP_COLUMN 25
+#define HELP_WIDTH 100
+
+void cli_list_free(struct cli_list *l)
+{
+    free(l->v);
+    l->v = NULL;
+    l->n = 0;
+}
+
+/* Length up to the line end, or to the last blank with which the line fits. */
+static size_t line_length(const char *about)
+{
+    size_t len = strcspn(about, "\n"), at = HELP_WIDTH - HELP_COLUMN;
+    if (len <= at)
+        return len;
+    while (at > 0 && about[at] != ' ')
+        at--;
+    return at ? at : len;
+}
+
+static void print_option(const struct cli_option *o)
+{
+    char head[128];
+    const char *about = o->about;
+    int n;
+    if (o->kind == CLI_HEADING) {
+        printf("\n%s\n", o->name);
+        return;
+    }
+    n = o->kind == CLI_FLAG ? snprintf(head, sizeof head, "  %s", o->name)
+                            : snprintf(head, sizeof head, "  %s %s", o->name, o->arg);
+    if (n < HELP_COLUMN - 1)
+        printf("%-*s", HELP_COLUMN, head);
+    else
+        printf("%s\n%*s", head, HELP_COLUMN, "");
+    for (;;) {
+        size_t len = line_length(about);
+        printf("%.*s\n", (int)len, about);
+        if (!about[len])
+            return;
+        about += len + 1;
+        printf("%*s", HELP_COLUMN, "");
+    }
+}
+
+static bool choose(const struct cli_option *o, const char *s)
+{
+    int k = 0;
+    size_t n = strlen(s);
+    for (const char *p = o->arg; *p; p += strcspn(p, "|"), p += *p == '|', k++)
+        if (strcspn(p, "|") == n && !strncmp(p, s, n)) {
+            *(int *)o->to = k;
+            return true;
+        }
+    (void)cli_usage("%s: '%s' is none of %s", o->name, s, o->arg);
+    return false;
+}
+
+static bool real(const struct cli_option *o, const char *s)
+{
+    char *end;
+    double v;
+    errno = 0;
+    v = strtod(s, &end);
+    if (errno || end == s || *end || !(v >= 0)) {
+        (void)cli_usage("%s: '%s' is not a number of at least 0", o->name, s);
+        return false;
+    }
+    *(double *)o->to = v;
+    return true;
+}
+
+static bool append(struct cli_list *l, const char *s)
+{
+    const char **p = realloc(l->v, ((size_t)l->n + 1) * sizeof *p);
+    if (!p) {
+        fputs("steno: out of memory\n", stderr);
+        return false;
+    }
+    l->v = p;
+    l->v[l->n++] = s;
+    return true;
+}
+
+static bool set(const struct cli_option *o, const char *s)
+{
+    switch (o->kind) {
+    case CLI_FLAG:
+        *(bool *)o->to = true;
+        return true;
+    case CLI_TEXT:
+        *(const char **)o->to = s;
+        return true;
+    case CLI_NUMBER:
+        return cli_int(o->name, s, o->min, o->max, o->to);
+    case CLI_REAL:
+        return real(o, s);
+    case CLI_CHOICE:
+        return choose(o, s);
+    default:
+        return append(o->to, s);
+    }
+}
+
+int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
+              const char **positional, int max, int *n)
+{
+    const char *names[CLI_MAX_OPTIONS + 1], *value;
+    char flags[CLI_MAX_OPTIONS][40];
+    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
+    int count = 0, c;
+    for (; options[count].name && count < CLI_MAX_OPTIONS; count++) {
+        snprintf(flags[count], sizeof flags[count], "%s%s",
+                 options[count].kind == CLI_FLAG ? "!" : "", options[count].name);
+        names[count] = flags[count];
+    }
+    names[count] = NULL;
+    *n = 0;
+    while ((c = cli_next(&a, names, &value)) != CLI_END) {
+        if (c == CLI_HELP) {
+            fputs(usage, stdout);
+            puts("");
+            for (int i = 0; i < count; i++)
+                print_option(&options[i]);
+            return -1;
+        }
+        if (c == CLI_POSITIONAL && *n == max)
+            return cli_usage("%s: unexpected argument '%s'", argv[0], value);
+        if (c == CLI_POSITIONAL)
+            positional[(*n)++] = value;
+        else if (c == CLI_ERROR || !set(&options[c], value))
+            return EX_USAGE;
+    }
+    return EX_OK;
+}
+
+void cli_network_resolve(struct cli_network *n)
+{
+    n->net.opt_level = (int)n->opt_level;
+    n->net.precision = (enum steno_precision)n->precision;
+    n->sess.threads = (int)n->threads;
+}
+
+double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k)
+{
+    if (p->bytes || p->kept == STENO_INT8_WEIGHTS)
+        return steno_peak_ops_i8(k);
+    return p->kept == STENO_BF16_WEIGHTS ? steno_peak_bf16(k) : steno_peak_flops(k);
+}

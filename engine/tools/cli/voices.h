@@ -1,0 +1,38 @@
+/* Speakers of recordings for the commands that tell them apart. */
+#ifndef STENO_CLI_VOICES_H
+#define STENO_CLI_VOICES_H
+
+#include "tools/cli/options.h"
+#include "steno.h"
+
+struct cli_voice_options {
+    long speakers, min, max, threads;
+    double threshold;
+};
+#define CLI_VOICE_OPTIONS(V)                                                                       \
+    {"--speakers", CLI_NUMBER, "N", &(V)->speakers, 1, 1000, "how many there are, if known"},      \
+        {"--min", CLI_NUMBER, "N", &(V)->min, 1, 1000, "there are at least N"},                    \
+        {"--max", CLI_NUMBER, "N", &(V)->max, 1, 1000, "there are at most N"},                     \
+        {"--threshold",                                                                            \
+         CLI_REAL,                                                                                 \
+         "T",                                                                                      \
+         &(V)->threshold,                                                                          \
+         0,                                                                                        \
+         0,                                                                                        \
+         "cosine distance from which two voices are two speakers, 0 to 2"},                        \
+    {                                                                                              \
+        "--threads", CLI_NUMBER, "N", &(V)->threads, 1, 256, "threads of the engine (default 1)"   \
+    }
+
+/* Open the networks. Returns an exit code; an error is printed. */
+int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voice_options *o);
+/* Begin the diarization of a recording that will be pushed. */
+STENO_MUST steno_status cli_voices_begin(steno_diarization **out, const steno_speakers *s,
+                                         int sample_rate, const struct cli_voice_options *o,
+                                         steno_err *err);
+/* Diarize a recording. Errors name it. */
+STENO_MUST steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s,
+                                      const char *path, int channel,
+                                      const struct cli_voice_options *o, steno_err *err);
+
+#endif

@@ -1,0 +1,127 @@
+/* Input layers and positions of the encoders: transformer/subsampling.py and embedding.py of ESPnet
+ * 202511. */
+#include "tools/convert/espnet_encoder.h"
+#include "tools/convert/espnet_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Convolutions over time and mel bands. */
+static const struct subsampling {
+    const char *name;
+    int n;
+    int64_t kernel[3], stride[3];
+} subsamplings[] = {
+    {"conv2d", 2, {3, 3}, {2, 2}},        {"conv2d1", 2, {3, 3}, {1, 1}},
+    {"conv2d2", 2, {3, 3}, {2, 1}},       {"conv2d6", 2, {3, 5}, {2, 3}},
+    {"conv2d8", 3, {3, 3, 3}, {2, 2, 2}},
+};
+
+static steno_value_id subsample(struct steno_make *m, steno_value_id x,
+                                const struct steno_espnet_encoder *e, const struct subsampling *s)
+{
+    static const int64_t turn[] = {0, 2, 1, 3};
+    int64_t bands = e->in;
+    x = steno_make_unsqueeze(m, x, 1);
+    for (int i = 0; i < s->n; i++) {
+        const struct steno_make_conv c = {.rank = 2,
+                                          .in = i ? e->d : 1,
+                                          .out = e->d,
+                                          .kernel = s->kernel[i],
+                                          .stride = s->stride[i],
+                                          .bias = true};
+        char name[32];
+        snprintf(name, sizeof name, "conv.%d", 2 * i);
+        x = steno_make_1(m, "Relu", steno_make_convolve(m, x, name, &c));
+        bands = (bands - s->kernel[i]) / s->stride[i] + 1;
+    }
+    x = steno_make_reshape(m, steno_make_transpose(m, x, 4, turn), 3,
+                           (int64_t[]){1, -1, e->d * bands});
+    /* "out.0" in front of the positions, "out" where those are a part of their own */
+    return steno_make_linear(m, x, steno_make_has(m, "out.weight") ? "out" : "out.0", e->d * bands,
+                             e->d, true);
+}
+
+/* Two convolutions over time alone; the first one has kernel 3 and stride 1. */
+static steno_value_id subsample_1d(struct steno_make *m, steno_value_id x,
+                                   const struct steno_espnet_encoder *e, int64_t stride)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    const struct steno_make_conv first = {.rank = 1,
+                                          .in = e->in,
+                                          .out = e->d,
+                                          .kernel = 3,
+                                          .stride = 1,
+                                          .bias = true},
+                                 second = {.rank = 1,
+                                           .in = e->d,
+                                           .out = e->d,
+                                           .kernel = stride == 3 ? 5 : 3,
+                                           .stride = stride,
+                                           .bias = true};
+    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), "conv.0", &first);
+    x = steno_make_convolve(m, steno_make_1(m, "Relu", x), "conv.2", &second);
+    x = steno_make_transpose(m, steno_make_1(m, "Relu", x), 3, turn);
+    return steno_make_linear(m, x, "out.0", e->d, e->d, true);
+}
+
+steno_value_id steno_espnet_input_layer(struct steno_make *m, steno_value_id x,
+                                        const struct steno_espnet_encoder *e)
+{
+    if (!strncmp(e->input_layer, "conv1d", 6))
+        return subsample_1d(m, x, e, e->input_layer[6] - '0');
+    for (size_t i = 0; i < sizeof subsamplings / sizeof *subsamplings; i++)
+        if (!strcmp(e->input_layer, subsamplings[i].name))
+            return subsample(m, x, e, &subsamplings[i]);
+    x = steno_make_norm(m, steno_make_linear(m, x, "0", e->in, e->d, true), "1", e->d, 1e-5f);
+    return e->kind == STENO_ESPNET_TRANSFORMER ? steno_make_1(m, "Relu", x) : x;
+}
+
+/* Rows of relative positions T - 1 down to 1 - T. */
+static steno_value_id latest_positions(struct steno_make *m, steno_value_id x, int64_t d)
+{
+    const int64_t center = STENO_ESPNET_POSITIONS - 1, one = center + 1;
+    steno_value_id n = steno_make_extent_of(m, x, 1);
+    steno_value_id table =
+        steno_make_sinusoids(m, "pe", 2 * STENO_ESPNET_POSITIONS - 1, d, (double)center, -1);
+    return steno_make_cut(m, table, 1, steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), n),
+                          steno_make_add(m, steno_make_ints(m, 1, &center), n));
+}
+
+/* The weight of the positions. They are the last part of the input layer, which is a list or has
+ * parts with names. */
+static steno_value_id alpha(struct steno_make *m)
+{
+    static const char *const names[] = {"out.1.alpha", "pos_enc.alpha", "3.alpha"};
+    size_t i = 0;
+    while (i < 2 && !steno_make_has(m, names[i]))
+        i++;
+    return steno_make_param(m, names[i], 0, NULL);
+}
+
+steno_value_id steno_espnet_embed(struct steno_make *m, steno_value_id x,
+                                  const struct steno_espnet_encoder *e, struct steno_espnet_view *v)
+{
+    steno_value_id table;
+    *v = (struct steno_espnet_view){STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE, 0};
+    steno_make_at(m, "encoder.embed.");
+    x = steno_espnet_input_layer(m, x, e);
+    if (e->pos != STENO_ESPNET_POS_SCALED)
+        x = steno_make_scale(m, x, sqrtf((float)e->d));
+    if (e->pos == STENO_ESPNET_POS_LATEST) {
+        v->pos = latest_positions(m, x, e->d);
+        return x;
+    }
+    if (e->pos == STENO_ESPNET_POS_LEGACY) {
+        table = steno_make_sinusoids(m, "pe", STENO_ESPNET_POSITIONS, e->d,
+                                     (double)(e->pos_rows - 1), -1);
+        v->pos = steno_espnet_positions(m, x, table);
+        return x;
+    }
+    table = steno_make_sinusoids(m, "pe", STENO_ESPNET_POSITIONS, e->d, 0, 1);
+    table = steno_espnet_positions(m, x, table);
+    if (e->pos == STENO_ESPNET_POS_SCALED)
+        table = steno_make_2(m, "Mul", table, alpha(m));
+    return steno_make_add(m, x, table);
+}

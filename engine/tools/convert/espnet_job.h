@@ -1,0 +1,76 @@
+/* One conversion of an ESPnet2 checkpoint, and how its configuration is read. Confined. */
+#ifndef STENO_CONVERT_ESPNET_JOB_H
+#define STENO_CONVERT_ESPNET_JOB_H
+
+#include "base/buf.h"
+#include "tools/convert/bundle.h"
+#include "tools/convert/espnet_graphs.h"
+#include "formats/yaml.h"
+
+#define STENO_ESPNET_MAX_YAML ((size_t)64 << 20)
+#define STENO_ESPNET_MAX_NAME 600
+
+/* Go on if nothing has failed. */
+#define READ(CALL)                                                                                 \
+    do {                                                                                           \
+        if (!st)                                                                                   \
+            st = (CALL);                                                                           \
+    } while (0)
+
+struct steno_espnet_job {
+    const struct steno_bundle *b;
+    const char *out;
+    char asr_conf[STENO_ESPNET_MAX_NAME], asr_file[STENO_ESPNET_MAX_NAME],
+        lm_conf[STENO_ESPNET_MAX_NAME], lm_file[STENO_ESPNET_MAX_NAME];
+    steno_yaml *y, *lm;
+    char *token_text;   /* of a file; NULL: the tokens are in y */
+    const char **token; /* [a.vocab] */
+    const char *root;   /* of the weights that are being written */
+    struct steno_espnet_arch a;
+    const char *token_type;
+    long fs, n_fft, win, hop, mels;
+    double fmin, fmax;
+    bool has_lm, has_ctc, gmvn, umvn, norm_means, norm_vars, bpe;
+    steno_err *err;
+};
+
+/* ---- keys of the configuration ---- */
+/* Errors name the file and the key. STENO_ERR_UNSUPPORTED: the value is none of the known ones.
+ * Without the key, *out stays. */
+STENO_MUST steno_status steno_espnet_read_yaml(struct steno_espnet_job *j, const char *name,
+                                               steno_yaml **out);
+STENO_MUST steno_status steno_espnet_int(struct steno_espnet_job *j, const steno_yaml *y,
+                                         const char *path, long min, long max, int64_t *out);
+STENO_MUST steno_status steno_espnet_text(struct steno_espnet_job *j, const steno_yaml *y,
+                                          const char *path, const char **out);
+STENO_MUST steno_status steno_espnet_flag(struct steno_espnet_job *j, const steno_yaml *y,
+                                          const char *path, bool *out);
+/* The error of a value that is none of `known`. */
+STENO_MUST steno_status steno_espnet_unsupported(struct steno_espnet_job *j, const steno_yaml *y,
+                                                 const char *path, const char *value,
+                                                 const char *known);
+/* Is v in the list, which ends with NULL? */
+bool steno_espnet_one_of(const char *v, const char *const *known);
+/* Every key of the section must be in `known`: keys that are read, or that change no network at
+ * inference. Another key is an error, because it may change the network. */
+STENO_MUST steno_status steno_espnet_check_keys(struct steno_espnet_job *j, const steno_yaml *y,
+                                                const char *section, const char *const *known);
+/* The key must have this value, if it is there. */
+STENO_MUST steno_status steno_espnet_only(struct steno_espnet_job *j, const steno_yaml *y,
+                                          const char *path, const char *want);
+
+/* ---- sections ---- */
+/* After front end and tokens. Sets all of j->a but the vocabulary. */
+STENO_MUST steno_status steno_espnet_read_encoder(struct steno_espnet_job *j);
+STENO_MUST steno_status steno_espnet_read_decoder(struct steno_espnet_job *j);
+STENO_MUST steno_status steno_espnet_read_lm(struct steno_espnet_job *j);
+
+/* ---- sections of the configuration that is written ---- */
+/* ngram, weights, beam_search, transducer: ESPnet's defaults. */
+STENO_MUST steno_status steno_espnet_add_search(const struct steno_espnet_job *j,
+                                                struct steno_buf *b);
+STENO_MUST steno_status steno_espnet_add_decoder(const struct steno_espnet_job *j,
+                                                 struct steno_buf *b);
+STENO_MUST steno_status steno_espnet_add_lm(const struct steno_espnet_job *j, struct steno_buf *b);
+
+#endif

@@ -1,0 +1,38 @@
+#include "tools/convert/espnet_parts.h"
+
+#include <math.h>
+
+steno_value_id steno_espnet_root(struct steno_make *m, steno_value_id x, int64_t d)
+{
+    return steno_make_2(m, "Div", x, steno_make_number(m, sqrtf((float)d)));
+}
+
+steno_value_id steno_espnet_weigh(struct steno_make *m, const char *name, steno_value_id scores,
+                                  steno_value_id v, int64_t d)
+{
+    static const int64_t rows[] = {0, 2, 1, 3};
+    steno_value_id y = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);
+    y = steno_make_reshape(m, steno_make_transpose(m, y, 4, rows), 3, (int64_t[]){0, -1, d});
+    return steno_make_linear_of(m, y, name, "linear_out", d, d, true);
+}
+
+steno_value_id steno_espnet_attention(struct steno_make *m, const char *name, steno_value_id q,
+                                      steno_value_id kv, int64_t heads, int64_t d)
+{
+    steno_value_id k, v;
+    q = steno_make_heads(m, steno_make_linear_of(m, q, name, "linear_q", d, d, true), heads, d,
+                         false);
+    k = steno_make_heads(m, steno_make_linear_of(m, kv, name, "linear_k", d, d, true), heads, d,
+                         true);
+    v = steno_make_heads(m, steno_make_linear_of(m, kv, name, "linear_v", d, d, true), heads, d,
+                         false);
+    return steno_espnet_weigh(
+        m, name, steno_espnet_root(m, steno_make_2(m, "MatMul", q, k), d / heads), v, d);
+}
+
+/* Rows of the table for as many positions as x has rows. */
+steno_value_id steno_espnet_positions(struct steno_make *m, steno_value_id x, steno_value_id table)
+{
+    return steno_make_cut(m, table, 1, steno_make_ints(m, 1, (int64_t[]){0}),
+                          steno_make_extent_of(m, x, 1));
+}
