@@ -3,7 +3,9 @@
     build/venv/bin/python tests/integration/test_containers.py --write
 
 Needs ffmpeg, which encodes the samples, PyAV for AMR-NB and libvo-amrwbenc0 for AMR-WB."""
+import contextlib
 import ctypes
+import glob
 import json
 import os
 import random
@@ -383,8 +385,13 @@ def a_stream_named_opus_may_be_webm(d):
 
 
 def helpers(d):
-    out = subprocess.run(["ps", "-o", "comm=", "--ppid", str(d.proc.pid)], capture_output=True, text=True, check=False).stdout
-    return out.count("steno-decode")
+    """How many children of the daemon are steno-decode (proc(5), stat: pid, name, state, parent)."""
+    n = 0
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(stat) as f:
+            name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+            n += name == "steno-decode" and int(rest.split()[1]) == d.proc.pid
+    return n
 
 
 def eventually_no_helper(d):
