@@ -93,7 +93,7 @@ ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
     "none: no networks.")
 ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
     "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
-    "one of them some ten minutes.")
+    "one of them some three minutes.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "
