@@ -235,8 +235,11 @@ static size_t characters(const steno_whisper_recording *j, const struct steno_wh
 {
     size_t n = 0;
     for (size_t i = c->first; i < c->first + c->n; i++) {
-        const struct steno_bpe_piece p = steno_bpe_piece(j->m->bpe, j->decoded.ids[i]);
-        for (size_t k = 0; k < p.n && !is_time(j, i); k++)
+        struct steno_bpe_piece p;
+        if (is_time(j, i) || j->decoded.ids[i] >= steno_bpe_count(j->m->bpe))
+            continue; /* no text: tokens of time need not be in the vocabulary */
+        p = steno_bpe_piece(j->m->bpe, j->decoded.ids[i]);
+        for (size_t k = 0; k < p.n; k++)
             n += ((unsigned char)p.p[k] & 0xc0) != 0x80;
     }
     return n;
