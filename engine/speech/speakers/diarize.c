@@ -203,6 +203,17 @@ static bool more_items(steno_diarization *d)
     return true;
 }
 
+/* Append samples [a, b) of the window to the n of d->clean; those from `samples` on are not there.
+ * Returns their number. */
+static size_t append_speech(steno_diarization *d, size_t n, size_t a, size_t b, size_t samples)
+{
+    b = b < samples ? b : samples;
+    if (a >= b)
+        return n;
+    memcpy(d->clean + n, d->window + a, (b - a) * sizeof *d->clean);
+    return n + b - a;
+}
+
 /* Copy the samples in which only speaker s of the window talks to d->clean. Returns their number.
  */
 static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, size_t samples)
@@ -217,58 +228,60 @@ static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, siz
             to++;
         /* as sherpa-onnx, a run up to the last frame ends at its begin */
         const size_t last = to < g->frames ? to : g->frames - 1;
-        size_t a = f * g->window / g->frames, b = last * g->window / g->frames;
-        b = b < samples ? b : samples;
-        if (a >= b)
-            continue;
-        memcpy(d->clean + n, d->window + a, (b - a) * sizeof *d->clean);
-        n += b - a;
+        n = append_speech(d, n, f * g->window / g->frames, last * g->window / g->frames, samples);
     }
     return n;
 }
 
-/* The samples of the frames of `mask` [n], of which the first is frame `first` of the window, go to
- * d->clean; those after `samples` are not there. Returns their number. */
-static size_t piece_speech(steno_diarization *d, const uint8_t *mask, size_t n, size_t first,
-                           size_t samples)
+/* The first of the `shift` samples in the middle of what a frame of the window hears. */
+static size_t sample_of(const struct steno_segmentation *g, size_t frame)
 {
-    const struct steno_segmentation *g = &d->speakers->segmentation;
-    size_t made = 0;
-    for (size_t f = 0, to; f < n; f = to) {
-        size_t a, b;
-        to = f + 1;
-        if (!mask[f])
-            continue;
-        while (to < n && mask[to])
-            to++;
-        a = (first + f) * g->shift + (g->field - g->shift) / 2;
-        b = (first + to) * g->shift + (g->field - g->shift) / 2;
-        b = b < samples ? b : samples;
-        if (a >= b)
-            continue;
-        memcpy(d->clean + made, d->window + a, (b - a) * sizeof *d->clean);
-        made += b - a;
-    }
-    return made;
+    return frame * g->shift + (g->field - g->shift) / 2;
 }
 
-/* Add to out [dim] the vector of what speaker s says alone in frames [from, to) of the window, a
- * cell, times their number, and their number to *frames. Too short pieces add nothing. */
-static steno_status add_piece(steno_diarization *d, const uint8_t *sets, int s, size_t cell,
-                              size_t from, size_t to, size_t samples, float *out, size_t *frames,
-                              steno_err *err)
+/* Copy the samples of d->mask's frames, the first of which is frame `first` of the window, to
+ * d->clean. Returns their number. */
+static size_t piece_speech(steno_diarization *d, size_t first, size_t samples)
+{
+    const struct steno_segmentation *g = &d->speakers->segmentation;
+    const size_t frames = d->pieces.frames;
+    size_t n = 0;
+    for (size_t f = 0, to; f < frames; f = to) {
+        to = f + 1;
+        if (!d->mask[f])
+            continue;
+        while (to < frames && d->mask[to])
+            to++;
+        n = append_speech(d, n, sample_of(g, first + f), sample_of(g, first + to), samples);
+    }
+    return n;
+}
+
+/* A speaker of the window. */
+struct voice {
+    const uint8_t *sets; /* [frames] the window's */
+    int s;
+    size_t samples; /* of the window that are there */
+    float *sum;     /* [dim] of the vectors of his pieces, each times its frames */
+    size_t frames;  /* of these pieces */
+};
+
+/* Add what the speaker says alone in frames [from, to) of the window, a cell. Too short pieces add
+ * nothing. */
+static steno_status add_piece(steno_diarization *d, struct voice *v, size_t cell, size_t from,
+                              size_t to, steno_err *err)
 {
     const float *known;
     size_t talks = 0;
     for (size_t f = 0; f < d->pieces.frames; f++) {
-        d->mask[f] = from + f < to && sets[from + f] == 1u << s;
+        d->mask[f] = from + f < to && v->sets[from + f] == 1u << v->s;
         talks += d->mask[f];
     }
     if (talks < PIECE_FRAMES)
         return STENO_OK;
     known = steno_pieces_find(&d->pieces, cell, d->mask);
     if (!known) {
-        const size_t n = piece_speech(d, d->mask, d->pieces.frames, from, samples);
+        const size_t n = piece_speech(d, from, v->samples);
         steno_status st = steno_embedder_run(d->embedder, d->clean, n, d->vector, err);
         if (!st)
             st = steno_pieces_add(&d->pieces, cell, d->mask, d->vector, err);
@@ -277,29 +290,28 @@ static steno_status add_piece(steno_diarization *d, const uint8_t *sets, int s, 
         known = d->pieces.vector + (d->pieces.n - 1) * d->pieces.dim;
     }
     for (size_t k = 0; k < d->pieces.dim; k++)
-        out[k] += known[k] * (float)talks;
-    *frames += talks;
+        v->sum[k] += known[k] * (float)talks;
+    v->frames += talks;
     return STENO_OK;
 }
 
-/* The mean of the vectors of the speaker's pieces. STENO_NEED_MORE: all are too short. */
-static steno_status mean_of_pieces(steno_diarization *d, const uint8_t *sets, int s, size_t samples,
-                                   float *out, steno_err *err)
+/* The sum over the speaker's pieces; its length does not matter. STENO_NEED_MORE: all are too
+ * short. */
+static steno_status sum_pieces(steno_diarization *d, struct voice *v, steno_err *err)
 {
     const struct steno_segmentation *g = &d->speakers->segmentation;
     const size_t first = steno_turns_first_frame(d->hop, g->shift, d->windows);
-    size_t frames = 0;
-    memset(out, 0, d->pieces.dim * sizeof *out);
+    memset(v->sum, 0, d->pieces.dim * sizeof *v->sum);
     for (size_t cell = d->windows, from = 0; from < g->frames; cell++) {
         size_t to = steno_turns_first_frame(d->hop, g->shift, cell + 1) - first;
         steno_status st;
         to = to < g->frames ? to : g->frames;
-        st = add_piece(d, sets, s, cell, from, to, samples, out, &frames, err);
+        st = add_piece(d, v, cell, from, to, err);
         if (st)
             return st;
         from = to;
     }
-    return frames ? STENO_OK : STENO_NEED_MORE;
+    return v->frames ? STENO_OK : STENO_NEED_MORE;
 }
 
 static steno_status add_speaker(steno_diarization *d, const uint8_t *sets, int s, size_t samples,
@@ -317,7 +329,7 @@ static steno_status add_speaker(steno_diarization *d, const uint8_t *sets, int s
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     out = g->vector + g->n * g->dim;
     if (!d->rules.sherpa)
-        st = mean_of_pieces(d, sets, s, samples, out, err);
+        st = sum_pieces(d, &(struct voice){sets, s, samples, out, 0}, err);
     if (st == STENO_NEED_MORE) {
         const size_t n = clean_speech(d, sets, s, samples);
         st = steno_embedder_run(d->embedder, d->clean, n, out, err);
