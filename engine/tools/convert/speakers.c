@@ -117,6 +117,13 @@ int64_t steno_speaker_extent(struct steno_make *m, const char *name, int axis)
     return 1;
 }
 
+int64_t steno_speaker_outputs(struct steno_make *m, const char *name)
+{
+    char weight[64];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    return steno_speaker_extent(m, weight, 0);
+}
+
 struct asked {
     const steno_torch *t;
     bool *read; /* for each tensor: something has asked for it */

@@ -44,23 +44,22 @@ static steno_value_id norm_relu(struct steno_make *m, steno_value_id x, const ch
     return steno_make_1(m, "Relu", norm(m, x, name, d));
 }
 
-/* A convolution over time without bias; *d columns in, and then those out. */
+/* A convolution over time; *d columns in, and then those out. */
 static steno_value_id convolve(struct steno_make *m, steno_value_id x, const char *name, int64_t *d,
                                struct steno_make_conv c)
 {
-    char weight[64];
-    snprintf(weight, sizeof weight, "%s.weight", name);
     c.rank = 1;
     c.in = *d;
-    c.out = *d = steno_speaker_extent(m, weight, 0);
+    c.out = *d = steno_speaker_outputs(m, name);
     return steno_make_convolve(m, x, name, &c);
 }
 
 static steno_value_id pointwise(struct steno_make *m, steno_value_id x, const char *name,
                                 int64_t *d, bool bias)
 {
-    return convolve(m, x, name, d,
-                    (struct steno_make_conv){.kernel = 1, .stride = 1, .bias = bias});
+    const int64_t in = *d;
+    *d = steno_speaker_outputs(m, name);
+    return steno_make_mix(m, x, name, in, *d, bias);
 }
 
 static steno_value_id mean(struct steno_make *m, steno_value_id x)
@@ -99,7 +98,7 @@ static steno_value_id head(struct steno_make *m, steno_value_id x, int64_t bands
 {
     int64_t n;
     steno_make_at(m, "head.");
-    n = steno_speaker_extent(m, "conv1.weight", 0);
+    n = steno_speaker_outputs(m, "conv1");
     x = norm_relu(m, planes(m, x, "conv1", 1, n, 3, 1), "bn1", n);
     for (int i = 0; i < 4; i++)
         x = residual(m, x, 1 + i / 2, i % 2, n);

@@ -7,6 +7,9 @@
 /* Extent `axis` of a weight below the prefix; m->st is set if it is not there or over 16384. */
 int64_t steno_speaker_extent(struct steno_make *m, const char *name, int axis);
 
+/* Rows of NAME.weight below the prefix: what a layer gives. */
+int64_t steno_speaker_outputs(struct steno_make *m, const char *name);
+
 /* Write a network. The errors are those of steno_convert_speakers. */
 STENO_MUST steno_status steno_speaker_write_pyannote(const struct steno_make_weights *w,
                                                      const char *path, steno_err *err);

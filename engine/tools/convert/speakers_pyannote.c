@@ -142,11 +142,10 @@ static steno_value_id sincnet(struct steno_make *m, steno_value_id x, struct net
     x = steno_make_1(m, "Abs", steno_make_node(m, "Conv", 2, in, 1, &stride));
     x = after_filters(m, x, 0, d);
     for (int i = 1; i < 3; i++) {
-        char name[32], weight[48];
+        char name[32];
         struct steno_make_conv c = {.rank = 1, .in = d, .kernel = 5, .stride = 1, .bias = true};
         snprintf(name, sizeof name, "conv1d.%d", i);
-        snprintf(weight, sizeof weight, "%s.weight", name);
-        c.out = d = steno_speaker_extent(m, weight, 0);
+        c.out = d = steno_speaker_outputs(m, name);
         x = after_filters(m, steno_make_convolve(m, x, name, &c), i, d);
     }
     *channels = d;
@@ -179,7 +178,7 @@ static steno_value_id linear(struct steno_make *m, steno_value_id x, int64_t *d)
         snprintf(weight, sizeof weight, "%s.weight", name);
         if (m->st || !steno_make_has(m, weight))
             break;
-        out = steno_speaker_extent(m, weight, 0);
+        out = steno_speaker_outputs(m, name);
         x = steno_make_1(m, "LeakyRelu", steno_make_linear(m, x, name, *d, out, true));
         *d = out;
     }
