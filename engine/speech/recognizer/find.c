@@ -69,6 +69,15 @@ static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_
     return st;
 }
 
+/* What was named: `given`, else by the environment's variable; NULL: nothing. */
+static const char *named(const char *given, const char *variable)
+{
+    const char *value = getenv(variable);
+    if (given && *given)
+        return given;
+    return value && *value ? value : NULL;
+}
+
 static steno_status give(char **out, const char *found, steno_err *err)
 {
     *out = strdup(found);
@@ -78,12 +87,10 @@ static steno_status give(char **out, const char *found, steno_err *err)
 steno_status steno_model_find(char **out, const char *given, steno_err *err)
 {
     char found[STENO_PLACE_MAX] = "";
-    const char *env = getenv("STENO_MODEL");
+    const char *name = named(given, "STENO_MODEL");
     steno_status st = STENO_OK;
-    if (given && *given)
-        st = resolve(found, given, err);
-    else if (env && *env)
-        st = resolve(found, env, err);
+    if (name)
+        st = resolve(found, name, err);
     else if (!first_fetched(found)) {
         steno_place_shipped(found, SHIPPED);
         if (!has_model(found))
@@ -111,12 +118,10 @@ steno_status steno_vad_find(char **out, const char *given, steno_err *err)
 steno_status steno_speakers_find(char **out, const char *given, steno_err *err)
 {
     char found[STENO_PLACE_MAX] = "";
-    const char *env = getenv("STENO_SPEAKERS");
+    const char *name = named(given, "STENO_SPEAKERS");
     steno_status st = STENO_OK;
-    if (given && *given)
-        st = resolve(found, given, err);
-    else if (env && *env)
-        st = resolve(found, env, err);
+    if (name)
+        st = resolve(found, name, err);
     else if (!steno_place_fetched(found, SPEAKERS))
         st = steno_fail(
             err, STENO_ERR_IO,
