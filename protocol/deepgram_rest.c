@@ -294,11 +294,12 @@ static steno_status format_voices(const struct steno_deepgram_wants *w,
         end = end_of_voice(w, in, i);
         part.words = in->words + i;
         part.n_words = end - i;
-        for (size_t k = i; k < end; k++) {
+        for (size_t k = i; k < end && end < in->n_words; k++) {
             const char *p = strstr(to, in->words[k].text);
             to = p ? p + strlen(in->words[k].text) : to;
         }
-        to = end == in->n_words ? from + strlen(from) : to;
+        if (end == in->n_words) /* what follows the last word, too */
+            to += strlen(to);
         part.text = own = steno_arena_calloc(arena, (size_t)(to - from) + 1, 1);
         if (!own)
             st = steno_arena_failure(arena);
