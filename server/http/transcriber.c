@@ -322,9 +322,9 @@ static void warn(steno_transcription *work, const char *message)
     snprintf(text + n, room, "%s%s", n ? "; " : "", message);
 }
 
-/* Say that a recording of several channels was mixed: words that are spoken at the same time are
- * lost. And that nobody can tell its speakers. */
-static void warn_of_voices(steno_transcription *work)
+/* Warn that several channels were mixed, which loses words spoken at the same time, and that no
+ * network tells the speakers apart. Once for a recording. */
+static void warn_of_losses(steno_transcription *work)
 {
     char mix[STENO_MIX_WARNING];
     if (work->channel)
@@ -344,7 +344,7 @@ static void end_of_audio(steno_transcription *work)
     if (!(work->req.seconds > 0)) /* else it may be short */
         steno_audio_warning(&info, stats.audio_seconds, work->result.warning,
                             sizeof work->result.warning);
-    warn_of_voices(work);
+    warn_of_losses(work);
     if (is_last_channel(work) && !wants_voices(work))
         release_audio(work);
     else

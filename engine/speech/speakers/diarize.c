@@ -262,7 +262,7 @@ struct voice {
     const uint8_t *sets; /* [frames] the window's */
     int s;
     size_t samples; /* of the window that are there */
-    float *sum;     /* [dim] of the vectors of his pieces, each times its frames */
+    float *sum;     /* [dim] of the vectors of its pieces, each times the piece's frames */
     size_t frames;  /* of these pieces */
 };
 
