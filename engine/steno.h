@@ -290,6 +290,45 @@ STENO_API int steno_diarization_speakers(const steno_diarization *d);
 /* Seconds of audio so far. */
 STENO_API double steno_diarization_seconds(const steno_diarization *d);
 
+/* Who speaks, told while it is said. A speaker that was told is never renamed; two that turn out to
+ * be one are told as a merge. Memory does not grow: some MB, labels for the last minutes. Confined.
+ */
+typedef struct steno_live_speakers steno_live_speakers;
+/* What runs the networks, some 35 MB, for any number of live_speakers, one after the other.
+ * Confined. speakers must outlive both. */
+typedef struct steno_live_networks steno_live_networks;
+STENO_API STENO_MUST steno_status steno_live_networks_open(steno_live_networks **out,
+                                                           const steno_speakers *speakers,
+                                                           steno_err *err);
+STENO_API void steno_live_networks_close(steno_live_networks *w);
+#define STENO_LIVE_SPEAKERS 32 /* of one session, merged ones too; later voices get the nearest */
+/* sample_rate: Hz of the pushed audio; 0 = the networks' own. max_speakers: 0 = the most.
+ * STENO_ERR_INVAL, STENO_ERR_NOMEM, STENO_ERR_UNSUPPORTED. */
+STENO_API STENO_MUST steno_status steno_live_speakers_open(steno_live_speakers **out,
+                                                           const steno_speakers *speakers,
+                                                           int sample_rate, int max_speakers,
+                                                           steno_err *err);
+STENO_API void steno_live_speakers_close(steno_live_speakers *l);
+/* Append mono samples [n], f32 in [-1,1]. The networks run for each hop (2.5 s); a silent one costs
+ * nothing. How the samples are divided does not matter. */
+STENO_API STENO_MUST steno_status steno_live_speakers_push(steno_live_speakers *l,
+                                                           steno_live_networks *w, const float *pcm,
+                                                           size_t n, steno_err *err);
+/* The audio is over: tell what is left. */
+STENO_API STENO_MUST steno_status steno_live_speakers_end(steno_live_speakers *l,
+                                                          steno_live_networks *w, steno_err *err);
+/* Seconds from the begin up to which speakers are known. */
+STENO_API double steno_live_speakers_known(const steno_live_speakers *l);
+/* The speaker at this time, from 0; in a gap the nearest, `within` s of it (0 to 60). -1: nobody,
+ * not known yet, or no longer. Merged speakers: the earlier one. */
+STENO_API int steno_live_speakers_at(const steno_live_speakers *l, double seconds, double within);
+/* Two speakers were one: `speaker` is the earlier `is`. */
+struct steno_live_merge {
+    int speaker, is;
+};
+/* Take the next merge that was not taken. False: there is none. */
+STENO_API bool steno_live_speakers_merge(steno_live_speakers *l, struct steno_live_merge *out);
+
 /* ---- recordings ------------------------------------------------------------------------------ */
 
 /* A recording decoded to mono samples, read in pieces: memory is bounded for every length. The

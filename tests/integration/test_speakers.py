@@ -250,6 +250,21 @@ def a_bad_directory_is_an_error_at_start(_d):
 
 
 @case
+def the_command_tells_speakers_as_if_live(_d):
+    path = os.path.join(FOLDER, "dialogue.wav")
+    with open(path, "wb") as f:
+        f.write(MONO)
+    command = [os.path.join(BUILD, "steno"), "speakers", "--model", FOLDER, "--format", "json", path]
+    whole, live = (json.loads(subprocess.run(command + more, capture_output=True, text=True, check=True).stdout) for more in ([], ["--live"]))
+    assert live["speakers"] == 2 and live["duration"] == whole["duration"], (whole, live)
+    assert [t["speaker"] for t in live["turns"]] == [t["speaker"] for t in whole["turns"]] == [1, 2, 1], (whole, live)
+    for a, b in zip(live["turns"], whole["turns"]):
+        assert abs(a["start"] - b["start"]) < 0.1 and abs(a["end"] - b["end"]) < 0.1, (a, b)
+    r = subprocess.run(command + ["--live", "--speakers", "2"], capture_output=True, text=True, check=False)
+    assert r.returncode == 64 and "--live: not together with" in r.stderr, r
+
+
+@case
 def the_command_and_the_server_agree(_d):
     need(os.path.join(SHARED, "speakers"))
     models, path = (os.path.join(SHARED, "speakers", p) for p in ("models", "recordings/phone.flac"))

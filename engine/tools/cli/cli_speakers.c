@@ -17,6 +17,7 @@ enum format { FORMAT_RTTM, FORMAT_JSON };
 struct job {
     const char *dir;
     int format;
+    bool live;
     long channel;
     struct cli_voice_options voices;
     steno_speakers *speakers;
@@ -35,18 +36,24 @@ static void recording_name(char *out, size_t size, const char *path)
         *dot = '\0';
 }
 
-static steno_status print(const struct job *j, const char *path, const steno_diarization *d)
-{
+/* What was found in a recording. */
+struct result {
+    const struct steno_turn *turn; /* [n] */
     size_t n;
-    const struct steno_turn *turn = steno_diarization_turns(d, &n);
+    double seconds;
+    int speakers;
+};
+
+static steno_status print(const struct job *j, const char *path, const struct result *r)
+{
     char name[256];
     struct steno_buf b;
     steno_status st;
     steno_buf_init(&b, MAX_OUTPUT);
     recording_name(name, sizeof name, path);
-    st = j->format == FORMAT_RTTM ? steno_rttm_write(&b, name, turn, n)
-                                  : steno_turns_json_write(&b, path, steno_diarization_seconds(d),
-                                                           steno_diarization_speakers(d), turn, n);
+    st = j->format == FORMAT_RTTM
+             ? steno_rttm_write(&b, name, r->turn, r->n)
+             : steno_turns_json_write(&b, path, r->seconds, r->speakers, r->turn, r->n);
     if (!st && b.data)
         fputs(b.data, stdout);
     steno_buf_free(&b);
@@ -56,10 +63,22 @@ static steno_status print(const struct job *j, const char *path, const steno_dia
 static int diarize(const struct job *j, const char *path)
 {
     steno_diarization *d = NULL;
+    struct steno_turn *told = NULL;
+    struct result r = {0};
     steno_err err = {0};
-    steno_status st = cli_voices_of(&d, j->speakers, path, (int)j->channel, &j->voices, &err);
-    if (!st && print(j, path, d))
+    steno_status st = j->live
+                          ? cli_voices_live(&told, &r.n, &r.seconds, &r.speakers, j->speakers, path,
+                                            (int)j->channel, (int)j->voices.max, &err)
+                          : cli_voices_of(&d, j->speakers, path, (int)j->channel, &j->voices, &err);
+    r.turn = told;
+    if (!st && d) {
+        r.turn = steno_diarization_turns(d, &r.n);
+        r.seconds = steno_diarization_seconds(d);
+        r.speakers = steno_diarization_speakers(d);
+    }
+    if (!st && print(j, path, &r))
         st = steno_fail(&err, STENO_ERR_LIMIT, "%s: the result is too long", path);
+    free(told);
     steno_diarization_close(d);
     return st ? cli_fail(&err) : EX_OK;
 }
@@ -75,12 +94,16 @@ int cli_speakers(int argc, char **argv)
          "rttm: a line per turn, the default"},
         {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
+        {"--live", CLI_FLAG, NULL, &j.live, 0, 0,
+         "tell them as they would be told live, one at a time; at most 32, or --max"},
         CLI_VOICE_OPTIONS(&j.voices),
         {0}};
     const char **files = calloc((size_t)argc, sizeof *files);
     int n = 0, rc = files ? cli_parse(argc, argv, usage, options, files, argc, &n) : EX_OSERR;
     if (!rc && !n)
         rc = cli_usage("speakers: no recording given");
+    if (!rc && j.live && (j.voices.speakers || j.voices.min || j.voices.threshold > 0))
+        rc = cli_usage("speakers: --live: not together with --speakers, --min, --threshold");
     if (!rc)
         rc = cli_voices_open(&j.speakers, j.dir, &j.voices);
     for (int i = 0; i < n && j.speakers; i++) {

@@ -1,5 +1,6 @@
 #include "tools/cli/voices.h"
 
+#include <stdlib.h>
 #include <sysexits.h>
 
 #define BLOCK 8000 /* samples at a time */
@@ -57,5 +58,100 @@ steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, con
         return steno_fail_in(err, st, "%s", path);
     }
     *out = d;
+    return STENO_OK;
+}
+
+/* ---- live ------------------------------------------------------------------------------------ */
+
+#define STEP 0.01 /* s: where the speaker is asked for */
+
+struct heard {
+    steno_live_networks *networks;
+    steno_live_speakers *live;
+    struct steno_turn *turn; /* [n] */
+    size_t n, cap, steps;    /* steps asked for so far */
+    int found;
+};
+
+static steno_status add_turn(struct heard *h, double start, int speaker, steno_err *err)
+{
+    if (h->n == h->cap) {
+        const size_t cap = h->cap ? 2 * h->cap : 64;
+        struct steno_turn *turn = realloc(h->turn, cap * sizeof *turn);
+        if (!turn)
+            return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+        h->turn = turn;
+        h->cap = cap;
+    }
+    h->turn[h->n++] = (struct steno_turn){.start = start, .speaker = speaker};
+    h->found = speaker >= h->found ? speaker + 1 : h->found;
+    return STENO_OK;
+}
+
+/* Ask for the speakers that are known since the last time. */
+static steno_status ask(struct heard *h, steno_err *err)
+{
+    const double known = steno_live_speakers_known(h->live);
+    steno_status st = STENO_OK;
+    for (; !st && ((double)h->steps + 0.5) * STEP < known; h->steps++) {
+        const double start = (double)h->steps * STEP;
+        const int speaker = steno_live_speakers_at(h->live, start + STEP / 2, 0);
+        struct steno_turn *last = h->n ? &h->turn[h->n - 1] : NULL;
+        const bool goes_on = last && last->end >= start - STEP / 2 && last->speaker == speaker;
+        if (speaker < 0)
+            continue;
+        if (!goes_on)
+            st = add_turn(h, start, speaker, err);
+        if (!st)
+            h->turn[h->n - 1].end = start + STEP;
+    }
+    return st;
+}
+
+static steno_status hear(struct heard *h, steno_recording *r, int64_t *samples, steno_err *err)
+{
+    float pcm[BLOCK];
+    size_t n = 1;
+    steno_status st = STENO_OK;
+    while (!st && n) {
+        st = steno_recording_read(r, pcm, BLOCK, &n, err);
+        *samples += (int64_t)n;
+        if (!st)
+            st = n ? steno_live_speakers_push(h->live, h->networks, pcm, n, err)
+                   : steno_live_speakers_end(h->live, h->networks, err);
+        if (!st)
+            st = ask(h, err);
+    }
+    return st;
+}
+
+steno_status cli_voices_live(struct steno_turn **out, size_t *n, double *seconds, int *found,
+                             const steno_speakers *s, const char *path, int channel, int most,
+                             steno_err *err)
+{
+    struct steno_recording_info info;
+    struct heard h = {0};
+    steno_recording *r = NULL;
+    int64_t samples = 0;
+    steno_status st = steno_recording_open(&r, path, channel, err);
+    if (st)
+        return st; /* names the path */
+    steno_recording_get_info(r, &info);
+    st = steno_live_networks_open(&h.networks, s, err);
+    if (!st)
+        st = steno_live_speakers_open(&h.live, s, info.sample_rate, most, err);
+    if (!st)
+        st = hear(&h, r, &samples, err);
+    steno_live_speakers_close(h.live);
+    steno_live_networks_close(h.networks);
+    steno_recording_close(r);
+    if (st) {
+        free(h.turn);
+        return steno_fail_in(err, st, "%s", path);
+    }
+    *out = h.turn;
+    *n = h.n;
+    *seconds = (double)samples / info.sample_rate;
+    *found = h.found;
     return STENO_OK;
 }

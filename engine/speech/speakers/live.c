@@ -1,0 +1,431 @@
+/* A window ends at each hop, and begins before the first sample for the first ones. The
+ * segmentation network says who talks in it. Some of its frames, a hop long and a little before its
+ * end, are the cell: they are to be labelled. What a speaker of the window says alone in a cell is
+ * embedded, once; his vector is the sum over his pieces in the window. These items are clustered
+ * anew after each window, as those of a recording are. A cluster has the label that most of its
+ * seconds were told with, or a new one; a label whose speech is in the cluster of an earlier one is
+ * merged. Old items are averaged in pairs and labels are kept for some minutes, so memory does not
+ * grow. Everything depends on positions in the audio alone, not on how it came. */
+#include "speech/speakers/live.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "speech/audio/resample.h"
+#include "speech/speakers/networks.h"
+#include "speech/speakers/pieces.h"
+
+#define BLOCK 4096
+#define NOBODY 0xFF
+#define KEPT 16384      /* frames whose labels are known: 276 s */
+#define PIECE_FRAMES 20 /* a third of a second: shorter pieces say little */
+#define SILENT 1e-4f    /* a cell whose samples are all smaller has no speech */
+#define NEAR 60.0       /* s: the farthest that a label is looked for */
+
+const struct steno_live_rules steno_live_own = {
+    .hop = 2.5,
+    .delay = 2.5,
+    .labels = {.threshold = 0.5, .apart = 0.6, .first = 1, .merge_after = 8}};
+
+struct steno_live_networks {
+    steno_session *session;
+    steno_embedder *embedder;
+};
+
+struct steno_live_speakers {
+    const steno_speakers *speakers;
+    struct steno_live_rules rules;
+    steno_resampler *resampler;
+    size_t hop;      /* samples, a multiple of the frames' shift */
+    size_t cell;     /* frames of a hop */
+    size_t first;    /* frame of a window at which its cell begins */
+    int64_t samples; /* at the networks' rate */
+    float *window;   /* [segmentation.window] that ends with the next hop */
+    size_t missing;  /* samples of it that are to come */
+    float *clean;    /* [hop + field] */
+    uint8_t *sets;   /* [frames] */
+    uint8_t *mask;   /* [cell] */
+    float *vector;   /* [dim] */
+    size_t windows;  /* done */
+    struct steno_pieces pieces;
+    struct steno_stable labels;
+    uint8_t label[KEPT]; /* of frame f at f % KEPT */
+    int64_t labelled;    /* frames that have one, from 0 on */
+    int told;            /* merges */
+    bool ended;
+};
+
+/* ---- the networks ---------------------------------------------------------------------------- */
+
+steno_status steno_live_networks_open(steno_live_networks **out, const steno_speakers *speakers,
+                                      steno_err *err)
+{
+    steno_live_networks *w = calloc(1, sizeof *w);
+    steno_status st;
+    if (!w)
+        return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    st = steno_session_open(&w->session, speakers->segmentation.net,
+                            &(struct steno_session_options){.threads = speakers->threads}, err);
+    if (!st)
+        st = steno_embedder_open(&w->embedder, &speakers->embedding, speakers->threads, err);
+    if (st) {
+        steno_live_networks_close(w);
+        return st;
+    }
+    *out = w;
+    return STENO_OK;
+}
+
+void steno_live_networks_close(steno_live_networks *w)
+{
+    if (!w)
+        return;
+    steno_session_close(w->session);
+    steno_embedder_close(w->embedder);
+    free(w);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Frames of a window that take part: a whole number of shifts before its end. */
+static size_t lead(const struct steno_segmentation *g)
+{
+    return g->window / g->shift * g->shift;
+}
+
+static steno_status prepare(steno_live_speakers *l, int sample_rate, steno_err *err)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    const size_t dim = l->speakers->embedding.dim;
+    steno_status st;
+    l->cell = (size_t)(l->rules.hop * g->rate) / g->shift;
+    const size_t delay = (size_t)(l->rules.delay * g->rate) / g->shift;
+    if (!l->cell || l->cell + delay > g->frames || l->cell * g->shift > lead(g))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "speakers: a window of the network is shorter than %g s", l->rules.hop);
+    l->hop = l->cell * g->shift;
+    l->first = g->frames - l->cell - delay;
+    l->missing = l->hop + g->window - lead(g);
+    l->window = calloc(g->window, sizeof *l->window);
+    l->clean = malloc((l->hop + g->field) * sizeof *l->clean);
+    l->sets = malloc(g->frames);
+    l->mask = malloc(l->cell);
+    l->vector = malloc(dim * sizeof *l->vector);
+    l->pieces = (struct steno_pieces){.dim = dim, .frames = l->cell};
+    if (!l->window || !l->clean || !l->sets || !l->mask || !l->vector)
+        return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    l->rules.labels.share = (double)l->hop / (double)g->window;
+    st = steno_stable_init(&l->labels, dim, &l->rules.labels, err);
+    if (st)
+        return st;
+    return steno_resampler_open(&l->resampler, sample_rate ? sample_rate : g->rate, g->rate, err);
+}
+
+steno_status steno_live_speakers_open_rules(steno_live_speakers **out,
+                                            const steno_speakers *speakers, int sample_rate,
+                                            int max_speakers, const struct steno_live_rules *rules,
+                                            steno_err *err)
+{
+    steno_live_speakers *l;
+    steno_status st;
+    if (max_speakers < 0 || max_speakers > STENO_LIVE_SPEAKERS)
+        return steno_fail(err, STENO_ERR_INVAL, "max_speakers: not within 1..%d",
+                          STENO_LIVE_SPEAKERS);
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    l->speakers = speakers;
+    l->rules = *rules;
+    l->rules.labels.max_speakers = max_speakers ? max_speakers : STENO_LIVE_SPEAKERS;
+    st = prepare(l, sample_rate, err);
+    if (st) {
+        steno_live_speakers_close(l);
+        return st;
+    }
+    *out = l;
+    return STENO_OK;
+}
+
+steno_status steno_live_speakers_open(steno_live_speakers **out, const steno_speakers *speakers,
+                                      int sample_rate, int max_speakers, steno_err *err)
+{
+    return steno_live_speakers_open_rules(out, speakers, sample_rate, max_speakers, &steno_live_own,
+                                          err);
+}
+
+void steno_live_speakers_close(steno_live_speakers *l)
+{
+    if (!l)
+        return;
+    steno_resampler_close(l->resampler);
+    steno_pieces_free(&l->pieces);
+    free(l->window);
+    free(l->clean);
+    free(l->sets);
+    free(l->mask);
+    free(l->vector);
+    steno_stable_free(&l->labels);
+    free(l);
+}
+
+/* ---- a window -------------------------------------------------------------------------------- */
+
+/* Copy the samples of the mask's frames, the first of which is frame `first` of the window, to
+ * l->clean. Returns their number. */
+static size_t gather(steno_live_speakers *l, size_t first)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    size_t n = 0;
+    for (size_t f = 0; f < l->cell; f++)
+        if (l->mask[f]) { /* the samples in the middle of what the frame hears */
+            const size_t at = (first + f) * g->shift + (g->field - g->shift) / 2;
+            if (at + g->shift > g->window)
+                break;
+            memcpy(l->clean + n, l->window + at, g->shift * sizeof *l->clean);
+            n += g->shift;
+        }
+    return n;
+}
+
+/* Frames of l->mask in which speaker s alone talks, from frame `first` of the window on. */
+static size_t mask_of(steno_live_speakers *l, int s, size_t first)
+{
+    size_t talks = 0;
+    for (size_t f = 0; f < l->cell; f++) {
+        l->mask[f] = l->sets[first + f] == 1u << s;
+        talks += l->mask[f];
+    }
+    return talks;
+}
+
+/* Embed what speaker s says alone in the cell. */
+static steno_status embed(steno_live_speakers *l, steno_live_networks *w, int s, size_t first,
+                          steno_err *err)
+{
+    steno_status st;
+    if (mask_of(l, s, first) < PIECE_FRAMES)
+        return STENO_OK;
+    st = steno_embedder_run(w->embedder, l->clean, gather(l, first), l->vector, err);
+    if (!st)
+        st = steno_pieces_add(&l->pieces, l->windows, l->mask, l->vector, err);
+    return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+/* Make an item of speaker s of the window, of his pieces in its cells, if there are any. */
+static void add_item(steno_live_speakers *l, struct steno_stable_voice *v, int s)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    struct steno_group_items *t = &l->labels.items;
+    float *sum = t->vector + t->n * t->dim;
+    memset(sum, 0, t->dim * sizeof *sum);
+    for (size_t back = 0; back * l->cell <= l->first && back <= l->windows; back++) {
+        const size_t talks = mask_of(l, s, l->first - back * l->cell);
+        const float *x =
+            talks < PIECE_FRAMES ? NULL : steno_pieces_find(&l->pieces, l->windows - back, l->mask);
+        for (size_t k = 0; x && k < t->dim; k++)
+            sum[k] += x[k] * (float)talks;
+        v->seconds += x ? (double)(talks * g->shift) / g->rate : 0;
+    }
+    if (v->seconds > 0)
+        t->item[t->n++] = (struct steno_group_item){
+            .window = (uint32_t)l->windows, .seconds = (float)v->seconds, .speaker = (uint8_t)s};
+}
+
+/* Count in which frames speaker s of the window talks. */
+static void count_frames(const steno_live_speakers *l, struct steno_stable_voice *v, int s)
+{
+    const int64_t origin = l->labelled - (int64_t)l->first; /* of the window's first frame */
+    *v = (struct steno_stable_voice){.label = -1};
+    for (size_t f = origin < 0 ? (size_t)-origin : 0; f < l->first; f++) {
+        const uint8_t label = l->label[(origin + (int64_t)f) % KEPT];
+        if (l->sets[f] >> s & 1 && label != NOBODY)
+            v->had[steno_stable_resolve(&l->labels, label)]++;
+    }
+    for (size_t f = l->first; f < l->first + l->cell; f++)
+        v->fresh += l->sets[f] >> s & 1;
+}
+
+/* The label of a frame: of those who talk, the one who talked last. */
+static uint8_t label_of(const struct steno_stable_voice *v, int n, uint8_t set, uint8_t last)
+{
+    uint8_t label = NOBODY;
+    for (int s = n; s-- > 0;)
+        if (set >> s & 1 && v[s].label >= 0 && (label == NOBODY || label != last))
+            label = (uint8_t)v[s].label;
+    return label;
+}
+
+static void put_labels(steno_live_speakers *l, const struct steno_stable_voice *v, size_t first,
+                       size_t frames)
+{
+    uint8_t last = NOBODY;
+    for (size_t f = 0; f < frames; f++) {
+        const uint8_t label =
+            v ? label_of(v, l->speakers->segmentation.speakers, l->sets[first + f], last) : NOBODY;
+        l->label[l->labelled++ % KEPT] = label;
+        last = label == NOBODY ? last : label;
+    }
+}
+
+static bool is_silent(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(x[i] < SILENT && x[i] > -SILENT))
+            return false;
+    return true;
+}
+
+/* The window is complete: label the frames of its last hop. `frames` of them are real. */
+static steno_status take_window(steno_live_speakers *l, steno_live_networks *w, size_t frames,
+                                steno_err *err)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    struct steno_stable_voice v[STENO_POWERSET_SPEAKERS];
+    const size_t first = l->first, items = l->labels.items.n;
+    steno_status st;
+    l->windows++;
+    if (is_silent(l->window + first * g->shift, l->hop)) {
+        put_labels(l, NULL, first, frames);
+        return STENO_OK;
+    }
+    st = steno_segmentation_run(g, w->session, l->window, l->sets, err);
+    for (int s = 0; !st && s < g->speakers; s++)
+        st = embed(l, w, s, first, err);
+    if (st)
+        return st;
+    for (int s = 0; s < g->speakers; s++) {
+        count_frames(l, &v[s], s);
+        add_item(l, &v[s], s);
+    }
+    st = steno_stable_take(&l->labels, v, items, err);
+    if (st)
+        return st;
+    for (int s = 0; s < g->speakers; s++)
+        if (v[s].label < 0 && v[s].fresh && !(v[s].seconds > 0))
+            v[s].label =
+                steno_stable_before(&l->labels, &v[s], (const bool[STENO_LIVE_SPEAKERS]){false});
+    put_labels(l, v, first, frames);
+    steno_pieces_forget(&l->pieces,
+                        l->windows > g->frames / l->cell ? l->windows - g->frames / l->cell : 0);
+    return STENO_OK;
+}
+
+/* The same, and move on. */
+static steno_status next_window(steno_live_speakers *l, steno_live_networks *w, size_t frames,
+                                steno_err *err)
+{
+    const size_t window = l->speakers->segmentation.window;
+    const steno_status st = take_window(l, w, frames, err);
+    memmove(l->window, l->window + l->hop, (window - l->hop) * sizeof *l->window);
+    l->missing = l->hop;
+    return st;
+}
+
+/* The first labelled frame is so many before the first of the audio: windows end some frames after
+ * their cell. */
+static int64_t behind(const steno_live_speakers *l)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    return (int64_t)(lead(g) / g->shift) - (int64_t)(l->first + l->cell);
+}
+
+/* ---- audio ----------------------------------------------------------------------------------- */
+
+static steno_status take_samples(steno_live_speakers *l, steno_live_networks *w, const float *x,
+                                 size_t n, steno_err *err)
+{
+    const size_t window = l->speakers->segmentation.window;
+    steno_status st = STENO_OK;
+    l->samples += (int64_t)n;
+    while (n && !st) {
+        const size_t k = n < l->missing ? n : l->missing;
+        memcpy(l->window + window - l->missing, x, k * sizeof *x);
+        l->missing -= k;
+        x += k;
+        n -= k;
+        if (l->missing)
+            break;
+        st = next_window(l, w, l->cell, err);
+    }
+    return st;
+}
+
+steno_status steno_live_speakers_push(steno_live_speakers *l, steno_live_networks *w,
+                                      const float *pcm, size_t n, steno_err *err)
+{
+    float out[BLOCK];
+    size_t used, made;
+    if (l->ended)
+        return steno_fail(err, STENO_ERR_INVAL, "speakers: the audio has ended");
+    while (n) {
+        steno_status st = steno_resampler_push(l->resampler, pcm, n, &used, out, BLOCK, &made, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        st = take_samples(l, w, out, made, err);
+        if (st)
+            return st;
+        pcm += used;
+        n -= used;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_live_speakers_end(steno_live_speakers *l, steno_live_networks *w, steno_err *err)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    float out[BLOCK];
+    size_t made = 1;
+    int64_t total;
+    steno_status st = STENO_OK;
+    while (!l->ended && !st && made) {
+        st = steno_resampler_flush(l->resampler, out, BLOCK, &made, err);
+        if (!st)
+            st = take_samples(l, w, out, made, err);
+    }
+    if (l->ended || st)
+        return st;
+    l->ended = true;
+    total = l->samples / (int64_t)g->shift + behind(l);
+    while (!st && l->labelled < total) { /* nothing comes after the end */
+        const int64_t left = total - l->labelled;
+        memset(l->window + g->window - l->missing, 0, l->missing * sizeof *l->window);
+        st = next_window(l, w, left < (int64_t)l->cell ? (size_t)left : l->cell, err);
+    }
+    return st;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+double steno_live_speakers_known(const steno_live_speakers *l)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    const int64_t frames = l->labelled - behind(l);
+    return frames > 0 ? (double)(frames * (int64_t)g->shift) / g->rate : 0;
+}
+
+int steno_live_speakers_at(const steno_live_speakers *l, double seconds, double within)
+{
+    const struct steno_segmentation *g = &l->speakers->segmentation;
+    const int64_t near = (int64_t)(within * g->rate) / (int64_t)g->shift;
+    const int64_t least = l->labelled > KEPT ? l->labelled - KEPT : 0;
+    int64_t at;
+    if (!(seconds >= 0 && seconds < steno_live_speakers_known(l) + (l->ended ? within : 0)) ||
+        !(within >= 0 && within <= NEAR))
+        return -1;
+    at = (int64_t)(seconds * g->rate - (double)g->field / 2) / (int64_t)g->shift + behind(l);
+    for (int64_t off = 0; off <= near; off++)
+        for (int side = -1; side <= 1; side += 2) {
+            const int64_t f = at + side * off;
+            if (f >= least && f < l->labelled && l->label[f % KEPT] != NOBODY)
+                return steno_stable_resolve(&l->labels, l->label[f % KEPT]);
+        }
+    return -1;
+}
+
+bool steno_live_speakers_merge(steno_live_speakers *l, struct steno_live_merge *out)
+{
+    if (l->told == l->labels.n_merges)
+        return false;
+    *out = l->labels.merges[l->told++];
+    return true;
+}
