@@ -118,6 +118,12 @@ static void add_histograms(struct steno_stats *st, steno_metrics *m)
     st->ws_rx_paused = steno_metrics_counter(
         m, "steno_ws_rx_paused_total",
         "Times reading was paused because a client was ahead of the workers or did not read.", "");
+    st->speakers_audio = steno_metrics_counter(m, "steno_speakers_audio_seconds_total",
+                                               "Audio whose speakers were told apart.", "");
+    st->speakers_cpu = steno_metrics_counter(m, "steno_speakers_cpu_seconds_total",
+                                             "Processor time of telling speakers apart.", "");
+    st->speakers_running = steno_metrics_gauge(
+        m, "steno_speakers_running", "Recordings whose speakers are being told apart.", "");
 }
 
 struct steno_stats *steno_stats_new(void)

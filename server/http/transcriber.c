@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/http/transcriber.h"
 
+#include "base/clock.h"
 #include "base/threads.h"
 #include "protocol/dialect.h"
 #include "server/http/waker.h"
@@ -123,6 +124,7 @@ static steno_transcription *take_next(struct queue *q)
     if (work->state == TELLING && !work->placed) {
         work->placed = true;
         q->transcriber->placed++;
+        steno_metric_add(q->transcriber->srv->stats->speakers_running, 1);
     }
     return work;
 }
@@ -134,6 +136,7 @@ static void leave_place(steno_transcription *work)
         return;
     work->placed = false;
     work->transcriber->placed--;
+    steno_metric_add(work->transcriber->srv->stats->speakers_running, -1);
     pthread_cond_signal(&work->transcriber->telling.work);
 }
 
@@ -518,10 +521,23 @@ static steno_status tell_speakers(steno_transcription *work, bool *told, bool *a
         }
         if (!st)
             st = steno_diarization_push(work->voices, work->block, work->have, err);
+        if (!st)
+            steno_metric_add(work->transcriber->srv->stats->speakers_audio,
+                             (double)work->have / work->rate);
         work->at = work->have;
     }
     *again = !st;
     return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+/* The same, and count its processor time. */
+static steno_status tell_counted(steno_transcription *work, bool *told, bool *again, steno_err *err)
+{
+    const int64_t begun = steno_thread_ns();
+    const steno_status st = tell_speakers(work, told, again, err);
+    steno_metric_add(work->transcriber->srv->stats->speakers_cpu,
+                     (double)(steno_thread_ns() - begun) * 1e-9);
+    return st;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -581,7 +597,7 @@ static bool iterate(steno_transcription *work, bool *again)
         return true;
     }
     if (!st && work->state == TELLING)
-        st = tell_speakers(work, &told, again, &err);
+        st = tell_counted(work, &told, again, &err);
     if (!st && work->state == FLUSHING && done && wants_voices(work)) {
         *again = true; /* on a thread of its own: this may be a worker */
         begin_telling(work);

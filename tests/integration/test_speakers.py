@@ -71,6 +71,17 @@ def the_native_answer_has_the_speaker_of_each_segment(d):
 
 
 @case
+def audio_and_time_of_speakers_are_counted(d):
+    names = ("steno_speakers_audio_seconds_total", "steno_speakers_cpu_seconds_total")
+    heard, took = map(d.metric, names)
+    post(d, "/v1/transcribe")
+    assert [heard, took] == list(map(d.metric, names))
+    post(d, "/v1/transcribe?diarize=true")
+    assert abs(d.metric(names[0]) - heard - len(DIALOGUE) / toy.RATE) < 0.01 and d.metric(names[1]) > took
+    assert eventually(lambda: d.metric("steno_speakers_running") == 0)
+
+
+@case
 def a_given_number_of_speakers_is_met(d):
     for query, n in (("num_speakers=1", 1), ("max_speakers=1", 1), ("num_speakers=2", 2), ("min_speakers=2&max_speakers=5", 2)):
         assert json.loads(post(d, f"/v1/transcribe?diarize=true&{query}")[1])["speakers"] == n, query

@@ -130,7 +130,10 @@ static void every_series_is_there_at_zero(void **state)
         "steno_audio_decode_errors_total{api=\"openai\",reason=\"empty\"} 0\n",
         "steno_partial_revisions_total 0\n",
         "steno_ws_send_queue_bytes 0\n",
-        "steno_ws_rx_paused_total 0\n"};
+        "steno_ws_rx_paused_total 0\n",
+        "steno_speakers_audio_seconds_total 0\n",
+        "steno_speakers_cpu_seconds_total 0\n",
+        "steno_speakers_running 0\n"};
     struct steno_stats *st = steno_stats_new();
     char *text;
     (void)state;
