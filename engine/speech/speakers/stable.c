@@ -197,8 +197,10 @@ steno_status steno_stable_take(struct steno_stable *l, struct steno_stable_voice
     int clusters;
     const size_t n = t->n;
     steno_status st = steno_group(t, &rules, &clusters, err);
-    if (st)
+    if (st) {
+        t->n = first;
         return st;
+    }
     for (size_t i = first; i < n; i++)
         l->shown[i] = -1;
     count_votes(l, &votes);

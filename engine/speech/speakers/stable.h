@@ -48,8 +48,8 @@ int steno_stable_resolve(const struct steno_stable *l, int label);
 int steno_stable_before(const struct steno_stable *l, const struct steno_stable_voice *v,
                         const bool *taken);
 /* Cluster the items. Those from `first` on are of the voices v of a window, at most one each, which
- * get labels if they are fresh. Old items are averaged in pairs where they are too many.
- * STENO_ERR_NOMEM. */
+ * get labels if they are fresh; after a failure they are gone. Old items are averaged in pairs
+ * where they are too many. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_stable_take(struct steno_stable *l, struct steno_stable_voice *v,
                                           size_t first, steno_err *err);
 

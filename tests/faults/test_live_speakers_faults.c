@@ -1,0 +1,87 @@
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+/* The 1st, 2nd, ... nth allocation of our own code fails while labels are found. Each time there is
+ * an error, and nothing is lost or freed twice (AddressSanitizer's build checks). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "speech/speakers/stable.h"
+
+static long allocations = -1; /* calls until one fails; -1: none fails */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static bool refuse(void)
+{
+    return allocations >= 0 && allocations-- == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return refuse() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return refuse() ? NULL : __real_realloc(p, n);
+}
+
+/* Three windows of two voices. */
+static steno_status label(steno_err *err)
+{
+    static const struct steno_stable_rules rules = {
+        .threshold = 0.5, .apart = 0.5, .first = 1, .merge_after = 5, .max_speakers = 4};
+    struct steno_stable l = {0};
+    steno_status st = steno_stable_init(&l, 2, &rules, err);
+    for (uint32_t w = 0; !st && w < 3; w++) {
+        struct steno_stable_voice v[2] = {{.seconds = 2, .fresh = 9, .label = -1},
+                                          {.seconds = 2, .fresh = 9, .label = -1}};
+        const size_t first = l.items.n;
+        for (uint8_t s = 0; s < 2; s++) {
+            memset(l.items.vector + 2 * l.items.n, 0, 2 * sizeof(float));
+            l.items.vector[2 * l.items.n + s] = 1;
+            l.items.item[l.items.n++] =
+                (struct steno_group_item){.window = w, .seconds = 2, .speaker = s};
+        }
+        st = steno_stable_take(&l, v, first, err);
+        assert_true(st ? l.items.n == first : v[0].label == 0 && v[1].label == 1);
+    }
+    steno_stable_free(&l);
+    return st;
+}
+
+static void each_allocation_that_fails_is_an_error(void **state)
+{
+    steno_status st = STENO_ERR_NOMEM;
+    long n = 0;
+    (void)state;
+    for (; st && n < 1000; n++) {
+        steno_err err = {0};
+        allocations = n;
+        st = label(&err);
+        allocations = -1;
+        assert_true(!st || (st == STENO_ERR_NOMEM && *err.msg));
+    }
+    assert_int_equal(st, STENO_OK);
+    assert_true(n > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_that_fails_is_an_error)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
