@@ -154,7 +154,7 @@ isa_flags = $(if $(filter engine/nn/kernels/% tests/kernels/evex_%,$(1)),\
 unneeded := $(if $(findstring address$(comma)undefined,$(SAN)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
 kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/nn/kernels/scalar/%,$(1))),,-O3) \
         $(if $(filter engine/nn/kernels/scalar/%,$(1)),,-ffp-contract=fast $(unneeded))) \
-        $(if $(san_flags),$(if $(filter %/gemm_i8_avx2.c %/gemm_i8_vnni.c,$(1)),-O2)) \
+        $(if $(findstring undefined,$(san_flags)),$(if $(filter %/gemm_i8_avx2.c %/gemm_i8_vnni.c,$(1)),-O2)) \
         $(if $(filter tests/kernels/%,$(1)),-O2) $(if $(filter tests/kernels/evex_%,$(1)),$(unneeded))
 
 # What packed caches are of, beside the model: the library's source.
