@@ -182,6 +182,32 @@ static void segments_are_those_of_sherpa_onnx(void **state)
             check_recorded(rows[i].name, rows[i].speakers, rows[i].ties);
 }
 
+/* Two windows are enough to go all ways: with sanitizers the whole recordings are left out. */
+static void a_short_recording_is_clustered_in_both_ways(void **state)
+{
+    const size_t from = 7 * RATE, n = 25 * RATE / 2; /* somebody talks at once */
+    steno_diarization *d;
+    (void)state;
+    if (!speakers)
+        skip();
+    assert_true(read_recording("phone") > from + n);
+    assert_int_equal(steno_diarization_open(&d, speakers, RATE, NULL, NULL), STENO_OK);
+    for (size_t at = 0; at < n; at += 7777)
+        assert_int_equal(
+            steno_diarization_push(d, pcm + from + at, n - at < 7777 ? n - at : 7777, NULL),
+            STENO_OK);
+    assert_int_equal(steno_diarization_end(d, NULL), STENO_OK);
+    assert_in_range(steno_diarization_speakers(d), 1, 3);
+    for (int given = 0; given <= 2; given++) {
+        const struct steno_speaker_options o = {.speakers = given};
+        assert_int_equal(steno_diarization_again(d, &o, &steno_diarization_sherpa, NULL), STENO_OK);
+        assert_in_range(steno_diarization_speakers(d), 1, 6);
+        assert_int_equal(steno_diarization_again(d, &o, &steno_diarization_own, NULL), STENO_OK);
+        assert_in_range(steno_diarization_speakers(d), 1, given ? given : 3);
+    }
+    steno_diarization_close(d);
+}
+
 /* ---- networks -------------------------------------------------------------------------------- */
 
 static void read_array(const char *file, const char *member, struct steno_npy *out)
@@ -221,6 +247,8 @@ static void vectors_are_those_of_onnxruntime(void **state)
     for (const struct steno_json_node *p = steno_json_root(j)->first; p; p = p->next, row++) {
         size_t n = 0;
         float worst = 0;
+        if (SANITIZED && row && row < 9) /* the two that are a second or less */
+            continue;
         (void)read_recording(steno_json_get(p, "recording")->text);
         for (const struct steno_json_node *r = steno_json_get(p, "ranges")->first; r; r = r->next) {
             const size_t a = (size_t)number(r->first), b = (size_t)number(r->first->next);
@@ -252,7 +280,7 @@ static void sets_of_speakers_are_those_of_onnxruntime(void **state)
         skip();
     assert_int_equal(speakers->segmentation.frames, 589);
     assert_int_equal(steno_session_open(&s, speakers->segmentation.net, NULL, NULL), STENO_OK);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < (SANITIZED ? 1 : 3); i++) {
         uint8_t got[589], want[589];
         struct steno_npy scores;
         (void)read_recording(rows[i].name);
@@ -296,15 +324,16 @@ static void silence_and_every_length_about_a_window_have_an_answer(void **state)
     if (!speakers)
         skip();
     memset(pcm, 0, sizeof pcm);
-    for (size_t i = 0; i < (SANITIZED ? 3 : sizeof lengths / sizeof lengths[0]); i++)
+    for (size_t i = 0; i < (SANITIZED ? 2 : sizeof lengths / sizeof lengths[0]); i++)
         assert_int_equal(turns_of(lengths[i], RATE, 1 << 20), 0);
     n = read_recording("phone");
     assert_true(n > 176001);
     memmove(pcm, pcm + 7 * RATE, (n - 7 * RATE) * sizeof *pcm); /* somebody talks at once */
-    for (size_t i = SANITIZED ? 8 : 3; i < sizeof lengths / sizeof lengths[0]; i++)
+    for (size_t i = SANITIZED ? 9 : 3; i < sizeof lengths / sizeof lengths[0]; i++)
         assert_true(turns_of(lengths[i], RATE, 1 << 20) > 0);
     assert_int_equal(turns_of(1, RATE, 1), 0);
-    assert_true(turns_of(176000, 22050, 1000) > 0); /* faster than it was, at another rate */
+    /* faster than it was, at another rate */
+    assert_true(turns_of(SANITIZED ? 44100 : 176000, 22050, 1000) > 0);
 }
 
 static void options_out_of_range_are_named(void **state)
@@ -349,6 +378,7 @@ int main(void)
         cmocka_unit_test(sets_of_speakers_are_those_of_onnxruntime),
         cmocka_unit_test(vectors_are_those_of_onnxruntime),
         cmocka_unit_test(segments_are_those_of_sherpa_onnx),
+        cmocka_unit_test(a_short_recording_is_clustered_in_both_ways),
         cmocka_unit_test(silence_and_every_length_about_a_window_have_an_answer),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(a_directory_without_the_networks_is_an_error),
