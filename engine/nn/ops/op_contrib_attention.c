@@ -141,6 +141,27 @@ static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d,
     return steno_ops_attention(ctx, a, err);
 }
 
+/* The same to output 0, of input 0's shape with the values' size and of type t. */
+static steno_status attend_to_output(struct steno_op_ctx *ctx, const struct dims *d,
+                                     struct steno_attention *a, steno_dtype t, steno_err *err)
+{
+    struct steno_shape s = steno_op_in(ctx, 0)->shape;
+    struct steno_tensor *y;
+    float *fy;
+    steno_status st;
+    s.dim[2] = (int64_t)(d->heads * d->v_size);
+    st = steno_op_out(ctx, 0, t, &s, &y, err);
+    if (st || !steno_numel(y))
+        return st;
+    fy = steno_ops_out_f32(ctx, y);
+    if (!fy)
+        return steno_ops_nomem(ctx, err);
+    st = attend(ctx, d, a, fy, err);
+    if (!st)
+        steno_ops_put_f32(y, fy);
+    return st;
+}
+
 /* ---- MultiHeadAttention ---- query, key, value, bias, key_padding_mask, attention_bias, past_key,
  * past_value */
 static steno_status mha_view(struct steno_op_ctx *ctx, int in, const struct dims *d, size_t rows,
@@ -248,10 +269,7 @@ static steno_status run_mha(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_attention a = {0};
     struct dims d = {0};
-    struct steno_shape s;
-    struct steno_tensor *y;
     const char *wrong;
-    float *fy;
     size_t hidden;
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
@@ -274,19 +292,7 @@ static steno_status run_mha(struct steno_op_ctx *ctx, steno_err *err)
         st = extend(ctx, &d, 7, 2, d.v_size, &a.v, err);
     if (!st)
         st = read_masks(ctx, &d, 4, 5, &a, err);
-    s = steno_op_in(ctx, 0)->shape;
-    s.dim[2] = (int64_t)(d.heads * d.v_size);
-    if (!st)
-        st = steno_op_out(ctx, 0, steno_op_in(ctx, 0)->dtype, &s, &y, err);
-    if (st || !steno_numel(y))
-        return st;
-    fy = steno_ops_out_f32(ctx, y);
-    if (!fy)
-        return steno_ops_nomem(ctx, err);
-    st = attend(ctx, &d, &a, fy, err);
-    if (!st)
-        steno_ops_put_f32(y, fy);
-    return st;
+    return st ? st : attend_to_output(ctx, &d, &a, steno_op_in(ctx, 0)->dtype, err);
 }
 
 static steno_status infer_mha(struct steno_infer *ic, steno_err *err)
@@ -434,11 +440,11 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_attention a = {0};
     struct dims d = {0};
     struct steno_shape s;
-    struct steno_tensor *y, *present = NULL;
+    struct steno_tensor *present = NULL;
     const struct steno_node *n = steno_op_node(ctx);
     const struct steno_tensor *past = steno_contrib_in(ctx, past_input(n));
     const float *qkv = NULL, *fp = NULL;
-    float *fy, *cache = NULL;
+    float *cache = NULL;
     size_t width = 0, half;
     bool wanted = steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1);
     steno_dtype t;
@@ -484,19 +490,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
             steno_ops_put_f32(present, cache);
     }
     st = read_masks(ctx, &d, mask_input(n), is_quantized(n) ? INT16_MAX : 5, &a, err);
-    s = steno_op_in(ctx, 0)->shape;
-    s.dim[2] = (int64_t)(d.heads * d.v_size);
-    if (!st)
-        st = steno_op_out(ctx, 0, t, &s, &y, err);
-    if (st || !steno_numel(y))
-        return st;
-    fy = steno_ops_out_f32(ctx, y);
-    if (!fy)
-        return steno_ops_nomem(ctx, err);
-    st = attend(ctx, &d, &a, fy, err);
-    if (!st)
-        steno_ops_put_f32(y, fy);
-    return st;
+    return st ? st : attend_to_output(ctx, &d, &a, t, err);
 }
 
 static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
