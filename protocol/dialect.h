@@ -4,7 +4,7 @@
  * session, which calls every function under its lock.
  *
  * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, any, wyoming. The path
- * selects the dialect, `any` at / by the first message; docs/protocol.md describes each. */
+ * selects the dialect, `any` at / by the first message; docs/dialects.md describes each. */
 #ifndef STENO_PROTOCOL_DIALECT_H
 #define STENO_PROTOCOL_DIALECT_H
 

@@ -199,10 +199,10 @@ def openapi_has_the_states_of_jobs():
 
 @check
 def pages_name_the_routes_of_the_server():
-    text = "".join(read(f"docs/{p}.md") for p in ("protocol", "server", "jobs", "metrics"))
+    text = "".join(read(f"docs/{p}.md") for p in ("protocol", "dialects", "server", "jobs", "metrics"))
     for path, _ in routes():
         if path.replace("{id}", "") not in text:
-            yield f"docs/protocol.md, server.md, jobs.md, metrics.md: nothing of {path}"
+            yield f"docs/protocol.md, dialects.md, server.md, jobs.md, metrics.md: nothing of {path}"
 
 
 @check

@@ -1,6 +1,6 @@
 /* Dialects of other servers, function by function: what a message requests and what an event
  * becomes. tests/integration/test_dialects.py tests whole sessions. The message formats are
- * those of the servers' own documents, which docs/protocol.md names. Deepgram's dialects are in
+ * those of the servers' own documents, which docs/dialects.md names. Deepgram's dialects are in
  * test_dialects_deepgram.c. */
 #include <stdarg.h>
 #include <stddef.h>

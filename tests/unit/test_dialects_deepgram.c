@@ -100,7 +100,7 @@ static void flux_thresholds_are_confidences(void **state)
 {
     static const struct {
         const char *threshold;
-        double silence; /* s, by docs/protocol.md */
+        double silence; /* s, by docs/dialects.md */
     } rows[] = {{"0.3", 0.31}, {"0.5", 0.51}, {"0.6", 0.60},
                 {"0.7", 0.70}, {"0.8", 0.82}, {"0.9", 1.01}};
     (void)state;
