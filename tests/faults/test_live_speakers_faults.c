@@ -1,4 +1,4 @@
-/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 /* The 1st, 2nd, ... nth allocation of our own code fails while labels are found. Each time there is
  * an error, and nothing is lost or freed twice (AddressSanitizer's build checks). */
 #include <setjmp.h>
@@ -10,35 +10,7 @@
 #include <cmocka.h>
 
 #include "speech/speakers/stable.h"
-
-static long allocations = -1; /* calls until one fails; -1: none fails */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-static bool refuse(void)
-{
-    return allocations >= 0 && allocations-- == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
+#include "tests/support/alloc_fail.h"
 
 /* Three windows of two voices. */
 static steno_status label(steno_err *err)
@@ -71,9 +43,9 @@ static void each_allocation_that_fails_is_an_error(void **state)
     (void)state;
     for (; st && n < 1000; n++) {
         steno_err err = {0};
-        allocations = n;
+        alloc_left = n;
         st = label(&err);
-        allocations = -1;
+        alloc_left = -1;
         assert_true(!st || (st == STENO_ERR_NOMEM && *err.msg));
     }
     assert_int_equal(st, STENO_OK);

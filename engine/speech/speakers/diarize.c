@@ -14,7 +14,6 @@
 
 #define BLOCK 4096
 #define CLEAN_FRAMES 10      /* fewer give no vector */
-#define PIECE_FRAMES 20      /* a third of a second: shorter pieces say little */
 #define MAX_WINDOWS 1000000u /* 11 days at a hop of 1 s */
 #define MAX_SPEAKERS 1000
 
@@ -203,17 +202,6 @@ static bool more_items(steno_diarization *d)
     return true;
 }
 
-/* Append samples [a, b) of the window to the n of d->clean; those from `samples` on are not there.
- * Returns their number. */
-static size_t append_speech(steno_diarization *d, size_t n, size_t a, size_t b, size_t samples)
-{
-    b = b < samples ? b : samples;
-    if (a >= b)
-        return n;
-    memcpy(d->clean + n, d->window + a, (b - a) * sizeof *d->clean);
-    return n + b - a;
-}
-
 /* Copy the samples in which only speaker s of the window talks to d->clean. Returns their number.
  */
 static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, size_t samples)
@@ -228,31 +216,12 @@ static size_t clean_speech(steno_diarization *d, const uint8_t *sets, int s, siz
             to++;
         /* as sherpa-onnx, a run up to the last frame ends at its begin */
         const size_t last = to < g->frames ? to : g->frames - 1;
-        n = append_speech(d, n, f * g->window / g->frames, last * g->window / g->frames, samples);
-    }
-    return n;
-}
-
-/* The first of the `shift` samples in the middle of what a frame of the window hears. */
-static size_t sample_of(const struct steno_segmentation *g, size_t frame)
-{
-    return frame * g->shift + (g->field - g->shift) / 2;
-}
-
-/* Copy the samples of d->mask's frames, the first of which is frame `first` of the window, to
- * d->clean. Returns their number. */
-static size_t piece_speech(steno_diarization *d, size_t first, size_t samples)
-{
-    const struct steno_segmentation *g = &d->speakers->segmentation;
-    const size_t frames = d->pieces.frames;
-    size_t n = 0;
-    for (size_t f = 0, to; f < frames; f = to) {
-        to = f + 1;
-        if (!d->mask[f])
+        const size_t a = f * g->window / g->frames, end = last * g->window / g->frames;
+        const size_t b = end < samples ? end : samples;
+        if (a >= b)
             continue;
-        while (to < frames && d->mask[to])
-            to++;
-        n = append_speech(d, n, sample_of(g, first + f), sample_of(g, first + to), samples);
+        memcpy(d->clean + n, d->window + a, (b - a) * sizeof *d->clean);
+        n += b - a;
     }
     return n;
 }
@@ -272,16 +241,15 @@ static steno_status add_piece(steno_diarization *d, struct voice *v, size_t cell
                               size_t to, steno_err *err)
 {
     const float *known;
-    size_t talks = 0;
-    for (size_t f = 0; f < d->pieces.frames; f++) {
-        d->mask[f] = from + f < to && v->sets[from + f] == 1u << v->s;
-        talks += d->mask[f];
-    }
-    if (talks < PIECE_FRAMES)
+    size_t talks;
+    memset(d->mask, 0, d->pieces.frames);
+    talks = steno_powerset_alone(v->sets + from, to - from, v->s, d->mask);
+    if (talks < STENO_PIECE_FRAMES)
         return STENO_OK;
     known = steno_pieces_find(&d->pieces, cell, d->mask);
     if (!known) {
-        const size_t n = piece_speech(d, from, v->samples);
+        const size_t n = steno_segmentation_samples(&d->speakers->segmentation, d->window,
+                                                    v->samples, d->mask, to - from, from, d->clean);
         steno_status st = steno_embedder_run(d->embedder, d->clean, n, d->vector, err);
         if (!st)
             st = steno_pieces_add(&d->pieces, cell, d->mask, d->vector, err);

@@ -17,10 +17,9 @@
 
 #define BLOCK 4096
 #define NOBODY 0xFF
-#define KEPT 16384      /* frames whose labels are known: 276 s */
-#define PIECE_FRAMES 20 /* a third of a second: shorter pieces say little */
-#define SILENT 1e-4f    /* a cell whose samples are all smaller has no speech */
-#define NEAR 60.0       /* s: the farthest that a label is looked for */
+#define KEPT 16384   /* frames whose labels are known: 276 s */
+#define SILENT 1e-4f /* a cell whose samples are all smaller has no speech */
+#define NEAR 60.0    /* s: the farthest that a label is looked for */
 
 const struct steno_live_rules steno_live_own = {
     .hop = 2.5,
@@ -42,7 +41,7 @@ struct steno_live_speakers {
     int64_t samples; /* at the networks' rate */
     float *window;   /* [segmentation.window] that ends with the next hop */
     size_t missing;  /* samples of it that are to come */
-    float *clean;    /* [hop + field] */
+    float *clean;    /* [hop] */
     uint8_t *sets;   /* [frames] */
     uint8_t *mask;   /* [cell] */
     float *vector;   /* [dim] */
@@ -107,7 +106,7 @@ static steno_status prepare(steno_live_speakers *l, int sample_rate, steno_err *
     l->first = g->frames - l->cell - delay;
     l->missing = l->hop + g->window - lead(g);
     l->window = calloc(g->window, sizeof *l->window);
-    l->clean = malloc((l->hop + g->field) * sizeof *l->clean);
+    l->clean = malloc(l->hop * sizeof *l->clean);
     l->sets = malloc(g->frames);
     l->mask = malloc(l->cell);
     l->vector = malloc(dim * sizeof *l->vector);
@@ -170,42 +169,24 @@ void steno_live_speakers_close(steno_live_speakers *l)
 
 /* ---- a window -------------------------------------------------------------------------------- */
 
-/* Copy the samples of the mask's frames, the first of which is frame `first` of the window, to
- * l->clean. Returns their number. */
-static size_t gather(steno_live_speakers *l, size_t first)
-{
-    const struct steno_segmentation *g = &l->speakers->segmentation;
-    size_t n = 0;
-    for (size_t f = 0; f < l->cell; f++)
-        if (l->mask[f]) { /* the samples in the middle of what the frame hears */
-            const size_t at = (first + f) * g->shift + (g->field - g->shift) / 2;
-            if (at + g->shift > g->window)
-                break;
-            memcpy(l->clean + n, l->window + at, g->shift * sizeof *l->clean);
-            n += g->shift;
-        }
-    return n;
-}
-
-/* Frames of l->mask in which speaker s alone talks, from frame `first` of the window on. */
+/* Mark in l->mask where speaker s alone talks, from frame `first` of the window on. Returns the
+ * number of frames. */
 static size_t mask_of(steno_live_speakers *l, int s, size_t first)
 {
-    size_t talks = 0;
-    for (size_t f = 0; f < l->cell; f++) {
-        l->mask[f] = l->sets[first + f] == 1u << s;
-        talks += l->mask[f];
-    }
-    return talks;
+    return steno_powerset_alone(l->sets + first, l->cell, s, l->mask);
 }
 
 /* Embed what speaker s says alone in the cell. */
 static steno_status embed(steno_live_speakers *l, steno_live_networks *w, int s, size_t first,
                           steno_err *err)
 {
+    const struct steno_segmentation *g = &l->speakers->segmentation;
     steno_status st;
-    if (mask_of(l, s, first) < PIECE_FRAMES)
+    size_t n;
+    if (mask_of(l, s, first) < STENO_PIECE_FRAMES)
         return STENO_OK;
-    st = steno_embedder_run(w->embedder, l->clean, gather(l, first), l->vector, err);
+    n = steno_segmentation_samples(g, l->window, g->window, l->mask, l->cell, first, l->clean);
+    st = steno_embedder_run(w->embedder, l->clean, n, l->vector, err);
     if (!st)
         st = steno_pieces_add(&l->pieces, l->windows, l->mask, l->vector, err);
     return st == STENO_NEED_MORE ? STENO_OK : st;
@@ -220,8 +201,9 @@ static void add_item(steno_live_speakers *l, struct steno_stable_voice *v, int s
     memset(sum, 0, t->dim * sizeof *sum);
     for (size_t back = 0; back * l->cell <= l->first && back <= l->windows; back++) {
         const size_t talks = mask_of(l, s, l->first - back * l->cell);
-        const float *x =
-            talks < PIECE_FRAMES ? NULL : steno_pieces_find(&l->pieces, l->windows - back, l->mask);
+        const float *x = talks < STENO_PIECE_FRAMES
+                             ? NULL
+                             : steno_pieces_find(&l->pieces, l->windows - back, l->mask);
         for (size_t k = 0; x && k < t->dim; k++)
             sum[k] += x[k] * (float)talks;
         v->seconds += x ? (double)(talks * g->shift) / g->rate : 0;

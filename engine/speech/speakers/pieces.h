@@ -6,6 +6,8 @@
 
 #include "base/status.h"
 
+#define STENO_PIECE_FRAMES 20 /* a third of a second: shorter pieces say little */
+
 /* Confined. Zeros but for dim and frames: empty. */
 struct steno_pieces {
     size_t dim, frames; /* of a vector; of a cell, at most */

@@ -31,3 +31,13 @@ void steno_powerset_decode(const uint8_t *sets, size_t classes, const float *sco
         out[i] = sets[best];
     }
 }
+
+size_t steno_powerset_alone(const uint8_t *sets, size_t frames, int s, uint8_t *mask)
+{
+    size_t n = 0;
+    for (size_t f = 0; f < frames; f++) {
+        mask[f] = sets[f] == 1u << s;
+        n += mask[f];
+    }
+    return n;
+}

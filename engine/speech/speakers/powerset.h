@@ -17,5 +17,8 @@ size_t steno_powerset(uint8_t sets[STENO_POWERSET_CLASSES], int speakers, int to
  * the greatest. scores: [frames, classes]; out: [frames]. */
 void steno_powerset_decode(const uint8_t *sets, size_t classes, const float *scores, size_t frames,
                            uint8_t *out);
+/* Mark the frames of sets [frames] in which speaker s alone talks: mask [frames], 0 or 1. Returns
+ * their number. */
+size_t steno_powerset_alone(const uint8_t *sets, size_t frames, int s, uint8_t *mask);
 
 #endif

@@ -133,3 +133,19 @@ steno_status steno_segmentation_run(const struct steno_segmentation *s, steno_se
     steno_powerset_decode(s->sets, s->classes, y->data, s->frames, sets);
     return STENO_OK;
 }
+
+size_t steno_segmentation_samples(const struct steno_segmentation *s, const float *window,
+                                  size_t samples, const uint8_t *mask, size_t frames, size_t first,
+                                  float *out)
+{
+    size_t n = 0;
+    for (size_t f = 0; f < frames; f++) {
+        const size_t a = (first + f) * s->shift + (s->field - s->shift) / 2;
+        const size_t b = a + s->shift < samples ? a + s->shift : samples;
+        if (!mask[f] || a >= b)
+            continue;
+        memcpy(out + n, window + a, (b - a) * sizeof *out);
+        n += b - a;
+    }
+    return n;
+}
