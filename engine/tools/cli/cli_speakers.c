@@ -36,51 +36,45 @@ static void recording_name(char *out, size_t size, const char *path)
         *dot = '\0';
 }
 
-/* What was found in a recording. */
-struct result {
-    const struct steno_turn *turn; /* [n] */
-    size_t n;
-    double seconds;
-    int speakers;
-};
-
-static steno_status print(const struct job *j, const char *path, const struct result *r)
+static steno_status print(const struct job *j, const char *path, const struct steno_turn *turn,
+                          size_t n, double seconds, int speakers, steno_err *err)
 {
     char name[256];
     struct steno_buf b;
     steno_status st;
     steno_buf_init(&b, MAX_OUTPUT);
     recording_name(name, sizeof name, path);
-    st = j->format == FORMAT_RTTM
-             ? steno_rttm_write(&b, name, r->turn, r->n)
-             : steno_turns_json_write(&b, path, r->seconds, r->speakers, r->turn, r->n);
+    st = j->format == FORMAT_RTTM ? steno_rttm_write(&b, name, turn, n)
+                                  : steno_turns_json_write(&b, path, seconds, speakers, turn, n);
     if (!st && b.data)
         fputs(b.data, stdout);
     steno_buf_free(&b);
+    return st ? steno_fail(err, STENO_ERR_LIMIT, "%s: the result is too long", path) : STENO_OK;
+}
+
+static steno_status diarize_live(const struct job *j, const char *path, steno_err *err)
+{
+    struct cli_live_turns t = {0};
+    steno_status st =
+        cli_voices_live(&t, j->speakers, path, (int)j->channel, (int)j->voices.max, err);
+    if (!st)
+        st = print(j, path, t.turn, t.n, t.seconds, t.speakers, err);
+    free(t.turn);
     return st;
 }
 
-static int diarize(const struct job *j, const char *path)
+static steno_status diarize(const struct job *j, const char *path, steno_err *err)
 {
     steno_diarization *d = NULL;
-    struct steno_turn *told = NULL;
-    struct result r = {0};
-    steno_err err = {0};
-    steno_status st = j->live
-                          ? cli_voices_live(&told, &r.n, &r.seconds, &r.speakers, j->speakers, path,
-                                            (int)j->channel, (int)j->voices.max, &err)
-                          : cli_voices_of(&d, j->speakers, path, (int)j->channel, &j->voices, &err);
-    r.turn = told;
-    if (!st && d) {
-        r.turn = steno_diarization_turns(d, &r.n);
-        r.seconds = steno_diarization_seconds(d);
-        r.speakers = steno_diarization_speakers(d);
+    steno_status st = cli_voices_of(&d, j->speakers, path, (int)j->channel, &j->voices, err);
+    if (!st) {
+        size_t n;
+        const struct steno_turn *turn = steno_diarization_turns(d, &n);
+        st = print(j, path, turn, n, steno_diarization_seconds(d), steno_diarization_speakers(d),
+                   err);
     }
-    if (!st && print(j, path, &r))
-        st = steno_fail(&err, STENO_ERR_LIMIT, "%s: the result is too long", path);
-    free(told);
     steno_diarization_close(d);
-    return st ? cli_fail(&err) : EX_OK;
+    return st;
 }
 
 int cli_speakers(int argc, char **argv)
@@ -107,8 +101,11 @@ int cli_speakers(int argc, char **argv)
     if (!rc)
         rc = cli_voices_open(&j.speakers, j.dir, &j.voices);
     for (int i = 0; i < n && j.speakers; i++) {
-        const int one = diarize(&j, files[i]);
-        rc = rc ? rc : one;
+        steno_err err = {0};
+        if (j.live ? diarize_live(&j, files[i], &err) : diarize(&j, files[i], &err)) {
+            const int one = cli_fail(&err);
+            rc = rc ? rc : one;
+        }
     }
     steno_speakers_close(j.speakers);
     free(files);

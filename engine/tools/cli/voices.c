@@ -68,23 +68,25 @@ steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, con
 struct heard {
     steno_live_networks *networks;
     steno_live_speakers *live;
-    struct steno_turn *turn; /* [n] */
-    size_t n, cap, steps;    /* steps asked for so far */
-    int found;
+    struct cli_live_turns told;
+    size_t cap;
+    size_t steps; /* asked for so far */
+    int64_t samples;
 };
 
 static steno_status add_turn(struct heard *h, double start, int speaker, steno_err *err)
 {
-    if (h->n == h->cap) {
+    struct cli_live_turns *t = &h->told;
+    if (t->n == h->cap) {
         const size_t cap = h->cap ? 2 * h->cap : 64;
-        struct steno_turn *turn = realloc(h->turn, cap * sizeof *turn);
+        struct steno_turn *turn = realloc(t->turn, cap * sizeof *turn);
         if (!turn)
             return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
-        h->turn = turn;
+        t->turn = turn;
         h->cap = cap;
     }
-    h->turn[h->n++] = (struct steno_turn){.start = start, .speaker = speaker};
-    h->found = speaker >= h->found ? speaker + 1 : h->found;
+    t->turn[t->n++] = (struct steno_turn){.start = start, .speaker = speaker};
+    t->speakers = speaker >= t->speakers ? speaker + 1 : t->speakers;
     return STENO_OK;
 }
 
@@ -92,30 +94,31 @@ static steno_status add_turn(struct heard *h, double start, int speaker, steno_e
 static steno_status ask(struct heard *h, steno_err *err)
 {
     const double known = steno_live_speakers_known(h->live);
+    struct cli_live_turns *t = &h->told;
     steno_status st = STENO_OK;
     for (; !st && ((double)h->steps + 0.5) * STEP < known; h->steps++) {
         const double start = (double)h->steps * STEP;
         const int speaker = steno_live_speakers_at(h->live, start + STEP / 2, 0);
-        struct steno_turn *last = h->n ? &h->turn[h->n - 1] : NULL;
+        const struct steno_turn *last = t->n ? &t->turn[t->n - 1] : NULL;
         const bool goes_on = last && last->end >= start - STEP / 2 && last->speaker == speaker;
         if (speaker < 0)
             continue;
         if (!goes_on)
             st = add_turn(h, start, speaker, err);
         if (!st)
-            h->turn[h->n - 1].end = start + STEP;
+            t->turn[t->n - 1].end = start + STEP;
     }
     return st;
 }
 
-static steno_status hear(struct heard *h, steno_recording *r, int64_t *samples, steno_err *err)
+static steno_status hear(struct heard *h, steno_recording *r, steno_err *err)
 {
     float pcm[BLOCK];
     size_t n = 1;
     steno_status st = STENO_OK;
     while (!st && n) {
         st = steno_recording_read(r, pcm, BLOCK, &n, err);
-        *samples += (int64_t)n;
+        h->samples += (int64_t)n;
         if (!st)
             st = n ? steno_live_speakers_push(h->live, h->networks, pcm, n, err)
                    : steno_live_speakers_end(h->live, h->networks, err);
@@ -125,14 +128,12 @@ static steno_status hear(struct heard *h, steno_recording *r, int64_t *samples, 
     return st;
 }
 
-steno_status cli_voices_live(struct steno_turn **out, size_t *n, double *seconds, int *found,
-                             const steno_speakers *s, const char *path, int channel, int most,
-                             steno_err *err)
+steno_status cli_voices_live(struct cli_live_turns *out, const steno_speakers *s, const char *path,
+                             int channel, int most, steno_err *err)
 {
     struct steno_recording_info info;
     struct heard h = {0};
     steno_recording *r = NULL;
-    int64_t samples = 0;
     steno_status st = steno_recording_open(&r, path, channel, err);
     if (st)
         return st; /* names the path */
@@ -141,17 +142,15 @@ steno_status cli_voices_live(struct steno_turn **out, size_t *n, double *seconds
     if (!st)
         st = steno_live_speakers_open(&h.live, s, info.sample_rate, most, err);
     if (!st)
-        st = hear(&h, r, &samples, err);
+        st = hear(&h, r, err);
     steno_live_speakers_close(h.live);
     steno_live_networks_close(h.networks);
     steno_recording_close(r);
     if (st) {
-        free(h.turn);
+        free(h.told.turn);
         return steno_fail_in(err, st, "%s", path);
     }
-    *out = h.turn;
-    *n = h.n;
-    *seconds = (double)samples / info.sample_rate;
-    *found = h.found;
+    h.told.seconds = (double)h.samples / info.sample_rate;
+    *out = h.told;
     return STENO_OK;
 }

@@ -34,11 +34,15 @@ STENO_MUST steno_status cli_voices_begin(steno_diarization **out, const steno_sp
 STENO_MUST steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s,
                                       const char *path, int channel,
                                       const struct cli_voice_options *o, steno_err *err);
-/* Tell the speakers of a recording as they would be told live: turns [*n] as at first, one speaker
- * at a time, with *seconds of audio and *found speakers. *out belongs to the caller: free. Errors
- * name the recording. */
-STENO_MUST steno_status cli_voices_live(struct steno_turn **out, size_t *n, double *seconds,
-                                        int *found, const steno_speakers *s, const char *path,
-                                        int channel, int most, steno_err *err);
+/* The speakers of a recording as they are told live, one at a time. */
+struct cli_live_turns {
+    struct steno_turn *turn; /* [n]; belongs to the caller: free */
+    size_t n;
+    double seconds; /* of audio */
+    int speakers;
+};
+/* Tell them. most: as max_speakers of steno_live_speakers_open. Errors name the recording. */
+STENO_MUST steno_status cli_voices_live(struct cli_live_turns *out, const steno_speakers *s,
+                                        const char *path, int channel, int most, steno_err *err);
 
 #endif
