@@ -14,7 +14,7 @@
 #include "speech/speakers/live.h"
 
 #define RATE 16000
-#ifdef STENO_SANITIZE /* a window takes some 3 s there */
+#ifdef STENO_SANITIZE /* a window takes some 2 s there */
 #define SECONDS 15
 #else
 #define SECONDS 30

@@ -1,11 +1,12 @@
-/* A window ends at each hop, and begins before the first sample for the first ones. The
- * segmentation network says who talks in it. Some of its frames, a hop long and a little before its
- * end, are the cell: they are to be labelled. What a speaker of the window says alone in a cell is
- * embedded, once; his vector is the sum over his pieces in the window. These items are clustered
- * anew after each window, as those of a recording are. A cluster has the label that most of its
- * seconds were told with, or a new one; a label whose speech is in the cluster of an earlier one is
- * merged. Old items are averaged in pairs and labels are kept for some minutes, so memory does not
- * grow. Everything depends on positions in the audio alone, not on how it came. */
+/* A window of audio ends at every hop, and the segmentation network says who talks in each of its
+ * frames; the first windows begin before the first sample. Each window labels one hop of its
+ * frames, its cell. The cell ends some time before the window, so that it contains what follows
+ * the cell. What one speaker says alone in a cell is embedded once; his vector in a window is the
+ * sum over the cells in it. After each window all vectors are clustered anew, as those of a
+ * recording are. A cluster keeps the label that most of its seconds were told with, or gets a new
+ * one. A label whose speech falls into the cluster of an earlier label is merged into that one.
+ * Memory does not grow: old vectors are averaged in pairs, labels are kept for some minutes. All
+ * depends on positions in the audio, not on how it was divided. */
 #include "speech/speakers/live.h"
 
 #include <stdlib.h>

@@ -34,7 +34,7 @@ STENO_MUST steno_status steno_segmentation_run(const struct steno_segmentation *
                                                steno_session *session, const float *samples,
                                                uint8_t *sets, steno_err *err);
 /* Copy the samples of the frames in mask [frames], of which the first is frame `first` of the
- * window: of each the `shift` samples in the middle of what it hears, as far as they are within the
+ * window: of each the `shift` samples in the middle of its `field`, as far as they are within the
  * window's first `samples`. out: [frames * shift]. Returns their number. */
 size_t steno_segmentation_samples(const struct steno_segmentation *s, const float *window,
                                   size_t samples, const uint8_t *mask, size_t frames, size_t first,

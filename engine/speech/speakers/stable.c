@@ -79,7 +79,7 @@ static int home(const struct steno_stable *l, const struct votes *v, int cluster
     return all > 0 && all >= l->rules.merge_after && v->of[best][label] >= MOSTLY * all ? best : -1;
 }
 
-/* Of labels that are in one cluster, the later are the earliest. */
+/* Merge labels that are in one cluster into the earliest of them. */
 static void merge_labels(struct steno_stable *l, struct votes *v, int clusters)
 {
     for (int b = 1; b < l->n; b++) {

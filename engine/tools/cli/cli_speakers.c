@@ -89,7 +89,7 @@ int cli_speakers(int argc, char **argv)
         {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--live", CLI_FLAG, NULL, &j.live, 0, 0,
-         "tell them as they would be told live, one at a time; at most 32, or --max"},
+         "label them as while audio comes: one at a time, never renamed; at most 32, or --max"},
         CLI_VOICE_OPTIONS(&j.voices),
         {0}};
     const char **files = calloc((size_t)argc, sizeof *files);
