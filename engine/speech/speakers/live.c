@@ -1,7 +1,7 @@
 /* A window of audio ends at every hop, and the segmentation network says who talks in each of its
  * frames; the first windows begin before the first sample. Each window labels one hop of its
- * frames, its cell. The cell ends some time before the window, so that it contains what follows
- * the cell. What one speaker says alone in a cell is embedded once; his vector in a window is the
+ * frames, its cell. The cell ends some time before the window, so that the window contains what
+ * follows. What one speaker says alone in a cell is embedded once; his vector in a window is the
  * sum over the cells in it. After each window all vectors are clustered anew, as those of a
  * recording are. A cluster keeps the label that most of its seconds were told with, or gets a new
  * one. A label whose speech falls into the cluster of an earlier label is merged into that one.
