@@ -281,9 +281,11 @@ def keys_limits_and_metrics_know_the_routes(_):
 
 
 def answer_of_half_closed(d, path, body):
-    """What is sent to a client that closes its sending side after the body."""
+    """What is sent to a client that closes its sending side with the body's last bytes: MSG_MORE holds them until then. One that closes it
+    later may do so while its answer is being sent, which libmicrohttpd takes for a client that left."""
     with socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW) as s:
-        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body,
+                  socket.MSG_MORE)
         s.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: s.recv(65536), b""))
 
