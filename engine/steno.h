@@ -329,6 +329,26 @@ struct steno_live_merge {
 /* Take the next merge that was not taken. False: there is none. */
 STENO_API bool steno_live_speakers_merge(steno_live_speakers *l, struct steno_live_merge *out);
 
+/* ---- end of turn ----------------------------------------------------------------------------- */
+
+/* Tells whether a speaker who fell silent has finished or only pauses. */
+typedef struct steno_turn_detector steno_turn_detector;
+/* Open its network, smart-turn 3 (github.com/pipecat-ai/smart-turn). path: an ONNX file, or a
+ * directory with a file smart-turn*.onnx. STENO_ERR_IO, STENO_ERR_FORMAT: not such a network;
+ * STENO_ERR_UNSUPPORTED, STENO_ERR_NOMEM. Frozen. */
+STENO_API STENO_MUST steno_status steno_turn_detector_open(steno_turn_detector **out,
+                                                           const char *path, steno_err *err);
+/* Whether a directory has such a file. Loads nothing. */
+STENO_API bool steno_turn_detector_is_dir(const char *dir);
+/* Find the network. `given`: a path, a name of the catalogue or of a directory among the fetched
+ * models; NULL: the environment's STENO_TURN, else "smart-turn", if it was fetched (steno model
+ * fetch smart-turn). *out belongs to the caller: steno_free. STENO_ERR_IO: it is not on this
+ * machine. */
+STENO_API STENO_MUST steno_status steno_turn_detector_find(char **out, const char *given,
+                                                           steno_err *err);
+/* Close a detector, after all streams that use it. NULL is accepted. */
+STENO_API void steno_turn_detector_close(steno_turn_detector *d);
+
 /* ---- recordings ------------------------------------------------------------------------------ */
 
 /* A recording decoded to mono samples, read in pieces: memory is bounded for every length. The

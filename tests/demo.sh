@@ -33,7 +33,7 @@ echo "Built in $((SECONDS - started)) s."
 
 # ---- model -----------------------------------------------------------------------------------
 # One of the catalogue if there is a network, and it stays for the next time; else the one that ships.
-fetched() { build/steno model list | awk -v name="$1" 'NR > 1 && $NF ~ "^/" && (name == "" ? $1 != "silero-vad" && $1 != "speakers" : $1 == name) { found = 1 } END { exit !found }'; }
+fetched() { build/steno model list | awk -v name="$1" 'NR > 1 && $NF ~ "^/" && (name == "" ? $1 != "silero-vad" && $1 != "speakers" && $1 != "smart-turn" : $1 == name) { found = 1 } END { exit !found }'; }
 if [ -z "${STENO_MODEL:-}" ] && ! fetched ""; then
     echo
     echo "A model for English speech: 71 MB to download. It stays on this machine for the next start;"

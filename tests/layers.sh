@@ -25,8 +25,9 @@ declare -A may=(
     [tools/convert]="formats tools/optimize nn/graph speech/text" # networks are built and written, never run
     [speech/families]="speech/features speech/search speech/text" [speech/families/registry]="speech/families"
     [speech/families/common]="speech/families nn/network nn/exec nn/graph nn/kernels formats speech/features speech/search speech/search/lm speech/text"
-    [speech/recognizer]="speech/families speech/families/registry speech/speakers nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
+    [speech/recognizer]="speech/families speech/families/registry speech/speakers speech/turn nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
     [speech/speakers]="nn/network nn/exec nn/graph nn/kernels formats speech/features speech/audio"
+    [speech/turn]="nn/network nn/exec nn/graph nn/kernels speech/features speech/audio"
     [tools/decode]="speech/audio" # a program of its own
     [speech/pool]="speech/recognizer speech/families speech/search speech/text speech/audio speech/features"
 )
@@ -53,7 +54,7 @@ while IFS=: read -r f inc; do
     case $f in tools/cli/*) continue ;; esac # may use all
     [ -n "${may[$dir]+x}" ] || { bad+="engine/$f: its folder is not in the table"$'\n'; continue; }
     case $inc in
-    steno.h | steno_*.h) case $dir/$inc in speech/families/* | speech/recognizer/* | speech/pool/* | speech/speakers/* | speech/audio/steno_audio.h) continue ;; esac
+    steno.h | steno_*.h) case $dir/$inc in speech/families/* | speech/recognizer/* | speech/pool/* | speech/speakers/* | speech/turn/* | speech/audio/steno_audio.h) continue ;; esac
         bad+="engine/$f includes $inc"$'\n'; continue ;;
     */*) ;;
     *) [ -f "engine/$inc" ] && bad+="engine/$f includes $inc"$'\n'; continue ;;

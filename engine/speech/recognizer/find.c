@@ -12,6 +12,7 @@
 #define SHIPPED "models/digits-en"
 #define DETECTOR "silero-vad"
 #define SPEAKERS "speakers"
+#define TURN "smart-turn"
 
 static bool has_model(const char *dir)
 {
@@ -44,7 +45,7 @@ static bool first_fetched(char out[STENO_PLACE_MAX])
         return false;
     for (size_t i = 0; !found && (m = steno_catalogue_at(c, i)); i++)
         found = steno_place_fetched(out, m->name) && !steno_vad_is_dir(out) &&
-                !steno_speakers_is_dir(out);
+                !steno_speakers_is_dir(out) && !steno_turn_detector_is_dir(out);
     steno_catalogue_close(c);
     return found;
 }
@@ -115,17 +116,30 @@ steno_status steno_vad_find(char **out, const char *given, steno_err *err)
     return st ? st : give(out, found, err);
 }
 
-steno_status steno_speakers_find(char **out, const char *given, steno_err *err)
+/* A network beside the models: as named, else the one of the catalogue. absent: what to say of the
+ * latter. */
+static steno_status find_beside(char **out, const char *given, const char *variable,
+                                const char *fallback, const char *absent, steno_err *err)
 {
     char found[STENO_PLACE_MAX] = "";
-    const char *name = named(given, "STENO_SPEAKERS");
+    const char *name = named(given, variable);
     steno_status st = STENO_OK;
     if (name)
         st = resolve(found, name, err);
-    else if (!steno_place_fetched(found, SPEAKERS))
-        st = steno_fail(
-            err, STENO_ERR_IO,
-            "no networks that tell speakers apart are on this machine; `steno model fetch " SPEAKERS
-            "` downloads them");
+    else if (!steno_place_fetched(found, fallback))
+        st = steno_fail(err, STENO_ERR_IO, "%s; `steno model fetch %s` downloads what is needed",
+                        absent, fallback);
     return st ? st : give(out, found, err);
+}
+
+steno_status steno_speakers_find(char **out, const char *given, steno_err *err)
+{
+    return find_beside(out, given, "STENO_SPEAKERS", SPEAKERS,
+                       "no networks that tell speakers apart are on this machine", err);
+}
+
+steno_status steno_turn_detector_find(char **out, const char *given, steno_err *err)
+{
+    return find_beside(out, given, "STENO_TURN", TURN,
+                       "the network for ends of turns is not on this machine", err);
 }

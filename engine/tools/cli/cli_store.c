@@ -147,6 +147,8 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
     else if (!strcmp(m->family, "speakers"))
         puts("  steno transcribe --speakers auto FILE...\n"
              "  steno speakers FILE...");
+    else if (!strcmp(m->family, "turn"))
+        puts("  steno turn FILE...");
     else
         printf("  stenod --model %s\n"
                "  steno transcribe --model %s FILE...\n",

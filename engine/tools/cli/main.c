@@ -33,6 +33,8 @@ static const struct cli_command commands[] = {
     {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
      cli_features},
     {"speakers", "[OPTION]... FILE...", "print who speaks when in recordings", cli_speakers},
+    {"turn", "[OPTION]... FILE...", "tell whether the speaker of a recording has finished",
+     cli_turn},
     {"top", "[OPTION]...", "show the state of a running server", cli_top},
     {"jobs", "submit FILE|DIR|URL... | watch [ID]... | get ID | list | remove ID...",
      "have a server transcribe recordings later", cli_jobs},

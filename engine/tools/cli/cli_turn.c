@@ -1,0 +1,112 @@
+/* steno turn: how likely the speaker at the end of a recording has finished. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include "speech/turn/detector.h"
+#include "speech/turn/recent.h"
+#include "steno.h"
+#include "tools/cli/options.h"
+
+#define BLOCK 4000 /* samples at a time */
+
+struct job {
+    const char *model;
+    long channel;
+    steno_turn_detector *detector;
+    steno_turn_judge *judge;
+};
+
+static const char usage[] =
+    "Usage: steno turn [OPTION]... FILE...\n"
+    "Prints for each recording how likely its speaker has finished at its end: 0 to 1, and the\n"
+    "file's name. Of a long one the last 8 s count.\n";
+
+static int open_judge(struct job *j)
+{
+    char *found = NULL;
+    steno_err err = {0};
+    steno_status st = steno_turn_detector_find(&found, j->model, &err);
+    if (!st)
+        st = steno_turn_detector_open(&j->detector, found, &err);
+    if (!st)
+        st = steno_turn_judge_open(&j->judge, j->detector, &err);
+    steno_free(found);
+    return st ? cli_fail(&err) : EX_OK;
+}
+
+static steno_status listen(steno_turn_recent *recent, steno_recording *r, steno_err *err)
+{
+    float pcm[BLOCK];
+    size_t n = 1;
+    steno_status st = STENO_OK;
+    while (!st && n) {
+        st = steno_recording_read(r, pcm, BLOCK, &n, err);
+        if (!st && n)
+            st = steno_turn_recent_push(recent, pcm, n, err);
+    }
+    return st ? st : steno_turn_recent_end(recent, err);
+}
+
+static steno_status judge(const struct job *j, steno_recording *r, float *probability,
+                          steno_err *err)
+{
+    struct steno_recording_info info;
+    struct steno_turn_audio turn;
+    steno_turn_recent *recent = NULL;
+    steno_status st;
+    steno_recording_get_info(r, &info);
+    st = steno_turn_recent_open(&recent, info.sample_rate, err);
+    if (!st)
+        st = listen(recent, r, err);
+    if (!st) {
+        turn.pcm = steno_turn_recent_samples(recent, &turn.n);
+        st = steno_turn_judge_run(j->judge, &turn, 1, probability, err);
+    }
+    steno_turn_recent_close(recent);
+    return st;
+}
+
+static int print(const struct job *j, const char *path)
+{
+    steno_recording *r = NULL;
+    steno_err err = {0};
+    float probability;
+    steno_status st = steno_recording_open(&r, path, (int)j->channel, &err); /* names the path */
+    if (!st) {
+        st = judge(j, r, &probability, &err);
+        if (st)
+            st = steno_fail_in(&err, st, "%s", path);
+    }
+    steno_recording_close(r);
+    if (st)
+        return cli_fail(&err);
+    printf("%.4f  %s\n", (double)probability, path);
+    return EX_OK;
+}
+
+int cli_turn(int argc, char **argv)
+{
+    struct job j = {0};
+    const struct cli_option options[] = {
+        {"--model", CLI_TEXT, "NAME|DIR|FILE", &j.model, 0, 0,
+         "the network, or its directory (default: $STENO_TURN, else the one that\n"
+         "steno model fetch smart-turn downloads)"},
+        {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,
+         "use channel N, counted from 1, instead of the mean of all"},
+        {0}};
+    const char **files = calloc((size_t)argc, sizeof *files);
+    int n = 0, rc = files ? cli_parse(argc, argv, usage, options, files, argc, &n) : EX_OSERR;
+    if (!rc && !n)
+        rc = cli_usage("turn: no recording given");
+    if (!rc)
+        rc = open_judge(&j);
+    for (int i = 0; i < n && j.judge; i++) {
+        const int one = print(&j, files[i]);
+        rc = rc ? rc : one;
+    }
+    steno_turn_judge_close(j.judge);
+    steno_turn_detector_close(j.detector);
+    free(files);
+    return rc < 0 ? EX_OK : rc;
+}
