@@ -211,6 +211,28 @@ static void speakers_of_a_window_are_different_people(void **state)
     free_items(&g);
 }
 
+/* Two voices of which each window has both, too alike to be told apart by the threshold alone. */
+static void two_of_one_window_are_clustered_apart(void **state)
+{
+    struct steno_group_items g = items(20);
+    int clusters;
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++)
+        for (int k = 0; k < 2; k++) {
+            put(&g, i, 0, 5);
+            g.vector[(g.n - 1) * DIM + 1] = k ? 1.5f : -1.5f; /* their cosine is 0.6 */
+        }
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, 2);
+    for (size_t i = 0; i < g.n; i++)
+        assert_int_equal(g.item[i].cluster, g.item[i % 2].cluster);
+    for (size_t i = 0; i < g.n; i++) /* in windows of their own they are one */
+        g.item[i].window = (uint32_t)i;
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, 1);
+    free_items(&g);
+}
+
 /* A cough is nobody, if there is other speech; alone it is somebody. */
 static void short_items_make_no_cluster(void **state)
 {
@@ -395,6 +417,7 @@ int main(void)
         cmocka_unit_test(distance_of_vectors_is_one_minus_cosine),
         cmocka_unit_test(many_items_are_grouped_in_two_stages),
         cmocka_unit_test(speakers_of_a_window_are_different_people),
+        cmocka_unit_test(two_of_one_window_are_clustered_apart),
         cmocka_unit_test(short_items_make_no_cluster),
         cmocka_unit_test(a_known_number_keeps_those_who_talk_most),
         cmocka_unit_test(speakers_of_windows_are_joined_by_their_clusters),

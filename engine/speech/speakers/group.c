@@ -141,7 +141,8 @@ static steno_status by_means(struct steno_group_items *g, const struct steno_gro
         n_long += g->item[i].seconds >= LONG_SECONDS;
     for (size_t i = 0; !st && i < g->n; i++)
         if (n_long < 2 || g->item[i].seconds >= LONG_SECONDS)
-            st = steno_nodes_add(&nodes, g->vector + i * g->dim, g->item[i].seconds, err);
+            st = steno_nodes_add(&nodes, g->vector + i * g->dim, g->item[i].seconds,
+                                 g->item[i].window, err);
     if (!st)
         st = steno_nodes_means(&nodes, r, &mean, clusters, err);
     if (!st)

@@ -6,6 +6,7 @@
 #include "speech/speakers/cluster.h"
 
 #define BLOCK 2000    /* nodes of a block of the first stage */
+#define FARTHEST 2.0f /* cosine distance */
 #define SURE 0.3f     /* distance up to which the first stage merges */
 #define PLAUSIBLE 0.4 /* a known number splits no cluster whose parts are nearer than this */
 #define SPEAKER 2.0f  /* s of speech that make a cluster a speaker, where the number is known */
@@ -25,14 +26,23 @@ static bool grow(float **array, size_t floats)
     return grown != NULL;
 }
 
+static bool grow_windows(struct steno_nodes *t, size_t cap)
+{
+    uint32_t *grown = realloc(t->window, cap * sizeof *grown);
+    if (grown)
+        t->window = grown;
+    return grown != NULL;
+}
+
 steno_status steno_nodes_add(struct steno_nodes *t, const float *unit, float seconds,
-                             steno_err *err)
+                             uint32_t window, steno_err *err)
 {
     if (t->n == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 256;
         size_t floats;
         if (!steno_mul_size(cap, t->dim * sizeof *unit, &floats) || !grow(&t->sum, cap * t->dim) ||
-            !grow(&t->talk, cap * t->dim) || !grow(&t->members, cap) || !grow(&t->seconds, cap))
+            !grow(&t->talk, cap * t->dim) || !grow(&t->members, cap) || !grow(&t->seconds, cap) ||
+            !grow_windows(t, cap))
             return no_memory(err);
         t->cap = cap;
     }
@@ -40,6 +50,7 @@ steno_status steno_nodes_add(struct steno_nodes *t, const float *unit, float sec
     for (size_t d = 0; d < t->dim; d++)
         t->talk[t->n * t->dim + d] = unit[d] * seconds;
     t->members[t->n] = 1;
+    t->window[t->n] = window;
     t->seconds[t->n++] = seconds;
     return STENO_OK;
 }
@@ -50,6 +61,7 @@ void steno_nodes_free(struct steno_nodes *t)
     free(t->talk);
     free(t->members);
     free(t->seconds);
+    free(t->window);
 }
 
 /* Node `from` joins node `to`, or takes its place if it is the first there. */
@@ -62,9 +74,21 @@ static void join(struct steno_nodes *t, size_t to, size_t from, bool first)
     }
     t->members[to] = t->members[from] + (first ? 0 : t->members[to]);
     t->seconds[to] = t->seconds[from] + (first ? 0 : t->seconds[to]);
+    t->window[to] = first ? t->window[from] : STENO_NODES_MERGED;
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
+
+/* Nodes [from, from + n) of one window, which follow each other, get the largest distance there is.
+ */
+static void part_windows(const struct steno_nodes *t, size_t from, size_t n, float *distance)
+{
+    for (size_t i = 0; i < n; distance += n - 1 - i++)
+        for (size_t j = i + 1; j < n && t->window[from + i] != STENO_NODES_MERGED &&
+                               t->window[from + j] == t->window[from + i];
+             j++)
+            distance[j - i - 1] = FARTHEST;
+}
 
 /* The merges of nodes [from, from + n). */
 static steno_status merges(const struct steno_nodes *t, size_t from, size_t n,
@@ -73,11 +97,12 @@ static steno_status merges(const struct steno_nodes *t, size_t from, size_t n,
     float *distance = malloc((n * (n - 1) / 2 + 1) * sizeof *distance);
     float *mean = malloc(n * t->dim * sizeof *mean);
     steno_status st = distance && mean ? STENO_OK : no_memory(err);
-    for (size_t i = 0; !st && i < n; i++)
-        for (size_t d = 0; d < t->dim; d++)
-            mean[i * t->dim + d] = t->sum[(from + i) * t->dim + d] / t->members[from + i];
     if (!st) {
+        for (size_t i = 0; i < n; i++)
+            for (size_t d = 0; d < t->dim; d++)
+                mean[i * t->dim + d] = t->sum[(from + i) * t->dim + d] / t->members[from + i];
         steno_cluster_distances(mean, n, t->dim, distance);
+        part_windows(t, from, n, distance);
         st = steno_cluster_merges(distance, n, STENO_LINKAGE_AVERAGE, t->members + from, out, err);
     }
     free(distance);
