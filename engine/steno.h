@@ -314,6 +314,10 @@ STENO_API void steno_live_speakers_close(steno_live_speakers *l);
 STENO_API STENO_MUST steno_status steno_live_speakers_push(steno_live_speakers *l,
                                                            steno_live_networks *w, const float *pcm,
                                                            size_t n, steno_err *err);
+/* Tell who spoke up to now, as at a pause: the networks run once more, without what follows. What
+ * is told stays. */
+STENO_API STENO_MUST steno_status steno_live_speakers_flush(steno_live_speakers *l,
+                                                            steno_live_networks *w, steno_err *err);
 /* The audio is over: tell what is left. */
 STENO_API STENO_MUST steno_status steno_live_speakers_end(steno_live_speakers *l,
                                                           steno_live_networks *w, steno_err *err);

@@ -148,6 +148,58 @@ static void a_label_that_was_told_changes_by_told_merges_alone(void **state)
     steno_live_speakers_close(l);
 }
 
+/* Push the call with a flush at these times. first: as of listen. */
+static void listen_with_flushes(steno_live_speakers *l, int *first)
+{
+    static const double flushes[] = {0.01, 3, 7.4, 11.1, 11.105, 14.9};
+    size_t at = 0, n = 0;
+    for (size_t i = 0; i < sizeof flushes / sizeof flushes[0]; i++) {
+        const size_t to = (size_t)(flushes[i] * RATE);
+        assert_int_equal(steno_live_speakers_push(l, networks, pcm + at, to - at, NULL), STENO_OK);
+        assert_int_equal(steno_live_speakers_flush(l, networks, NULL), STENO_OK);
+        assert_true(steno_live_speakers_known(l) <= flushes[i]);
+        assert_true(steno_live_speakers_known(l) > flushes[i] - 0.1);
+        for (; time_of(n) < steno_live_speakers_known(l); n++)
+            first[n] = steno_live_speakers_at(l, time_of(n), 0);
+        at = to;
+    }
+    assert_int_equal(steno_live_speakers_push(l, networks, pcm + at, n_samples - at, NULL),
+                     STENO_OK);
+    assert_int_equal(steno_live_speakers_end(l, networks, NULL), STENO_OK);
+    for (; n < STEPS && time_of(n) < steno_live_speakers_known(l); n++)
+        first[n] = steno_live_speakers_at(l, time_of(n), 0);
+}
+
+static void a_flush_tells_who_spoke_up_to_now(void **state)
+{
+    int flushed[STEPS] = {0}, whole[STEPS] = {0};
+    size_t both[2][2] = {{0}}, spoken = 0, alike;
+    steno_live_speakers *l;
+    (void)state;
+    if (!speakers)
+        skip();
+    l = open_live(0, NULL);
+    listen_with_flushes(l, flushed);
+    for (size_t k = 0; k < 1490; k++) /* no merges here: what was told stays */
+        if (flushed[k] >= 0)
+            assert_int_equal(steno_live_speakers_at(l, time_of(k), 0), flushed[k]);
+    steno_live_speakers_close(l);
+    l = open_live(0, NULL);
+    (void)listen(l, 8000, whole);
+    for (size_t k = 0; k < 1490; k++) {
+        whole[k] = steno_live_speakers_at(l, time_of(k), 0);
+        spoken += whole[k] >= 0;
+        if (whole[k] >= 0 && flushed[k] >= 0 && whole[k] < 2 && flushed[k] < 2)
+            both[whole[k]][flushed[k]]++;
+    }
+    steno_live_speakers_close(l);
+    alike = both[0][0] + both[1][1];
+    if (alike < both[0][1] + both[1][0]) /* who comes first may differ */
+        alike = both[0][1] + both[1][0];
+    assert_true(spoken > 500);
+    assert_true((double)alike > 0.75 * (double)spoken);
+}
+
 static void there_are_no_more_speakers_than_allowed(void **state)
 {
     const struct steno_live_rules rules = {.hop = 2.5, .labels = {.threshold = 0.1}};
@@ -278,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_voice_of_hours_ago_keeps_its_label),
         cmocka_unit_test(how_the_samples_are_divided_does_not_matter),
         cmocka_unit_test(a_label_that_was_told_changes_by_told_merges_alone),
+        cmocka_unit_test(a_flush_tells_who_spoke_up_to_now),
         cmocka_unit_test(there_are_no_more_speakers_than_allowed),
         cmocka_unit_test(only_the_last_minutes_are_kept),
         cmocka_unit_test(every_length_has_an_answer),

@@ -47,10 +47,12 @@ struct steno_live_speakers {
     uint8_t *mask;   /* [cell] */
     float *vector;   /* [dim] */
     size_t windows;  /* done */
+    uint32_t takes;  /* of items: windows and flushes */
     struct steno_pieces pieces;
     struct steno_stable labels;
     uint8_t label[KEPT]; /* of frame f at f % KEPT */
     int64_t labelled;    /* frames that have one, from 0 on */
+    int64_t flushed;     /* the same with those of the last flush */
     int told;            /* merges */
     bool ended;
 };
@@ -170,61 +172,80 @@ void steno_live_speakers_close(steno_live_speakers *l)
 
 /* ---- a window -------------------------------------------------------------------------------- */
 
-/* Mark in l->mask where speaker s alone talks, from frame `first` of the window on. Returns the
- * number of frames. */
+/* Frames of a window that are labelled anew: [l->first, l->first + frames), in so many cells. */
+struct fresh {
+    size_t frames, cells;
+};
+
+/* Mark in l->mask where speaker s alone talks, in the cell that begins at frame `first` of the
+ * window. Returns the number of frames. */
 static size_t mask_of(steno_live_speakers *l, int s, size_t first)
 {
-    return steno_powerset_alone(l->sets + first, l->cell, s, l->mask);
+    const size_t left = l->speakers->segmentation.frames - first;
+    memset(l->mask, 0, l->cell);
+    return steno_powerset_alone(l->sets + first, left < l->cell ? left : l->cell, s, l->mask);
 }
 
-/* Embed what speaker s says alone in the cell. */
-static steno_status embed(steno_live_speakers *l, steno_live_networks *w, int s, size_t first,
+/* Embed what speaker s says alone in a fresh cell, unless a flush has. */
+static steno_status embed(steno_live_speakers *l, steno_live_networks *w, int s, size_t cell,
                           steno_err *err)
 {
     const struct steno_segmentation *g = &l->speakers->segmentation;
+    const size_t first = l->first + cell * l->cell, id = l->windows + 1 + cell;
     steno_status st;
     size_t n;
-    if (mask_of(l, s, first) < STENO_PIECE_FRAMES)
+    if (mask_of(l, s, first) < STENO_PIECE_FRAMES || steno_pieces_find(&l->pieces, id, l->mask))
         return STENO_OK;
     n = steno_segmentation_samples(g, l->window, g->window, l->mask, l->cell, first, l->clean);
     st = steno_embedder_run(w->embedder, l->clean, n, l->vector, err);
     if (!st)
-        st = steno_pieces_add(&l->pieces, l->windows, l->mask, l->vector, err);
+        st = steno_pieces_add(&l->pieces, id, l->mask, l->vector, err);
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
 /* Make an item of speaker s of the window, of his pieces in its cells, if there are any. */
-static void add_item(steno_live_speakers *l, struct steno_stable_voice *v, int s)
+static void add_item(steno_live_speakers *l, const struct fresh *f, struct steno_stable_voice *v,
+                     int s)
 {
+    const size_t newest = l->first + (f->cells - 1) * l->cell, id = l->windows + f->cells;
     const struct steno_segmentation *g = &l->speakers->segmentation;
     struct steno_group_items *t = &l->labels.items;
     float *sum = t->vector + t->n * t->dim;
     memset(sum, 0, t->dim * sizeof *sum);
-    for (size_t back = 0; back * l->cell <= l->first && back <= l->windows; back++) {
-        const size_t talks = mask_of(l, s, l->first - back * l->cell);
-        const float *x = talks < STENO_PIECE_FRAMES
-                             ? NULL
-                             : steno_pieces_find(&l->pieces, l->windows - back, l->mask);
+    for (size_t back = 0; back * l->cell <= newest && back <= id; back++) {
+        const size_t talks = mask_of(l, s, newest - back * l->cell);
+        const float *x =
+            talks < STENO_PIECE_FRAMES ? NULL : steno_pieces_find(&l->pieces, id - back, l->mask);
         for (size_t k = 0; x && k < t->dim; k++)
             sum[k] += x[k] * (float)talks;
         v->seconds += x ? (double)(talks * g->shift) / g->rate : 0;
     }
     if (v->seconds > 0)
         t->item[t->n++] = (struct steno_group_item){
-            .window = (uint32_t)l->windows, .seconds = (float)v->seconds, .speaker = (uint8_t)s};
+            .window = l->takes, .seconds = (float)v->seconds, .speaker = (uint8_t)s};
+}
+
+/* Frames from 0 on that have a label. */
+static int64_t labelled_frames(const steno_live_speakers *l)
+{
+    return l->flushed > l->labelled ? l->flushed : l->labelled;
 }
 
 /* Count in which frames speaker s of the window talks. */
-static void count_frames(const steno_live_speakers *l, struct steno_stable_voice *v, int s)
+static void count_frames(const steno_live_speakers *l, const struct fresh *fresh,
+                         struct steno_stable_voice *v, int s)
 {
     const int64_t origin = l->labelled - (int64_t)l->first; /* of the window's first frame */
+    const size_t end = (size_t)(labelled_frames(l) - origin) < l->speakers->segmentation.frames
+                           ? (size_t)(labelled_frames(l) - origin)
+                           : l->speakers->segmentation.frames;
     *v = (struct steno_stable_voice){.label = -1};
-    for (size_t f = origin < 0 ? (size_t)-origin : 0; f < l->first; f++) {
+    for (size_t f = origin < 0 ? (size_t)-origin : 0; f < end; f++) {
         const uint8_t label = l->label[(origin + (int64_t)f) % KEPT];
         if (l->sets[f] >> s & 1 && label != NOBODY)
             v->had[steno_stable_resolve(&l->labels, label)]++;
     }
-    for (size_t f = l->first; f < l->first + l->cell; f++)
+    for (size_t f = l->first; f < l->first + fresh->frames; f++)
         v->fresh += l->sets[f] >> s & 1;
 }
 
@@ -238,14 +259,19 @@ static uint8_t label_of(const struct steno_stable_voice *v, int n, uint8_t set, 
     return label;
 }
 
-static void put_labels(steno_live_speakers *l, const struct steno_stable_voice *v, size_t first,
-                       size_t frames)
+/* v NULL: nobody talks. What a flush has told stays. */
+static void put_labels(steno_live_speakers *l, const struct fresh *fresh,
+                       const struct steno_stable_voice *v)
 {
     uint8_t last = NOBODY;
-    for (size_t f = 0; f < frames; f++) {
-        const uint8_t label =
-            v ? label_of(v, l->speakers->segmentation.speakers, l->sets[first + f], last) : NOBODY;
-        l->label[l->labelled++ % KEPT] = label;
+    for (size_t f = 0; f < fresh->frames; f++) {
+        const int64_t at = l->labelled + (int64_t)f;
+        uint8_t label =
+            v ? label_of(v, l->speakers->segmentation.speakers, l->sets[l->first + f], last)
+              : NOBODY;
+        if (at < l->flushed && l->label[at % KEPT] != NOBODY)
+            label = l->label[at % KEPT];
+        l->label[at % KEPT] = label;
         last = label == NOBODY ? last : label;
     }
 }
@@ -258,47 +284,60 @@ static bool is_silent(const float *x, size_t n)
     return true;
 }
 
-/* The window is complete: label the frames of its last hop. `frames` of them are real. */
-static steno_status take_window(steno_live_speakers *l, steno_live_networks *w, size_t frames,
-                                steno_err *err)
+/* Who talks in the window, and with which label. */
+static steno_status find_voices(steno_live_speakers *l, steno_live_networks *w,
+                                const struct fresh *f, struct steno_stable_voice *v, steno_err *err)
 {
     const struct steno_segmentation *g = &l->speakers->segmentation;
-    struct steno_stable_voice v[STENO_POWERSET_SPEAKERS];
-    const size_t first = l->first, items = l->labels.items.n;
-    steno_status st;
-    l->windows++;
-    if (is_silent(l->window + first * g->shift, l->hop)) {
-        put_labels(l, NULL, first, frames);
-        return STENO_OK;
-    }
-    st = steno_segmentation_run(g, w->session, l->window, l->sets, err);
+    const size_t items = l->labels.items.n;
+    steno_status st = steno_segmentation_run(g, w->session, l->window, l->sets, err);
     for (int s = 0; !st && s < g->speakers; s++)
-        st = embed(l, w, s, first, err);
+        for (size_t k = 0; !st && k < f->cells; k++)
+            st = embed(l, w, s, k, err);
     if (st)
         return st;
+    l->takes++;
     for (int s = 0; s < g->speakers; s++) {
-        count_frames(l, &v[s], s);
-        add_item(l, &v[s], s);
+        count_frames(l, f, &v[s], s);
+        add_item(l, f, &v[s], s);
     }
     st = steno_stable_take(&l->labels, v, items, err);
-    if (st)
-        return st;
-    for (int s = 0; s < g->speakers; s++)
+    for (int s = 0; !st && s < g->speakers; s++)
         if (v[s].label < 0 && v[s].fresh && !(v[s].seconds > 0))
             v[s].label =
                 steno_stable_before(&l->labels, &v[s], (const bool[STENO_LIVE_SPEAKERS]){false});
-    put_labels(l, v, first, frames);
-    steno_pieces_forget(&l->pieces,
-                        l->windows > g->frames / l->cell ? l->windows - g->frames / l->cell : 0);
-    return STENO_OK;
+    return st;
 }
 
-/* The same, and move on. */
+/* Label `frames` of the window, from l->first on. */
+static steno_status take_window(steno_live_speakers *l, steno_live_networks *w, size_t frames,
+                                steno_err *err)
+{
+    const size_t from = l->first * l->speakers->segmentation.shift;
+    const struct fresh f = {frames, (frames + l->cell - 1) / l->cell};
+    const size_t left = l->speakers->segmentation.window - from;
+    struct steno_stable_voice v[STENO_POWERSET_SPEAKERS];
+    steno_status st = STENO_OK;
+    const bool silent =
+        is_silent(l->window + from, f.cells * l->hop < left ? f.cells * l->hop : left);
+    if (!silent)
+        st = find_voices(l, w, &f, v, err);
+    if (!st)
+        put_labels(l, &f, silent ? NULL : v);
+    return st;
+}
+
+/* The window is complete: label a cell, of which so many frames are real, and move on. */
 static steno_status next_window(steno_live_speakers *l, steno_live_networks *w, size_t frames,
                                 steno_err *err)
 {
     const size_t window = l->speakers->segmentation.window;
+    const size_t kept = l->speakers->segmentation.frames / l->cell;
     const steno_status st = take_window(l, w, frames, err);
+    if (!st)
+        l->labelled += (int64_t)frames;
+    l->windows++;
+    steno_pieces_forget(&l->pieces, l->windows > kept ? l->windows - kept : 0);
     memmove(l->window, l->window + l->hop, (window - l->hop) * sizeof *l->window);
     l->missing = l->hop;
     return st;
@@ -353,9 +392,37 @@ steno_status steno_live_speakers_push(steno_live_speakers *l, steno_live_network
     return STENO_OK;
 }
 
+/* Frames of the audio so far. */
+static int64_t all_frames(const steno_live_speakers *l)
+{
+    return l->samples / (int64_t)l->speakers->segmentation.shift + behind(l);
+}
+
+/* Silence stands for what is to come. */
+static void fill_window(steno_live_speakers *l)
+{
+    memset(l->window + l->speakers->segmentation.window - l->missing, 0,
+           l->missing * sizeof *l->window);
+}
+
+steno_status steno_live_speakers_flush(steno_live_speakers *l, steno_live_networks *w,
+                                       steno_err *err)
+{
+    const size_t most = l->speakers->segmentation.frames - l->first;
+    const int64_t left = all_frames(l) - l->labelled;
+    const size_t frames = left < (int64_t)most ? (size_t)left : most;
+    steno_status st;
+    if (l->ended || left <= 0 || l->labelled + (int64_t)frames <= l->flushed)
+        return STENO_OK;
+    fill_window(l);
+    st = take_window(l, w, frames, err);
+    if (!st)
+        l->flushed = l->labelled + (int64_t)frames;
+    return st;
+}
+
 steno_status steno_live_speakers_end(steno_live_speakers *l, steno_live_networks *w, steno_err *err)
 {
-    const struct steno_segmentation *g = &l->speakers->segmentation;
     float out[BLOCK];
     size_t made = 1;
     int64_t total;
@@ -368,10 +435,10 @@ steno_status steno_live_speakers_end(steno_live_speakers *l, steno_live_networks
     if (l->ended || st)
         return st;
     l->ended = true;
-    total = l->samples / (int64_t)g->shift + behind(l);
+    total = all_frames(l);
     while (!st && l->labelled < total) { /* nothing comes after the end */
         const int64_t left = total - l->labelled;
-        memset(l->window + g->window - l->missing, 0, l->missing * sizeof *l->window);
+        fill_window(l);
         st = next_window(l, w, left < (int64_t)l->cell ? (size_t)left : l->cell, err);
     }
     return st;
@@ -382,7 +449,7 @@ steno_status steno_live_speakers_end(steno_live_speakers *l, steno_live_networks
 double steno_live_speakers_known(const steno_live_speakers *l)
 {
     const struct steno_segmentation *g = &l->speakers->segmentation;
-    const int64_t frames = l->labelled - behind(l);
+    const int64_t frames = labelled_frames(l) - behind(l);
     return frames > 0 ? (double)(frames * (int64_t)g->shift) / g->rate : 0;
 }
 
@@ -390,7 +457,7 @@ int steno_live_speakers_at(const steno_live_speakers *l, double seconds, double 
 {
     const struct steno_segmentation *g = &l->speakers->segmentation;
     const int64_t near = (int64_t)(within * g->rate) / (int64_t)g->shift;
-    const int64_t least = l->labelled > KEPT ? l->labelled - KEPT : 0;
+    const int64_t least = labelled_frames(l) > KEPT ? labelled_frames(l) - KEPT : 0;
     int64_t at;
     if (!(seconds >= 0 && seconds < steno_live_speakers_known(l) + (l->ended ? within : 0)) ||
         !(within >= 0 && within <= NEAR))
@@ -399,7 +466,7 @@ int steno_live_speakers_at(const steno_live_speakers *l, double seconds, double 
     for (int64_t off = 0; off <= near; off++)
         for (int side = -1; side <= 1; side += 2) {
             const int64_t f = at + side * off;
-            if (f >= least && f < l->labelled && l->label[f % KEPT] != NOBODY)
+            if (f >= least && f < labelled_frames(l) && l->label[f % KEPT] != NOBODY)
                 return steno_stable_resolve(&l->labels, l->label[f % KEPT]);
         }
     return -1;
