@@ -70,6 +70,7 @@ nn_dirs := graph kernels kernels/scalar kernels/$(isa) onnx exec ops passes netw
 families := $(patsubst engine/%/,%,$(wildcard engine/speech/families/*/))
 lib_dirs := base formats $(addprefix nn/,$(nn_dirs)) $(addprefix speech/,store audio features search search/lm text families recognizer pool speakers turn) $(families)
 lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))
+rare_src := $(wildcard engine/nn/rare_ops/*.c)
 opt_src := $(wildcard engine/tools/optimize/*.c engine/tools/convert/*.c)
 cli_src := $(wildcard engine/tools/cli/*.c engine/curl/*.c)
 proto_src := $(wildcard protocol/*.c)
@@ -84,6 +85,7 @@ help_src := $(wildcard tests/support/*.c)
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 lib_obj := $(call obj,$(lib_src)) $(B)/gen/onnx.pb-c.o $(B)/gen/sentencepiece.pb-c.o
 libsteno := $(B)/libsteno.a
+librare := $(B)/libsteno-rare-ops.a
 libopt := $(B)/libsteno-optimize.a
 libproto := $(B)/libsteno-protocol.a
 unit_bin := $(patsubst %.c,$(B)/%,$(unit_src))
@@ -158,7 +160,7 @@ kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring u
         $(if $(filter tests/kernels/%,$(1)),-O2) $(if $(filter tests/kernels/evex_%,$(1)),$(unneeded))
 
 # What packed caches are of, beside the model: the library's source.
-$(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h $(patsubst %,engine/%/*.h,$(lib_dirs) nn/kernels/tmpl) engine/*/*/*.proto)
+$(B)/gen/source_id.h: $(lib_src) $(rare_src) $(wildcard engine/*.h $(patsubst %,engine/%/*.h,$(lib_dirs) nn/kernels/tmpl nn/rare_ops) engine/*/*/*.proto)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)echo "#define STENO_SOURCE_ID \"$$(cat $^ | cksum)\"" >$@.new && mv $@.new $@
@@ -188,6 +190,10 @@ $(B)/%.o: %.c $(B)/ext_cflags
 	$(Q)$(CC) $(ALL_CFLAGS) $(call kernel_flags,$<) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
 
 $(libsteno): $(lib_obj)
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcsD $@ $^
+$(librare): $(call obj,$(rare_src))
 	$(call say,AR,$@)
 	@rm -f $@
 	$(Q)$(AR) rcsD $@ $^
@@ -223,7 +229,7 @@ abi: $(B)/$(soname) ## compare the shared library's interface with that of the l
 	@B=$(B) tests/abi.sh
 
 # A program has its name once it is whole: one that a stopped make left would pass for up to date.
-$(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(libsteno)
+$(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(librare) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(cli_libs) $(lib_libs) && mv $@.new $@
 $(B)/stenod: $(call obj,$(srv_src) engine/curl/libcurl.c) $(libproto) $(libsteno)
@@ -238,7 +244,7 @@ $(B)/steno-decode: $(call obj,$(dec_src)) $(libsteno)
 # ---- tests -----------------------------------------------------------------------------------
 # Unit tests and fuzz targets share one library: 250 copies of the engine would take 20 GB with sanitizers. A test with
 # `/* ldflags: ... */` gets a copy of its own, since --wrap reaches only what is linked into the program.
-archives := $(libproto) $(libopt) $(libsteno)
+archives := $(libproto) $(libopt) $(librare) $(libsteno)
 testlib := $(B)/tests/libsteno-tests.so
 $(testlib): $(archives)
 	$(call say,LD,$@)
@@ -265,7 +271,7 @@ $(B)/tests/bench/whisper_speed $(B)/tests/bench/stream_speed: %: %.o $(libsteno)
 $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
-$(graph_runner): $(B)/tests/graphs/runner.o $(libopt) $(libsteno)
+$(graph_runner): $(B)/tests/graphs/runner.o $(libopt) $(librare) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
 $(ways): $(B)/tests/formats/ways.o $(libsteno)

@@ -19,6 +19,7 @@ declare -A may=(
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec"
+    [nn/rare_ops]="nn/graph nn/kernels nn/exec nn/ops" # beside the library: of the command and the tests
     [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
     [tools/optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
@@ -62,7 +63,7 @@ while IFS=: read -r f inc; do
     [ -f "engine/$inc" ] || continue
     from=$(folder_of "$inc")
     case " base $dir ${may[$dir]} " in *" $from "*) ;; *) bad+="engine/$f includes $inc"$'\n' ;; esac
-    case $dir:$from in nn/ops:nn/exec | nn/passes:nn/exec) ;; *) continue ;; esac
+    case $dir:$from in nn/ops:nn/exec | nn/rare_ops:nn/exec | nn/passes:nn/exec) ;; *) continue ;; esac
     case $plug_in in *" $inc "*) ;; *) bad+="engine/$f includes $inc, which is exec's own"$'\n' ;; esac
 done < <(git ls-files 'engine/*/*.[ch]' | xargs grep -oE '^ *# *include "[^"]*"' | sed -E 's/:.*"(.*)"/:\1/')
 check "engine folders include only the layers below them" "${bad%$'\n'}"
@@ -162,9 +163,11 @@ if [ -f "$B/libsteno.a" ]; then
     done < <(link_pairs)
     check "engine folders link only to the layers below them" "${bad%$'\n'}"
     if [ -f "$B/stenod" ] && [ -f "$B/libsteno-optimize.a" ]; then
-        bad=$(comm -12 <(nm "$B/stenod" | awk '{print $NF}' | sort -u) \
-            <(nm -g --defined-only "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF == 3 && $3 ~ /^steno_/ {print $3}' | sort -u))
-        check "the daemon has nothing of engine/tools/optimize" "$bad"
+        for other in optimize rare-ops; do
+            bad=$(comm -12 <(nm "$B/stenod" | awk '{print $NF}' | sort -u) \
+                <(nm -g --defined-only "$B/libsteno-$other.a" 2>&1 | awk 'NF == 3 && $3 ~ /^steno_/ {print $3}' | sort -u))
+            check "the daemon has nothing of libsteno-$other.a" "$bad"
+        done
     fi
     bad=""
     while IFS=$'\t' read -r from to what; do
@@ -182,10 +185,10 @@ if [ -f "$B/libsteno.a" ]; then
         [ ! -f "$c" ] || nm -g "$o" | awk -v o="$c" '{ print o, o, $(NF - 1), $NF }'
     done | pairs | cut -f 1,2 | sort -u | tsort 2>&1 >/dev/null)
     check "files of the daemon's rooms call each other in one direction" "$bad"
-    bad=$(nm -g --defined-only "$B/libsteno.a" "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
+    bad=$(nm -g --defined-only "$B"/libsteno{,-optimize,-rare-ops}.a 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
     check "every global symbol of the library has the prefix" "$bad"
     # one variable is a thread's own: see engine/base/threads.c
-    bad=$(nm "$B/libsteno.a" "$B/libsteno-optimize.a" 2>/dev/null | awk '$2 ~ /^[BbDdCc]$/ && $3 !~ /(^steno_thread_beats$|\.rel|^__|descriptor|_default_value|onnx__)/ {print $2, $3}' | grep -vE '^[dD] .*(\.[0-9]+)?$' | sort -u | head -n 20)
+    bad=$(nm "$B"/libsteno{,-optimize,-rare-ops}.a 2>/dev/null | awk '$2 ~ /^[BbDdCc]$/ && $3 !~ /(^steno_thread_beats$|\.rel|^__|descriptor|_default_value|onnx__)/ {print $2, $3}' | grep -vE '^[dD] .*(\.[0-9]+)?$' | sort -u | head -n 20)
     check "the engine has no zero-initialised writable file-scope state" "$bad"
 else
     n=$((n + 1)); echo "ok $n - symbols # SKIP $B/libsteno.a is not built"

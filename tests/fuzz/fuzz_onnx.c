@@ -4,6 +4,7 @@
 /* covers: engine/nn/onnx/function.c engine/nn/onnx/wire.c engine/nn/onnx/slim.c */
 #include "base/arena.h"
 #include "nn/network/network.h"
+#include "nn/rare_ops/rare_ops.h"
 #include "tests/fuzz/folder.h"
 
 #include <stdlib.h>
@@ -70,6 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned sum = 0;
     for (size_t i = 0; i < size; i++)
         sum = sum * 31 + data[i];
+    steno_rare_ops_add();
     opt.cpu = levels[sum & 3];
     opt.opt_level = (int)(sum >> 2 & 3);
     opt.borrow_from = sum >> 4 & 1; /* every matrix stays in the file, or none */

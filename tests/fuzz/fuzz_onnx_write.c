@@ -7,6 +7,7 @@
 #include "tools/optimize/opset.h"
 #include "tools/optimize/save.h"
 #include "nn/network/network.h"
+#include "nn/rare_ops/rare_ops.h"
 #include "tests/fuzz/folder.h"
 
 #include <stdlib.h>
@@ -115,6 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned sum = 0;
     for (size_t i = 0; i < size; i++)
         sum = sum * 31 + data[i];
+    steno_rare_ops_add();
     as_given = options((int)(sum & 3));
     n = folder_open(data, size, &as_given);
     if (!n)

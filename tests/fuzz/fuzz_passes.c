@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "nn/network/network.h"
 #include "nn/passes/passes.h"
+#include "nn/rare_ops/rare_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned sum = 0;
     for (size_t i = 0; i < size; i++)
         sum = sum * 31 + data[i];
+    steno_rare_ops_add();
     for (opt.opt_level = 0; opt.opt_level <= 3; opt.opt_level++) {
         steno_status st = steno_network_open_memory(&n, data, size, "fuzz", &opt, NULL);
         steno_network_close(n);

@@ -14,6 +14,7 @@
  * A value that was planned with a wrong shape counts as STENO_ERR_INTERNAL. */
 #include "base/arena.h"
 #include "nn/network/network.h"
+#include "nn/rare_ops/rare_ops.h"
 #include "tools/optimize/save.h"
 
 #include <stdio.h>
@@ -197,6 +198,7 @@ static void write_level(const struct request *r, int level)
 
 int main(void)
 {
+    steno_rare_ops_add();
     for (;;) {
         struct request r = {0};
         get_request(&r);

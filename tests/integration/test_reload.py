@@ -1,10 +1,12 @@
 """Several models in one server: selected per request, loaded on demand, unloaded, and reloaded while streams run."""
 import contextlib
+import importlib.util
 import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -13,7 +15,7 @@ import time
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap, until_closed
+from daemon import BUILD, DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap, until_closed
 
 PCM, RATE = pcm()
 MODEL = os.path.join(ROOT, "conf", "models", "digits-en")
@@ -182,6 +184,33 @@ def a_model_that_cannot_be_loaded_is_named_and_memory_is_kept(_):
             # the default model is always loaded; no other fits beside it
             assert eventually(lambda: "models.memory" in post(d, "second")[2]["error"]["message"], 20), post(d, "second")
             assert post(d, "second")[0] == 503 and metric(d, "steno_model_loaded", "second") == 0
+            assert post(d, "")[0] == 200
+
+
+@case
+def an_operator_of_the_command_alone_is_named(_):
+    """`steno` has operators that no model of speech has, the daemon says so, also of what the command has cached."""
+    if importlib.util.find_spec("onnx") is None:
+        raise Skip("the package onnx is not installed")
+    import onnx
+    with tempfile.TemporaryDirectory() as where:
+        copy(where, "second")
+        path, cache = os.path.join(where, "second", "encoder.onnx"), os.path.join(where, "cache")
+        model = onnx.load(path)
+        model.graph.initializer.append(onnx.helper.make_tensor("square", onnx.TensorProto.FLOAT, [1, 1], [1.0]))
+        model.graph.node.append(onnx.helper.make_node("Det", ["square"], ["det"]))
+        onnx.save(model, path)
+        for _ in range(2):
+            text = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", os.path.dirname(path), DIGITS],
+                                  env={**os.environ, "STENO_CACHE": cache}, capture_output=True, text=True, check=True).stdout
+            assert text.strip() == DIGITS_TEXT, text
+        assert any(name.endswith(".stenopack") for name in os.listdir(cache))
+        server = Stenod(f"models.dir={where}")
+        server.env["STENO_CACHE"] = cache
+        with server as d:
+            assert eventually(lambda: post(d, "second")[0] == 500, 20)
+            said = "1 operator is not supported: Det@"
+            assert re.search(said + r"\d+ \('steno run' has it\)", d.output()), d.output()
             assert post(d, "")[0] == 200
 
 

@@ -11,6 +11,7 @@
 
 #include "nn/network/network.h"
 #include "nn/ops/internal.h"
+#include "nn/rare_ops/rare_ops.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 
@@ -611,6 +612,7 @@ int main(void)
     struct op_case *cases = calloc(cap + 1, sizeof *cases);
     struct CMUnitTest *tests = calloc(cap + n_hostile + 1, sizeof *tests);
     int failed;
+    steno_rare_ops_add();
     if (!text || !cases || !tests || !(copy = calloc(1, bytes + 1))) {
         fprintf(stderr,
                 "tests/ops/cases.txt cannot be read (run from the root of the repository)\n");

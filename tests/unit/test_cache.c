@@ -8,7 +8,9 @@
 
 #include "nn/network/network.h"
 #include "nn/onnx/load.h"
+#include "nn/ops/registry.h"
 #include "nn/passes/passes.h"
+#include "nn/rare_ops/rare_ops.h"
 #include "tests/support/onnx_make.h"
 
 #include <dirent.h>
@@ -402,6 +404,68 @@ static void a_cache_that_others_may_write_is_not_read(void **state)
     mk_unlink(path);
 }
 
+/* A network with an operator of nn/rare_ops, of the input or of a constant. */
+static char *write_rare(bool folds)
+{
+    struct mk_graph *m = mk_new(13);
+    char *path;
+    mk_input(m, "x", STENO_F32, "2,2");
+    mk_f32(m, "c", "2,2", data + 3, 4);
+    mk_node(m, "Det", folds ? "c" : "x", "d");
+    mk_node(m, "Mul", "x,d", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    path = mk_file(m);
+    mk_free(m);
+    return path;
+}
+
+static void not_without_rare_operators(const char *path)
+{
+    static const struct steno_op *const none = NULL;
+    struct steno_network_options opt = {.opt_level = -1, .cache_dir = cache};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    steno_op_add_rare(&none);
+    assert_int_equal(steno_network_open(&n, path, &opt, &err), STENO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "1 operator is not supported: Det@13 ('steno run' has it)"));
+    steno_rare_ops_add();
+}
+
+/* The daemon refuses a model that it lacks operators for, though the command has cached it. */
+static void a_cache_made_with_rare_operators_is_for_those_who_have_them(void **state)
+{
+    (void)state;
+    for (int folds = 0; folds < 2; folds++) {
+        char *path = write_rare(folds);
+        not_without_rare_operators(path);
+        for (int i = 0; i < 3; i++) {
+            steno_network *n = open_cached(path, STENO_FP32);
+            assert_int_equal(steno_network_is_mapped(n), i > 0);
+            assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), folds ? 1 : 2);
+            steno_network_close(n);
+            not_without_rare_operators(path);
+        }
+        clear();
+        mk_unlink(path);
+    }
+}
+
+static void rare_operators_are_those_that_are_added(void **state)
+{
+    static const struct steno_op *const none = NULL;
+    int common = 0, rare = 0;
+    (void)state;
+    steno_op_add_rare(&none);
+    for (const struct steno_op *op = steno_op_next(NULL); op; op = steno_op_next(op), common++)
+        assert_false(steno_op_is_rare(op->domain, op->type));
+    steno_rare_ops_add();
+    for (const struct steno_op *op = steno_op_next(NULL); op; op = steno_op_next(op))
+        rare += steno_op_is_rare(op->domain, op->type);
+    for (const struct steno_op *op = steno_op_next(NULL); op; op = steno_op_next(op), common--)
+        ;
+    assert_true(rare > 0 && common == -rare);
+}
+
 static void many_processes_start_at_once(void **state)
 {
     char *path = write_model(0), name[300];
@@ -519,6 +583,8 @@ int main(void)
         cmocka_unit_test(a_cache_goes_when_no_path_holds_its_model),
         cmocka_unit_test(notes_are_checked),
         cmocka_unit_test(a_cache_that_others_may_write_is_not_read),
+        cmocka_unit_test(a_cache_made_with_rare_operators_is_for_those_who_have_them),
+        cmocka_unit_test(rare_operators_are_those_that_are_added),
         cmocka_unit_test(many_processes_start_at_once),
         cmocka_unit_test(without_a_writable_folder_models_still_load),
         cmocka_unit_test(a_refused_part_is_remembered_with_its_reason),

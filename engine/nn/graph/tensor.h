@@ -27,7 +27,7 @@ typedef enum {
      * rank 1 whose bytes nn/ops/op_sequence.c defines. */
     STENO_SEQUENCE = 64,
     /* Added to a type (of tensors or of a sequence): a value of that type or none. Held as a tensor
-     * of rank 1, too; nn/ops/op_optional.c. */
+     * of rank 1, too; nn/rare_ops/op_optional.c. */
     STENO_OPTIONAL = 128
 } steno_dtype;
 

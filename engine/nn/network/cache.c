@@ -39,7 +39,7 @@ struct cache_facts {
     struct steno_onnx_info info;
     struct steno_pass_counts counts;
     struct steno_precision_report precision;
-    uint64_t nodes_in_file, packed_bytes;
+    uint64_t nodes_in_file, rare, packed_bytes;
     struct steno_stamp stamp[4]; /* of the files of info.external */
     struct steno_content external[4];
 };
@@ -127,12 +127,14 @@ static bool take_facts(steno_network *n, const struct steno_cache *c, const stru
 {
     struct cache_facts f;
     memcpy(&f, c->map + h->facts, sizeof f);
-    if (!steno_cache_external_same(path, &f.info, f.stamp, f.external))
+    if (!steno_cache_external_same(path, &f.info, f.stamp, f.external) ||
+        (f.rare && !steno_op_has_rare())) /* even if none is left in the graph */
         return false;
     n->facts->info = f.info;
     n->facts->counts = f.counts;
     n->precision = f.precision;
     n->facts->nodes_in_file = f.nodes_in_file;
+    n->facts->rare = f.rare != 0;
     return true;
 }
 
@@ -345,6 +347,7 @@ static bool write_all(const steno_network *n, const char *path, const struct ste
     f.counts = n->facts->counts;
     f.precision = n->precision;
     f.nodes_in_file = n->facts->nodes_in_file;
+    f.rare = n->facts->rare;
     o->at = HEAD;
     XXH3_64bits_reset(o->sum);
     ok = ok && steno_cache_external(path, &n->facts->info, f.stamp, f.external) &&

@@ -12,6 +12,7 @@ struct steno_network_facts {
     struct steno_onnx_info info;
     struct steno_pass_counts counts;
     size_t nodes_in_file;
+    bool rare; /* the file has operators of nn/rare_ops */
 };
 
 /* Look up the operators, and infer types and shapes, of a graph after the passes. */

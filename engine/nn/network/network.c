@@ -35,6 +35,7 @@ enum { MAX_LIST = 1 << 20 }; /* bytes of the list of missing operators */
 struct missing {
     struct steno_buf list;
     int n;
+    bool rare;       /* an operator of nn/rare_ops was found */
     steno_status st; /* status of the first node that lacks a required input or output */
     steno_err *err;
 };
@@ -53,9 +54,10 @@ static bool in_list(const char *list, const char *entry)
 
 static void report(struct missing *m, const struct steno_node *n)
 {
-    char entry[160];
-    snprintf(entry, sizeof entry, "%.40s%s%.80s@%d", n->domain, *n->domain ? ":" : "", n->op_type,
-             n->opset);
+    char entry[192];
+    snprintf(entry, sizeof entry, "%.40s%s%.80s@%d%s", n->domain, *n->domain ? ":" : "", n->op_type,
+             n->opset,
+             !n->op && steno_op_is_rare(n->domain, n->op_type) ? " ('steno run' has it)" : "");
     if (m->list.data && in_list(m->list.data, entry))
         return;
     m->n++;
@@ -95,6 +97,7 @@ static void resolve(struct steno_graph *g, struct missing *m)
         n->op = steno_op_find(n->domain, n->op_type, n->opset);
         if (!m->st && !*n->domain && !strcmp(n->op_type, "Split"))
             m->st = complete_split(g, n, m->err);
+        m->rare |= n->op && steno_op_is_rare(n->domain, n->op_type);
         if (!n->op || !n->op->run)
             report(m, n);
         else if (!m->st)
@@ -109,14 +112,15 @@ static int resolve_body(struct steno_graph *g, void *arg)
     return 0;
 }
 
-/* keep: operators that the engine lacks may stay. */
-static steno_status resolve_all(struct steno_graph *g, bool keep, steno_err *err)
+/* keep: operators that the engine lacks may stay. *rare: the graph has one of nn/rare_ops. */
+static steno_status resolve_all(struct steno_graph *g, bool keep, bool *rare, steno_err *err)
 {
     struct missing m = {.err = err};
     steno_status st;
     steno_buf_init(&m.list, MAX_LIST);
     resolve(g, &m);
     st = m.st;
+    *rare = m.rare;
     if (m.n && !keep)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%d operator%s not supported: %s", m.n,
                         m.n > 1 ? "s are" : " is", m.list.data ? m.list.data : "(out of memory)");
@@ -245,7 +249,8 @@ steno_status steno_network_missing(const steno_network *n, struct steno_buf *lis
 
 steno_status steno_network_resolve(struct steno_graph *g, steno_err *err)
 {
-    steno_status st = resolve_all(g, true, err);
+    bool rare;
+    steno_status st = resolve_all(g, true, &rare, err);
     return st ? st : pass_infer(NULL, g, err);
 }
 
@@ -318,7 +323,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     n->facts->nodes_in_file = steno_graph_count_nodes(n->g);
     if (opt->loaded)
         opt->loaded(opt->loaded_arg, n->g);
-    st = resolve_all(n->g, opt->rewrite_only, err);
+    st = resolve_all(n->g, opt->rewrite_only, &n->facts->rare, err);
     if (st)
         return steno_fail_in(err, st, "%s", path);
     resolve_precision(n, opt->precision);

@@ -43,16 +43,9 @@
     X(fused_int8)                                                                                  \
     X(cached_attention)                                                                            \
     X(window_attention)                                                                            \
-    X(image)                                                                                       \
-    X(random)                                                                                      \
+    X(resize)                                                                                      \
     X(sequence)                                                                                    \
-    X(optional)                                                                                    \
-    X(flex_attention)                                                                              \
-    X(vision)                                                                                      \
-    X(regions)                                                                                     \
-    X(unique)                                                                                      \
     X(state)                                                                                       \
-    X(loss)                                                                                        \
     X(positions)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];

@@ -204,6 +204,9 @@ void steno_ops_transpose(const struct steno_shape *s, const int *perm, size_t es
 void steno_ops_activate(const steno_kernels *k, enum steno_activation act, float act_min,
                         float act_max, float *y, size_t n);
 
+/* Weight of cubic interpolation for an element at distance x (op_resize.c); a: mostly -0.75. */
+double steno_ops_cubic_weight(double x, double a);
+
 /* ---- parallel work ---- Split [0, n) into ranges of at least `grain` and call fn(arg, begin, end)
  * on the worker team; inline when n is small. */
 void steno_ops_ranges(struct steno_op_ctx *ctx, size_t n, size_t grain,

@@ -8,15 +8,71 @@ static const struct steno_op *const families[] = {
 #define FAMILY(NAME) steno_ops_##NAME,
     STENO_OPS_FAMILIES(FAMILY)
 #undef FAMILY
-        NULL,
 };
+enum { N_FAMILIES = sizeof families / sizeof families[0] };
+
+/* Written once, before there are threads. */
+static const struct steno_op *const no_family = NULL, *const *rare_families = &no_family;
+
+static const struct steno_op *family_at(size_t f)
+{
+    return f < N_FAMILIES ? families[f] : rare_families[f - N_FAMILIES];
+}
+
+void steno_op_add_rare(const struct steno_op *const *rare)
+{
+    rare_families = rare;
+}
+
+bool steno_op_has_rare(void)
+{
+    return *rare_families != NULL;
+}
+
+/* Those of nn/rare_ops without a domain. */
+static const char *const rare_names[] = {
+    "AffineGrid",
+    "Bernoulli",
+    "CenterCropPad",
+    "Col2Im",
+    "DeformConv",
+    "DepthToSpace",
+    "Det",
+    "GridSample",
+    "LRN",
+    "MaxRoiPool",
+    "MaxUnpool",
+    "NegativeLogLikelihoodLoss",
+    "NonMaxSuppression",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "RoiAlign",
+    "SoftmaxCrossEntropyLoss",
+    "SpaceToDepth",
+    "Unique",
+};
+
+bool steno_op_is_rare(const char *domain, const char *type)
+{
+    if (!strcmp(domain, "ai.onnx.preview"))
+        return !strcmp(type, "FlexAttention");
+    for (size_t i = 0; !*domain && i < sizeof rare_names / sizeof rare_names[0]; i++)
+        if (!strcmp(type, rare_names[i]))
+            return true;
+    return false;
+}
 
 const struct steno_op *steno_op_find(const char *domain, const char *type, int opset)
 {
     if (!strcmp(domain, "ai.onnx"))
         domain = "";
-    for (size_t f = 0; families[f]; f++)
-        for (const struct steno_op *op = families[f]; op->type; op++)
+    for (size_t f = 0; family_at(f); f++)
+        for (const struct steno_op *op = family_at(f); op->type; op++)
             if (!strcmp(op->type, type) && !strcmp(op->domain, domain) && op->since <= opset &&
                 (!op->until || opset <= op->until))
                 return op;
@@ -26,12 +82,12 @@ const struct steno_op *steno_op_find(const char *domain, const char *type, int o
 const struct steno_op *steno_op_next(const struct steno_op *op)
 {
     if (!op)
-        return families[0];
+        return family_at(0);
     if (op[1].type)
         return op + 1;
-    for (size_t f = 0; families[f]; f++)
-        for (const struct steno_op *o = families[f]; o->type; o++)
+    for (size_t f = 0; family_at(f); f++)
+        for (const struct steno_op *o = family_at(f); o->type; o++)
             if (o == op)
-                return families[f + 1];
+                return family_at(f + 1);
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "base/pages.h"
 #include "nn/passes/passes.h"
+#include "nn/rare_ops/rare_ops.h"
 #include "steno.h"
 
 #include <errno.h>
@@ -161,6 +162,7 @@ int main(int argc, char **argv)
 {
     steno_pages_for_large();
     steno_map_guard();
+    steno_rare_ops_add();
     if (argc < 2) {
         fputs("steno: no command given (see steno --help)\n", stderr);
         return EX_USAGE;

@@ -1,8 +1,8 @@
 /* Operators of image models: LRN, Det, AffineGrid, CenterCropPad, Col2Im, MaxUnpool, DeformConv
- * (nn/ops/op_regions.c has RoiAlign and MaxRoiPool). They take little time beside a network's
+ * (op_regions.c has RoiAlign and MaxRoiPool). They take little time beside a network's
  * convolutions, so they are plain loops in f64. */
 #include "nn/ops/window.h"
-#include "nn/ops/families.h"
+#include "nn/rare_ops/families.h"
 
 #include <math.h>
 

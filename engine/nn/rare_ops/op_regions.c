@@ -1,6 +1,6 @@
 /* Regions of an image: MaxRoiPool (opset 1), RoiAlign (opset 10+). Plain loops in f64. */
 #include "nn/ops/internal.h"
-#include "nn/ops/families.h"
+#include "nn/rare_ops/families.h"
 
 #include <math.h>
 

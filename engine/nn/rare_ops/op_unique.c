@@ -1,6 +1,6 @@
 /* Unique (opset 11+): the different elements of a tensor, or the different slices along an axis. */
 #include "nn/ops/internal.h"
-#include "nn/ops/families.h"
+#include "nn/rare_ops/families.h"
 
 struct lanes {
     const struct steno_tensor *x;

@@ -1,6 +1,6 @@
 /* NegativeLogLikelihoodLoss (opset 12+), SoftmaxCrossEntropyLoss (12+). */
 #include "nn/ops/internal.h"
-#include "nn/ops/families.h"
+#include "nn/rare_ops/families.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * body graph each. The bodies see whole tensors, so the scores are written to memory; there is no
  * fused form. f16 and bf16 are computed in f32. The bodies get the type of softmax_precision. */
 #include "nn/ops/internal.h"
-#include "nn/ops/families.h"
+#include "nn/rare_ops/families.h"
 
 #include <math.h>
 

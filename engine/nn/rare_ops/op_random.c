@@ -4,6 +4,7 @@
  * and type give the same numbers in every run and on every machine. Without a seed, the node's name
  * is the seed: two nodes differ, and two runs of a network do not. */
 #include "nn/ops/internal.h"
+#include "nn/rare_ops/families.h"
 
 #include <math.h>
 

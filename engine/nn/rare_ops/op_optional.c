@@ -5,7 +5,7 @@
  * the optional's. OptionalGetElement and OptionalHasElement take tensors and sequences too; an
  * optional input of a model is a tensor that the caller gives. */
 #include "nn/ops/internal.h"
-#include "nn/ops/families.h"
+#include "nn/rare_ops/families.h"
 
 #define MARK 0x6c616e6f6974706fu /* "optional" */
 
