@@ -107,6 +107,52 @@ static void transposed_factors_of_gemm(void **state)
           {"3,8", "Transpose x a perm=[0,1]; Gemm a,x y transB=1", false, 1, 0});
 }
 
+/* The keys of torch's scaled_dot_product_attention. */
+static void last_axes_exchanged_while_others_are_joined(void **state)
+{
+    (void)state;
+    CHECK("transpose",
+          {"2,3,4,5",
+           "a = [-1,4,5]; c = [2,3,5,4]; Reshape x,a f; Transpose f t perm=[0,2,1];"
+           "Reshape t,c u; Tanh u y",
+           true, 2, 0},
+          {"2,3,4", /* nothing is joined */
+           "a = [-1,3,4]; c = [2,4,3]; Reshape x,a f; Transpose f t perm=[0,2,1];"
+           "Reshape t,c u; Tanh u y",
+           false, -1, 0},
+          {"b,3,4,5",
+           "a = [-1,4,5]; c = [3,5,4]; Shape x b end=1; Concat b,c s axis=0; Reshape x,a f;"
+           "Transpose f t perm=[0,2,1]; Reshape t,s u allowzero=1; Tanh u y",
+           true, 2, 0},
+          {"2,3,4,5",
+           "a = [-1,4,5]; c = [3,2,5,4]; Reshape x,a f; Transpose f t perm=[0,2,1];"
+           "Reshape t,c u; Tanh u y",
+           false, -1, 0},
+          {"2,3,4,5",
+           "a = [-1,4,5]; c = [2,3,5,4]; Reshape x,a f; Transpose f t perm=[1,2,0];"
+           "Reshape t,c u; Tanh u y",
+           false, -1, 0},
+          {"2,3,4,4", /* joined otherwise */
+           "a = [-1,8,4]; c = [2,3,4,4]; Reshape x,a f; Transpose f t perm=[0,2,1];"
+           "Reshape t,c u; Tanh u y",
+           false, -1, 0});
+}
+
+/* A target that takes zeros literally says as much of the shape, unless one of them is 0. */
+static void targets_that_take_zeros_literally(void **state)
+{
+    (void)state;
+    CHECK("reshape",
+          {"b,12",
+           "c = [3,4]; Shape x b end=1; Concat b,c s axis=0; Reshape x,s u allowzero=1;"
+           "Tanh u y",
+           true, 2, 0},
+          {"b,12",
+           "c = [-1,4]; Shape x b end=1; Concat b,c s axis=0; Reshape x,s u allowzero=1;"
+           "Tanh u y",
+           true, 2, 0});
+}
+
 static void parts_of_images_channels_last(void **state)
 {
     (void)state;
@@ -536,6 +582,8 @@ int main(void)
         cmocka_unit_test(attributes_become_inputs),
         cmocka_unit_test(gates_of_every_kind),
         cmocka_unit_test(transposed_factors_of_gemm),
+        cmocka_unit_test(last_axes_exchanged_while_others_are_joined),
+        cmocka_unit_test(targets_that_take_zeros_literally),
         cmocka_unit_test(parts_of_images_channels_last),
         cmocka_unit_test(reduced_axes_stay),
         cmocka_unit_test(log_of_softmax),

@@ -145,6 +145,56 @@ static void others_are_folded(void **state)
     mk_free(m);
 }
 
+/* In 8 bits of ranges by row, activations that are rounded between products stay unrounded, unless
+ * the rounding may stand for a Relu. */
+static void activations_between_products_stay_unrounded(void **state)
+{
+    static const struct {
+        const char *graph;
+        enum steno_precision precision;
+        int left; /* pairs */
+    } cases[] = {
+        {"QuantizeLinear x,xs,mid q; DequantizeLinear q,xs,mid d; Tanh d y; -> y",
+         STENO_INT8_WEIGHTS, 0},
+        {"QuantizeLinear x,xs,mid q; DequantizeLinear q,xs,mid d; Tanh d y; -> y", STENO_FP32, 1},
+        {"QuantizeLinear x,xs,low q; DequantizeLinear q,xs,low d; Tanh d y; -> y",
+         STENO_INT8_WEIGHTS, 1}, /* negative numbers become 0 */
+        {"QuantizeLinear x,xs,high q; DequantizeLinear q,xs,high d; Tanh d y; -> y",
+         STENO_INT8_WEIGHTS, 1},
+        {"Softmax x s; QuantizeLinear s,xs,low q; DequantizeLinear q,xs,low d; Tanh d y; -> y",
+         STENO_INT8_WEIGHTS, 0}, /* there are none */
+        {"QuantizeLinear x,xs,mid q; DequantizeLinear q,zs,mid d; Tanh d y; -> y",
+         STENO_INT8_WEIGHTS, 1}, /* another scale */
+        {"QuantizeLinear x,xs,mid q; DequantizeLinear q,xs,low d; Tanh d y; -> y",
+         STENO_INT8_WEIGHTS, 1},
+    };
+    static uint8_t zeros[3] = {100, 0, 255};
+    static const char *const names[3] = {"mid", "low", "high"};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct steno_network_options opt = {.opt_level = 3, .precision = cases[i].precision};
+        struct mk_graph *m = pc_start(17, "b,t,12");
+        steno_network *n;
+        uint8_t *file;
+        size_t size;
+        for (int k = 0; k < 3; k++) {
+            Onnx__Tensor *z = mk_tensor(m, names[k], STENO_U8, "");
+            z->raw_data.data = &zeros[k];
+            z->raw_data.len = 1;
+        }
+        pc_graph(m, "xs = 0.011; zs = 0.012");
+        pc_graph(m, cases[i].graph);
+        file = mk_bytes(m, &size);
+        pc.context = cases[i].graph;
+        assert_int_equal(steno_network_open_memory(&n, file, size, "test", &opt, NULL), STENO_OK);
+        assert_int_equal(pc_count(n, "QuantizeLinear"), cases[i].left);
+        assert_int_equal(pc_count(n, "DequantizeLinear"), cases[i].left);
+        steno_network_close(n);
+        free(file);
+        mk_free(m);
+    }
+}
+
 /* ---- pass signs ---- */
 
 /* The first byte of the only constant of u8 and of rank 2 in the graph as it is written, which is 0
@@ -201,6 +251,7 @@ int main(void)
         cmocka_unit_test(gemms),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(others_are_folded),
+        cmocka_unit_test(activations_between_products_stay_unrounded),
         cmocka_unit_test(written_weights_are_signed_as_their_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,14 +241,15 @@ static void reshape(struct steno_infer *ic)
 {
     const struct steno_partial *p = of(ic, 1);
     struct steno_shape in = steno_infer_shape(ic, 0), out;
+    const bool zeros = steno_node_int(ic->node, "allowzero", 0) != 0; /* a 0 is 0, no copy */
     int hole = -1;
-    if (!p || in.rank < 0 || p->n > STENO_MAX_RANK || steno_node_int(ic->node, "allowzero", 0))
+    if (!p || in.rank < 0 || p->n > STENO_MAX_RANK)
         return;
     out.rank = p->n;
     for (int i = 0; i < p->n; i++) {
         if (p->sym[i]) {
             out.dim[i] = p->v[i] == STENO_DIM_ANY ? steno_infer_new_dim(ic) : p->v[i];
-        } else if (i < in.rank && p->v[i] == 0) {
+        } else if (i < in.rank && p->v[i] == 0 && !zeros) {
             out.dim[i] = in.dim[i];
         } else if (p->v[i] == -1 && hole < 0) {
             hole = i;

@@ -32,6 +32,24 @@ static bool check_int(struct steno_op_ctx *ctx, const struct steno_packed_i8 *l)
            (!bias || (bias->dtype == STENO_F32 && steno_numel(bias) == l->n));
 }
 
+/* Give every row its own copy of the zero point, and a scale of 1, which changes no bit: the kernel
+ * stores such sums without decisions per vector. False: out of memory. */
+static bool spread_over_rows(struct steno_op_ctx *ctx, struct steno_gemm_i8 *g)
+{
+    float *scale = steno_op_scratch(ctx, g->m * sizeof *scale);
+    int32_t *zero = steno_op_scratch(ctx, g->m * sizeof *zero);
+    if (!scale || !zero)
+        return false;
+    for (size_t i = 0; i < g->m; i++) {
+        scale[i] = 1;
+        zero[i] = g->a_zero[0];
+    }
+    g->row_scale = scale;
+    g->a_zero = zero;
+    g->a_zero_step = 1;
+    return true;
+}
+
 static steno_status run_int_linear(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_packed_i8 *l = steno_op_priv(ctx);
@@ -65,6 +83,8 @@ static steno_status run_int_linear(struct steno_op_ctx *ctx, steno_err *err)
     g.a_zero = &zero;
     g.packed = l->data;
     g.c = y->data;
+    if (!spread_over_rows(ctx, &g))
+        return steno_ops_nomem(ctx, err);
     steno_ops_gemm_i8(ctx, &g);
     return STENO_OK;
 }

@@ -7,6 +7,8 @@
  * After:  q, sx, zx = DynamicQuantizeLinear(x), then the same. Embeddings of 8 bits that give the
  *         logits, too, are written so.
  *         (pass int8 makes IntLinear of the products.)
+ * Before: x' = DequantizeLinear(QuantizeLinear(x)) by one scale, elsewhere; the same condition
+ * After:  x. It stays where its range begins or ends at 0, as it may stand for a Relu there.
  * A product of 8-bit numbers is exact in 32 bits, so this rounds less than f32 does. The nodes
  * after it (a QuantizeLinear, say) stay. Runs before fold, which leaves such weights alone. */
 #include "nn/passes/passes.h"
@@ -298,6 +300,52 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env,
     return true;
 }
 
+/* ---- activations that are rounded between products ---- */
+
+static bool same_number(const struct steno_graph *g, steno_value_id a, steno_value_id b)
+{
+    double x, y;
+    return a == b || (a != STENO_NONE && b != STENO_NONE && steno_pass_scalar(g, a, &x) &&
+                      steno_pass_scalar(g, b, &y) && x == y);
+}
+
+/* True if rounding to bytes with this zero point also cuts off what is below (or above) 0: it may
+ * stand for a Relu that the quantizer left out. */
+static bool cuts_at_zero(const struct steno_graph *g, const struct side *s)
+{
+    const steno_dtype t = g->values[s->q].dtype;
+    double zero = 0;
+    if (s->zero != STENO_NONE && !steno_pass_scalar(g, s->zero, &zero))
+        return true;
+    return zero == (t == STENO_I8 ? -128 : 0) || zero == (t == STENO_I8 ? 127 : 255);
+}
+
+/* The value that d's bytes were made of, rounded by the same scale and zero point; STENO_NONE:
+ * there is none. */
+static steno_value_id before_rounding(struct steno_graph *g, const struct steno_node *d)
+{
+    const struct steno_node *q;
+    struct side s;
+    if (d->dead || !steno_pass_is(d, "DequantizeLinear") || !activations(g, d->out[0], &s))
+        return STENO_NONE;
+    q = steno_pass_producer(g, s.q);
+    if (!steno_pass_is(q, "QuantizeLinear") || g->values[q->in[0]].dtype != STENO_F32 ||
+        !same_number(g, q->in[1], s.scale) ||
+        (input(q, 2) != s.zero && !same_number(g, input(q, 2), s.zero)) ||
+        (cuts_at_zero(g, &s) && !steno_pass_is(steno_pass_producer(g, q->in[0]), "Softmax")))
+        return STENO_NONE;
+    return q->in[0];
+}
+
+static void leave_unrounded(struct steno_graph *g, int *changed)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const steno_value_id x = before_rounding(g, &g->nodes[i]);
+        if (x != STENO_NONE && steno_pass_replace(g, g->nodes[i].out[0], x))
+            ++*changed;
+    }
+}
+
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n)
 {
     const struct steno_node *r;
@@ -323,5 +371,7 @@ steno_status steno_pass_qdq(struct steno_graph *g, const struct steno_pass_env *
             return st;
         ++*changed;
     }
+    if (env->rows_in_8_bits)
+        leave_unrounded(g, changed);
     return STENO_OK;
 }

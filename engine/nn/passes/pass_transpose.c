@@ -1,6 +1,9 @@
 /* Before: t = Transpose(x, p), y = Transpose(t, q)      After: y = Transpose(x, p[q[i]])
  * Before: Gemm(Transpose(a), Transpose(b), c)           After: Gemm(a, b, c; transA, transB)
  * Before: t = Transpose(x, p), s = Shape(t)             After: s = Gather(Shape(x), p)
+ * Before: f = Reshape(x [d.., a, b], [-1, a, b]), t = Transpose(f, 0 2 1),
+ *         y = Reshape(t, [d.., b, a])                   After: y = Transpose(x, last two axes)
+ *         (torch.onnx writes so the keys of scaled_dot_product_attention)
  * t stays if others read it. Pass identity removes a Transpose in order. */
 #include "nn/passes/passes.h"
 
@@ -100,6 +103,60 @@ static steno_status shape_of(struct steno_graph *g, int32_t at, const struct ste
     return STENO_OK;
 }
 
+static bool same_dim(const struct steno_shape *a, int i, const struct steno_shape *b, int j)
+{
+    return a->dim[i] == b->dim[j] && a->dim[i] != STENO_DIM_ANY;
+}
+
+/* The x whose last two axes y exchanges while the axes before them are joined; STENO_NONE: y is
+ * something else. */
+static steno_value_id exchanged(struct steno_graph *g, const struct steno_node *y)
+{
+    const struct steno_node *t = steno_pass_producer(g, y->in[0]), *f;
+    const struct steno_shape *from, *joined, *to = &g->values[y->out[0]].shape;
+    int r;
+    if (!is_transpose(t) || axis_of(t, 0, 3) != 0 || axis_of(t, 1, 3) != 2)
+        return STENO_NONE;
+    f = steno_pass_producer(g, t->in[0]);
+    if (!steno_pass_is(f, "Reshape"))
+        return STENO_NONE;
+    from = &g->values[f->in[0]].shape;
+    joined = &g->values[t->in[0]].shape;
+    r = from->rank;
+    if (r < 3 || to->rank != r || joined->rank != 3 || !same_dim(from, r - 2, joined, 1) ||
+        !same_dim(from, r - 1, joined, 2) || !same_dim(from, r - 2, to, r - 1) ||
+        !same_dim(from, r - 1, to, r - 2))
+        return STENO_NONE;
+    for (int i = 0; i < r - 2; i++)
+        if (!same_dim(from, i, to, i))
+            return STENO_NONE;
+    return f->in[0];
+}
+
+static steno_status exchange(struct steno_graph *g, int32_t at, steno_value_id x, int *changed,
+                             steno_err *err)
+{
+    const int rank = g->values[x].shape.rank;
+    const char *name = g->nodes[at].name;
+    const steno_value_id out = g->nodes[at].out[0];
+    int64_t *perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
+    struct steno_node *y;
+    if (!perm)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < rank; i++)
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    g->nodes[at].dead = true;
+    y = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->attr[0] = (struct steno_attr){
+        .name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = perm};
+    y->in[0] = x;
+    y->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
 steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass_env *env,
                                   int *changed, steno_err *err)
 {
@@ -119,6 +176,12 @@ steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass
         }
         if (!n->dead && whole_shape(n) && is_transpose(steno_pass_producer(g, n->in[0]))) {
             steno_status st = shape_of(g, i, steno_pass_producer(g, n->in[0]), changed, err);
+            if (st)
+                return st;
+            continue;
+        }
+        if (!n->dead && steno_pass_is(n, "Reshape") && (x = exchanged(g, n)) != STENO_NONE) {
+            steno_status st = exchange(g, i, x, changed, err);
             if (st)
                 return st;
             continue;

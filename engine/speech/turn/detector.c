@@ -80,7 +80,8 @@ static steno_status try_silence(const steno_turn_detector *d, steno_err *err)
 
 static steno_status open_file(steno_turn_detector **out, const char *path, steno_err *err)
 {
-    const struct steno_network_options o = {.opt_level = -1, .cache_dir = steno_cache_dir()};
+    const struct steno_network_options o = {
+        .opt_level = -1, .precision = STENO_AUTO_WEIGHTS, .cache_dir = steno_cache_dir()};
     steno_turn_detector *d = calloc(1, sizeof *d);
     steno_status st = d ? steno_network_open(&d->net, path, &o, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "turn: out of memory");
