@@ -36,6 +36,8 @@ static const struct cli_command commands[] = {
     {"speakers", "[OPTION]... FILE...", "print who speaks when in recordings", cli_speakers},
     {"turn", "[OPTION]... FILE...", "tell whether the speaker of a recording has finished",
      cli_turn},
+    {"itn", "[--language L] DIR < SPOKEN > WRITTEN", "write numbers and dates of spoken lines",
+     cli_itn},
     {"top", "[OPTION]...", "show the state of a running server", cli_top},
     {"jobs", "submit FILE|DIR|URL... | watch [ID]... | get ID | list | remove ID...",
      "have a server transcribe recordings later", cli_jobs},

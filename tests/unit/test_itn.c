@@ -1,0 +1,859 @@
+/* Transducers of OpenFst, texts that they rewrite, and grammars. References: a plain reading of the
+ * method (all pairs of place and state, depth-first, in memory), and the recorded pairs of
+ * ../shared/itn, of wetext 0.1.8 over kaldifst 1.8.3. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "formats/gzip.h"
+#include "speech/itn/fields.h"
+#include "speech/itn/itn.h"
+#include "speech/itn/rewrite.h"
+#include "tests/support/fst_make.h"
+#include "tests/support/shared.h"
+
+#define MAX_TEXT 32768
+
+static uint32_t seed;
+
+static uint32_t draw(uint32_t n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % n;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* "ab" to "x", "a" to "y", each at a weight. */
+static void make_small(struct fst_make *m)
+{
+    int32_t end;
+    fst_make_start(m);
+    end = fst_make_state(m, 0.25f);
+    fst_make_path(m, 0, "ab", "x", 1, end);
+    fst_make_path(m, 0, "a", "y", 2, end);
+}
+
+static steno_status parse(struct steno_fst_list *l, const struct fst_make *m,
+                          enum fst_make_form form, steno_err *err)
+{
+    size_t n;
+    unsigned char *p = fst_make_bytes(m, form, &n);
+    steno_status st = steno_fst_parse(l, p, n, "t.fst", err);
+    free(p);
+    return st;
+}
+
+static void check_rewrite(const struct steno_fst *f, const char *text, const char *want,
+                          float weight)
+{
+    steno_rewrite *w = steno_rewrite_new();
+    struct steno_rewrite_path p;
+    char got[256];
+    size_t n = 0;
+    assert_non_null(w);
+    assert_int_equal(steno_rewrite_run(w, f, text, strlen(text), &p), STENO_OK);
+    assert_int_equal(p.found, want != NULL);
+    for (size_t i = 0; want && i < p.n; i++)
+        if (p.step[i].out)
+            got[n++] = (char)p.step[i].out;
+    got[n] = '\0';
+    if (want) {
+        assert_string_equal(got, want);
+        assert_true(p.weight == weight);
+    }
+    steno_rewrite_free(w);
+}
+
+static void every_form_of_file_is_read(void **state)
+{
+    struct fst_make m;
+    (void)state;
+    make_small(&m);
+    for (int form = FST_MAKE_VECTOR; form <= FST_MAKE_ALIGNED; form++) {
+        struct steno_fst_list l = {0};
+        assert_int_equal(parse(&l, &m, (enum fst_make_form)form, NULL), STENO_OK);
+        assert_int_equal(l.n, 1);
+        check_rewrite(&l.fst[0], "ab", "x", 1.25f);
+        check_rewrite(&l.fst[0], "a", "y", 2.25f);
+        check_rewrite(&l.fst[0], "b", NULL, 0);
+        check_rewrite(&l.fst[0], "", NULL, 0);
+        steno_fst_list_free(&l);
+    }
+}
+
+static void archives_are_read(void **state)
+{
+    struct fst_make m;
+    unsigned char *file[2], *far;
+    size_t size[2], n;
+    struct steno_fst_list l = {0};
+    steno_err err;
+    (void)state;
+    make_small(&m);
+    file[0] = fst_make_bytes(&m, FST_MAKE_VECTOR, &size[0]);
+    file[1] = fst_make_bytes(&m, FST_MAKE_SYMBOLS, &size[1]);
+    far = fst_make_archive(file, size, 2, &n);
+    assert_int_equal(steno_fst_parse(&l, far, n, "t.far", NULL), STENO_OK);
+    assert_int_equal(l.n, 2);
+    check_rewrite(&l.fst[1], "ab", "x", 1.25f);
+    steno_fst_list_free(&l);
+    far[14] ^= 1; /* the magic number of the first entry */
+    assert_int_equal(steno_fst_parse(&l, far, n, "t.far", &err), STENO_ERR_FORMAT);
+    assert_string_equal(err.msg, "entry \"r0\": t.far: not an OpenFst file");
+    steno_fst_list_free(&l);
+    free(file[0]);
+    free(file[1]);
+    free(far);
+}
+
+static void files_that_are_cut_short_are_refused(void **state)
+{
+    struct fst_make m;
+    (void)state;
+    make_small(&m);
+    for (int form = FST_MAKE_VECTOR; form <= FST_MAKE_ALIGNED; form++) {
+        size_t n;
+        unsigned char *p = fst_make_bytes(&m, (enum fst_make_form)form, &n);
+        for (size_t k = 0; k < n; k++) {
+            struct steno_fst_list l = {0};
+            unsigned char *part = malloc(k + 1); /* so that reads past its end are seen */
+            assert_non_null(part);
+            memcpy(part, p, k);
+            if (steno_fst_parse(&l, part, k, "t", NULL) != STENO_ERR_FORMAT)
+                fail_msg("form %d: %zu of %zu bytes are read", form, k, n);
+            free(part);
+        }
+        free(p);
+    }
+}
+
+static void what_is_wrong_with_a_file_is_said(void **state)
+{
+    static const struct {
+        int32_t in, out, to;
+        float weight;
+        steno_status st;
+        const char *msg;
+    } rows[] = {
+        {97, 98, 7, 0, STENO_ERR_FORMAT, "t.fst: an arc leads to state 7 of 1"},
+        {97, 98, -1, 0, STENO_ERR_FORMAT, "t.fst: state 0: an arc is damaged"},
+        {97, 98, 0, NAN, STENO_ERR_FORMAT, "t.fst: state 0: an arc is damaged"},
+        {97, 300, 0, 0, STENO_ERR_UNSUPPORTED,
+         "t.fst: state 0 writes label 300, which is not a byte"},
+        {0, 98, 0, 0, STENO_ERR_UNSUPPORTED, "t.fst: it has a cycle of arcs that read nothing"},
+        {300, 98, 0, 0, STENO_OK, ""},      /* no byte is read by it */
+        {0, 98, 0, INFINITY, STENO_OK, ""}, /* never taken */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fst_make m;
+        struct steno_fst_list l = {0};
+        steno_err err = {0};
+        fst_make_start(&m);
+        fst_make_add(&m, 0, rows[i].in, rows[i].out, rows[i].weight, rows[i].to);
+        assert_int_equal(parse(&l, &m, FST_MAKE_VECTOR, &err), rows[i].st);
+        assert_string_equal(err.msg, rows[i].msg);
+        steno_fst_list_free(&l);
+    }
+}
+
+/* ---- rewriting ------------------------------------------------------------------------------- */
+
+/* The method without blocks, chains or a look ahead. */
+struct plain {
+    const struct fst_make *m;
+    const char *text;
+    size_t n, n_order;
+    bool *seen;
+    uint32_t *order, *from;
+    int *arc;
+    float *distance;
+};
+
+static bool takes(const struct plain *p, size_t at, size_t arc, int state, bool reads)
+{
+    const struct fst_make_arc *a = &p->m->arc[arc];
+    return a->from == state &&
+           (reads ? a->in && at < p->n && a->in == (unsigned char)p->text[at] : !a->in);
+}
+
+static void visit(struct plain *p, size_t at, int state)
+{
+    const size_t key = at * p->m->n_states + (size_t)state;
+    if (p->seen[key])
+        return;
+    p->seen[key] = true;
+    for (int reads = 0; reads < 2; reads++)
+        for (size_t a = 0; a < p->m->n_arcs; a++)
+            if (takes(p, at, a, state, reads))
+                visit(p, at + (size_t)reads, p->m->arc[a].to);
+    p->order[p->n_order++] = (uint32_t)key;
+}
+
+static void measure(struct plain *p)
+{
+    const size_t k = p->m->n_states;
+    for (size_t i = 0; i < (p->n + 1) * k; i++)
+        p->distance[i] = INFINITY;
+    p->distance[0] = 0;
+    for (size_t i = p->n_order; i-- > 0;) {
+        const size_t key = p->order[i], at = key / k;
+        for (int reads = 0; reads < 2; reads++)
+            for (size_t a = 0; a < p->m->n_arcs; a++) {
+                const struct fst_make_arc *arc = &p->m->arc[a];
+                const size_t to = (at + (size_t)reads) * k + (size_t)arc->to;
+                if (!takes(p, at, a, (int)(key % k), reads) ||
+                    !(p->distance[key] + arc->weight < p->distance[to]))
+                    continue;
+                p->distance[to] = p->distance[key] + arc->weight;
+                p->from[to] = (uint32_t)key;
+                p->arc[to] = (int)a;
+            }
+    }
+}
+
+/* The text that is written, backwards in the buffer's end; NULL: none. */
+static const char *write_plain(const struct plain *p, char *buffer, size_t size, float *weight)
+{
+    size_t best = SIZE_MAX;
+    char *out = buffer + size - 1;
+    *weight = INFINITY;
+    for (size_t i = p->n_order; i-- > 0;) {
+        const size_t key = p->order[i], s = key % p->m->n_states;
+        const float w = p->distance[key] + p->m->final[s];
+        if (key / p->m->n_states == p->n && w < *weight) {
+            *weight = w;
+            best = key;
+        }
+    }
+    *out = '\0';
+    for (size_t key = best; best != SIZE_MAX && key; key = p->from[key])
+        if (p->m->arc[p->arc[key]].out)
+            *--out = (char)p->m->arc[p->arc[key]].out;
+    return best == SIZE_MAX ? NULL : out;
+}
+
+static const char *rewrite_plainly(const struct fst_make *m, const char *text, char *buffer,
+                                   size_t size, float *weight)
+{
+    const size_t n = strlen(text), keys = (n + 1) * m->n_states;
+    struct plain p = {.m = m, .text = text, .n = n};
+    const char *out;
+    p.seen = calloc(keys, sizeof *p.seen);
+    p.order = calloc(keys, sizeof *p.order);
+    p.from = calloc(keys, sizeof *p.from);
+    p.arc = calloc(keys, sizeof *p.arc);
+    p.distance = calloc(keys, sizeof *p.distance);
+    assert_true(p.seen && p.order && p.from && p.arc && p.distance);
+    visit(&p, 0, 0);
+    measure(&p);
+    out = write_plain(&p, buffer, size, weight);
+    free(p.seen);
+    free(p.order);
+    free(p.from);
+    free(p.arc);
+    free(p.distance);
+    return out;
+}
+
+/* Few letters and few weights, so that many paths weigh the same. Arcs that read nothing lead to
+ * later states. Some states are in chains. */
+static void make_random(struct fst_make *m)
+{
+    static const float weights[] = {0, 0, 0, 1, 1, 0.1f, 0.3f, -0.5f};
+    const uint32_t states = 2 + draw(12), arcs = states + draw(4 * states);
+    fst_make_start(m);
+    while (m->n_states < states)
+        (void)fst_make_state(m, draw(3) ? INFINITY : weights[draw(8)]);
+    m->final[states - 1] = 0;
+    for (uint32_t s = 0; s + 1 < states && draw(8); s++)
+        fst_make_add(m, (int32_t)s, draw(2) ? 0 : (int)('a' + draw(2)), (int)('A' + draw(3)),
+                     weights[draw(8)], (int32_t)s + 1);
+    for (uint32_t i = 0; i < arcs; i++) {
+        const uint32_t from = draw(states);
+        const int in = draw(3) && from + 1 < states ? 0 : (int)('a' + draw(2));
+        const uint32_t to = in ? draw(states) : from + 1 + draw(states - from - 1);
+        fst_make_add(m, (int32_t)from, in, draw(3) ? (int)('A' + draw(4)) : 0, weights[draw(8)],
+                     (int32_t)to);
+    }
+}
+
+/* Compare a random text; longer ones than a block of the text too. True if it can be read. */
+static bool compare_random(const struct fst_make *m, const struct steno_fst *f, steno_rewrite *w,
+                           uint32_t length)
+{
+    static char text[MAX_TEXT], want[2 * MAX_TEXT], got[2 * MAX_TEXT];
+    struct steno_rewrite_path p;
+    const char *plain;
+    float weight;
+    size_t n = 0;
+    for (uint32_t i = 0; i < length; i++)
+        text[i] = (char)('a' + draw(2));
+    text[length] = '\0';
+    plain = rewrite_plainly(m, text, want, sizeof want, &weight);
+    assert_int_equal(steno_rewrite_run(w, f, text, length, &p), STENO_OK);
+    assert_int_equal(p.found, plain != NULL);
+    for (size_t i = 0; p.found && i < p.n; i++)
+        if (p.step[i].out)
+            got[n++] = (char)p.step[i].out;
+    got[n] = '\0';
+    if (plain) {
+        assert_string_equal(got, plain);
+        assert_true(p.weight == weight);
+    }
+    return plain != NULL;
+}
+
+static void paths_are_those_of_the_plain_method(void **state)
+{
+    steno_rewrite *w = steno_rewrite_new();
+    int read = 0;
+    (void)state;
+    assert_non_null(w);
+    for (seed = 1; seed < 4000; seed += 2) {
+        const uint32_t first = seed;
+        struct fst_make m;
+        struct steno_fst_list l = {0};
+        make_random(&m);
+        assert_int_equal(parse(&l, &m, FST_MAKE_VECTOR, NULL), STENO_OK);
+        for (int i = 0; i < 6; i++)
+            read += compare_random(&m, &l.fst[0], w, draw(14));
+        if (first % 100 == 1)
+            read += compare_random(&m, &l.fst[0], w, 7000 + draw(6000));
+        steno_fst_list_free(&l);
+        seed = first;
+    }
+    assert_in_range(read, 3000, 12000);
+    steno_rewrite_free(w);
+}
+
+/* a...ab is B...BB, a...ac is C...CC, with some arcs for each letter. Rewrites a text with c at its
+ * end. */
+static steno_status rewrite_open(int arcs, steno_rewrite *w, struct steno_rewrite_path *p)
+{
+    static char text[MAX_TEXT];
+    struct fst_make m;
+    struct steno_fst_list l = {0};
+    steno_status st;
+    fst_make_start(&m);
+    for (int32_t s = 1; s < 3; s++) {
+        const int out = s == 1 ? 'B' : 'C', end = s == 1 ? 'b' : 'c';
+        (void)fst_make_state(&m, INFINITY);
+        fst_make_add(&m, 0, 'a', out, 0, s);
+        fst_make_add(&m, s, end, out, 0, 3);
+        for (int i = 0; i < arcs; i++)
+            fst_make_add(&m, s, 'a', out, 0, s);
+    }
+    (void)fst_make_state(&m, 0);
+    assert_int_equal(parse(&l, &m, FST_MAKE_VECTOR, NULL), STENO_OK);
+    memset(text, 'a', sizeof text - 2);
+    text[sizeof text - 2] = 'c';
+    st = steno_rewrite_run(w, &l.fst[0], text, sizeof text - 1, p);
+    steno_fst_list_free(&l);
+    return st;
+}
+
+/* Only the end of the text decides: blocks grow until they hold all of it. */
+static void a_choice_may_stay_open_to_the_end(void **state)
+{
+    steno_rewrite *w = steno_rewrite_new();
+    struct steno_rewrite_path p;
+    (void)state;
+    assert_int_equal(rewrite_open(1, w, &p), STENO_OK);
+    assert_true(p.found);
+    assert_int_equal(p.n, MAX_TEXT - 1);
+    for (size_t i = 0; i < p.n; i++)
+        assert_int_equal(p.step[i].out, 'C');
+    steno_rewrite_free(w);
+}
+
+static void the_work_for_a_text_has_a_bound(void **state)
+{
+    steno_rewrite *w = steno_rewrite_new();
+    struct steno_rewrite_path p;
+    (void)state;
+    assert_int_equal(rewrite_open(200, w, &p), STENO_ERR_LIMIT);
+    assert_false(p.found);
+    assert_int_equal(rewrite_open(1, w, &p), STENO_OK);
+    steno_rewrite_free(w);
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static void keys_come_in_the_verbalizers_order(void **state)
+{
+    static const struct {
+        const char *tagged, *ordered; /* NULL: refused */
+    } rows[] = {
+        {"money { value: \"2\" currency: \"$\" }", "money { currency: \"$\" value: \"2\" }"},
+        {"date { day: \"3\" month: \"may\" preserve_order: \"true\" }",
+         "date { day: \"3\" month: \"may\" preserve_order: \"true\" }"},
+        {"date { day: \"3\" era: \"ad\" year: \"9\" }  word { value: \"a\" } ",
+         "date { year: \"9\" day: \"3\" era: \"ad\" } word { value: \"a\" }"},
+        {"word { value: \"say \\\"}\\\\\" }", "word { value: \"say \\\"}\\\\\" }"},
+        {"", ""},
+        {"word { value: \"a }", NULL},
+        {"word { value: \"a\\", NULL},
+        {"word { value: \"a\" ", NULL},
+        {"word { value \"a\" }", NULL},
+        {"word { }", NULL},
+        {"word value: \"a\" }", NULL},
+        {"3 { value: \"a\" }", NULL},
+    };
+    struct steno_itn_fields f = {0};
+    struct steno_buf out;
+    (void)state;
+    steno_buf_init(&out, 4096);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *t = rows[i].tagged;
+        const steno_status st = steno_itn_fields_order(t, strlen(t), &out, &f);
+        assert_int_equal(st, rows[i].ordered ? STENO_OK : STENO_ERR_FORMAT);
+        if (rows[i].ordered)
+            assert_string_equal(out.data ? out.data : "", rows[i].ordered);
+    }
+    steno_buf_free(&out);
+    free(f.field);
+}
+
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/steno-itn-XXXXXX";
+
+static void path_of(char *out, size_t size, const char *name)
+{
+    snprintf(out, size, "%s/%s", folder, name);
+}
+
+static void save_bytes(const char *name, const void *p, size_t n)
+{
+    char path[256];
+    FILE *f;
+    path_of(path, sizeof path, name);
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void save(const struct fst_make *m, const char *name)
+{
+    size_t n;
+    unsigned char *p = fst_make_bytes(m, FST_MAKE_VECTOR, &n);
+    save_bytes(name, p, n);
+    free(p);
+}
+
+static void remove_file(const char *name)
+{
+    char path[256];
+    path_of(path, sizeof path, name);
+    (void)remove(path);
+}
+
+/* Copies any text of letters a to e and blanks, each letter at weight 1, from state 0 back to it.
+ */
+static void copy_letters(struct fst_make *m)
+{
+    for (const char *c = "abcde "; *c; c++)
+        fst_make_add(m, 0, *c, *c, 1, 0);
+    m->final[0] = 0;
+}
+
+static void check_text(const steno_itn *g, const char *spoken, const char *written, bool read)
+{
+    steno_itn_writer *w = steno_itn_writer_new();
+    struct steno_itn_text t;
+    assert_non_null(w);
+    assert_int_equal(steno_itn_write(w, g, spoken, &t, NULL), STENO_OK);
+    assert_string_equal(t.text, written);
+    assert_int_equal(t.n, strlen(written));
+    assert_int_equal(t.read, read);
+    for (size_t i = 0; i < t.n; i++)
+        assert_true(t.origin[i].begin <= t.origin[i].end && t.origin[i].end <= strlen(spoken));
+    steno_itn_writer_free(w);
+}
+
+/* "ab" is 12 and "1" is one: two rules, in the order of their names. */
+static void rules_follow_each_other(void **state)
+{
+    struct fst_make m;
+    steno_itn *g = NULL;
+    char paths[512];
+    (void)state;
+    fst_make_start(&m);
+    copy_letters(&m);
+    fst_make_path(&m, 0, "ab", "12", 1, 0);
+    save(&m, "1.fst");
+    fst_make_start(&m);
+    copy_letters(&m);
+    fst_make_path(&m, 0, "1", "one", 1, 0);
+    fst_make_path(&m, 0, "2", "two", 1, 0);
+    save(&m, "2.fst");
+    assert_int_equal(steno_itn_open(&g, folder, NULL, NULL), STENO_OK);
+    check_text(g, "  c ab d\n", "c onetwo d", true);
+    check_text(g, "c xyz", "c xyz", false);
+    check_text(g, " ", "", false);
+    steno_itn_close(g);
+    snprintf(paths, sizeof paths, "%s/2.fst,%s/1.fst", folder, folder);
+    assert_int_equal(steno_itn_open_rules(&g, paths, NULL), STENO_OK);
+    check_text(g, "c ab d", "c 12 d", true); /* the other way round: no 1 is left to spell */
+    steno_itn_close(g);
+    remove_file("1.fst");
+    remove_file("2.fst");
+}
+
+static void origins_follow_a_chain(void **state)
+{
+    struct fst_make m;
+    steno_itn *g = NULL;
+    steno_itn_writer *w = steno_itn_writer_new();
+    struct steno_itn_text t;
+    static const struct steno_itn_origin want[] = {{2, 3}, {3, 4}, {4, 6}, {4, 6},
+                                                   {4, 6}, {6, 7}, {7, 8}};
+    (void)state;
+    fst_make_start(&m);
+    copy_letters(&m);
+    fst_make_path(&m, 0, "ab", "one", 1, 0);
+    save(&m, "1.fst");
+    assert_int_equal(steno_itn_open(&g, folder, NULL, NULL), STENO_OK);
+    assert_int_equal(steno_itn_write(w, g, "  c ab d", &t, NULL), STENO_OK);
+    assert_string_equal(t.text, "c one d");
+    for (size_t i = 0; i < t.n; i++) {
+        assert_int_equal(t.origin[i].begin, want[i].begin);
+        assert_int_equal(t.origin[i].end, want[i].end);
+    }
+    steno_itn_close(g);
+    steno_itn_writer_free(w);
+    remove_file("1.fst");
+}
+
+/* "ab" is tagged as money with the sign behind the number, which the verbalizer wants before it. A
+ * text of other letters is one word. */
+static void save_pair(void)
+{
+    struct fst_make m;
+    int32_t end, s;
+    fst_make_start(&m);
+    end = fst_make_state(&m, 0);
+    fst_make_path(&m, 0, "ab ", "money { value: \"2\" ", 1, s = fst_make_state(&m, INFINITY));
+    fst_make_path(&m, s, "cd", "currency: \"d\" }", 0, end);
+    fst_make_path(&m, 0, "e", "word { value: \"e\" }", 9, end);
+    fst_make_path(&m, 0, "dd", "none { value: \"\" }", 9, end);
+    save(&m, "tagger.fst");
+    fst_make_start(&m);
+    end = fst_make_state(&m, 0);
+    fst_make_path(&m, 0, "money { currency: \"d\" ", "$", 0, s = fst_make_state(&m, INFINITY));
+    fst_make_path(&m, s, "value: \"2\" }", "2", 0, end);
+    fst_make_path(&m, 0, "word { value: \"e\" }", "e", 0, end);
+    save(&m, "verbalizer.fst");
+}
+
+static void a_pair_tags_and_writes(void **state)
+{
+    steno_itn *g = NULL;
+    steno_itn_writer *w = steno_itn_writer_new();
+    struct steno_itn_text t;
+    (void)state;
+    save_pair();
+    assert_int_equal(steno_itn_open(&g, folder, "en", NULL), STENO_OK);
+    check_text(g, " ab cd", "$2", true);
+    check_text(g, "e", "e", true);
+    check_text(g, "dd", "dd", false); /* no way to write its tag */
+    check_text(g, "ab", "ab", false);
+    assert_int_equal(steno_itn_write(w, g, " ab cd", &t, NULL), STENO_OK);
+    assert_true(t.origin[0].begin == 4 && t.origin[0].end == 6); /* $ of "cd" */
+    assert_true(t.origin[1].begin == 1 && t.origin[1].end == 3);
+    steno_itn_writer_free(w);
+    steno_itn_close(g);
+    remove_file("tagger.fst");
+    remove_file("verbalizer.fst");
+}
+
+static void missing_files_are_named(void **state)
+{
+    steno_itn *g = NULL;
+    steno_err err;
+    char want[256];
+    struct fst_make m;
+    (void)state;
+    assert_int_equal(steno_itn_open(&g, folder, "en", &err), STENO_ERR_IO);
+    snprintf(want, sizeof want, "%s: there is no grammar: no .fst or .far file", folder);
+    assert_string_equal(err.msg, want);
+    make_small(&m);
+    save(&m, "en_itn_tagger.fst");
+    assert_int_equal(steno_itn_open(&g, folder, "en", &err), STENO_ERR_IO);
+    snprintf(want, sizeof want, "%s/en_itn_verbalizer.fst: No such file or directory", folder);
+    assert_string_equal(err.msg, want);
+    assert_int_equal(steno_itn_open(&g, folder, NULL, &err), STENO_ERR_IO);
+    assert_string_equal(err.msg, want);
+    remove_file("en_itn_tagger.fst");
+    assert_int_equal(steno_itn_open(&g, "/tmp/steno-no-such-folder", NULL, &err), STENO_ERR_IO);
+    assert_int_equal(steno_itn_open_rules(&g, "", &err), STENO_ERR_INVAL);
+}
+
+/* ---- recorded pairs -------------------------------------------------------------------------- */
+
+static bool unpack(const char *name)
+{
+    char packed[128];
+    size_t n, size = 0;
+    void *out = NULL, *data;
+    snprintf(packed, sizeof packed, "itn/wetext/%s.gz", name);
+    data = steno_test_shared(packed, &n);
+    if (!data)
+        return false;
+    assert_int_equal(steno_gzip_unpack(data, n, name, (size_t)1 << 26, &out, &size, NULL),
+                     STENO_OK);
+    save_bytes(name, out, size);
+    free(out);
+    free(data);
+    return true;
+}
+
+static bool unpack_language(const char *language)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_itn_tagger.fst", language);
+    if (!unpack(name))
+        return false;
+    snprintf(name, sizeof name, "%s_itn_verbalizer.fst", language);
+    return unpack(name);
+}
+
+static steno_itn *open_language(const char *language)
+{
+    steno_itn *g = NULL;
+    assert_int_equal(steno_itn_open(&g, folder, language, NULL), STENO_OK);
+    return g;
+}
+
+/* The byte at which character n of a text begins. */
+static size_t byte_of(const char *text, json_int_t n)
+{
+    size_t i = 0;
+    for (; text[i] && (n || (text[i] & 0xC0) == 0x80); i++)
+        n -= (text[i + 1] & 0xC0) != 0x80;
+    return i;
+}
+
+/* The origins of a recorded span's output are its input; outside of spans each byte is its own. */
+static void check_spans(const struct steno_itn_text *t, const char *spoken, const json_t *spans)
+{
+    size_t i;
+    json_t *s;
+    json_array_foreach (spans, i, s) {
+        const size_t in = byte_of(spoken, json_integer_value(json_array_get(s, 1)));
+        const size_t in_end = byte_of(spoken, json_integer_value(json_array_get(s, 2)));
+        const size_t out = byte_of(t->text, json_integer_value(json_array_get(s, 3)));
+        const size_t out_end = byte_of(t->text, json_integer_value(json_array_get(s, 4)));
+        uint32_t begin = UINT32_MAX, end = 0;
+        for (size_t k = out; k < out_end; k++) {
+            if (t->origin[k].begin == t->origin[k].end)
+                continue;
+            begin = t->origin[k].begin < begin ? t->origin[k].begin : begin;
+            end = t->origin[k].end > end ? t->origin[k].end : end;
+        }
+        if (begin != in || end != in_end)
+            fprintf(stderr, "# %s | %s: [%u, %u), not [%zu, %zu)\n", spoken, t->text, begin, end,
+                    in, in_end);
+        assert_int_equal(begin, in);
+        assert_int_equal(end, in_end);
+    }
+}
+
+/* What the tagger writes, and its weight. */
+static void check_tagged(steno_rewrite *w, const struct steno_fst *f, const json_t *row)
+{
+    const char *spoken = json_string_value(json_object_get(row, "spoken"));
+    const char *tagged = json_string_value(json_object_get(row, "tagged"));
+    const double cost = json_number_value(json_object_get(row, "cost"));
+    struct steno_rewrite_path p;
+    size_t n = 0;
+    assert_int_equal(steno_rewrite_run(w, f, spoken, strlen(spoken), &p), STENO_OK);
+    assert_true(p.found);
+    assert_true(fabs((double)p.weight - cost) < 1e-3 * (1 + fabs(cost)));
+    for (size_t i = 0; i < p.n; i++)
+        if (p.step[i].out &&
+            (tagged[n] || p.step[i].out != ' ')) /* recorded without blanks behind */
+            assert_int_equal(p.step[i].out, (unsigned char)tagged[n++]);
+    assert_int_equal(tagged[n], 0);
+}
+
+static void check_tagger(const char *name, const json_t *rows)
+{
+    char path[256];
+    struct steno_fst_list l = {0};
+    steno_rewrite *w = steno_rewrite_new();
+    size_t i;
+    json_t *row;
+    path_of(path, sizeof path, name);
+    assert_int_equal(steno_fst_read(&l, path, NULL), STENO_OK);
+    json_array_foreach (rows, i, row)
+        check_tagged(w, &l.fst[0], row);
+    steno_fst_list_free(&l);
+    steno_rewrite_free(w);
+}
+
+/* The rows of a file of ../shared, a JSON value each. */
+static json_t *read_rows(const char *language)
+{
+    char name[64];
+    size_t n;
+    json_t *rows = json_array();
+    char *data;
+    snprintf(name, sizeof name, "itn/pairs/%s.jsonl", language);
+    data = steno_test_shared(name, &n);
+    assert_non_null(data);
+    for (size_t i = 0; i < n;) {
+        const char *end = memchr(data + i, '\n', n - i);
+        const size_t size = end ? (size_t)(end - data) - i : n - i;
+        assert_int_equal(json_array_append_new(rows, json_loadb(data + i, size, 0, NULL)), 0);
+        i += size + 1;
+    }
+    free(data);
+    return rows;
+}
+
+static void check_recorded(const char *language, size_t count)
+{
+    char name[64];
+    steno_itn_writer *w;
+    steno_itn *g;
+    json_t *rows, *row;
+    size_t i;
+    if (!unpack_language(language))
+        skip();
+    g = open_language(language);
+    w = steno_itn_writer_new();
+    rows = read_rows(language);
+    assert_int_equal(json_array_size(rows), count);
+    json_array_foreach (rows, i, row) {
+        const char *spoken = json_string_value(json_object_get(row, "spoken"));
+        struct steno_itn_text t;
+        assert_int_equal(steno_itn_write(w, g, spoken, &t, NULL), STENO_OK);
+        assert_string_equal(t.text, json_string_value(json_object_get(row, "written")));
+        check_spans(&t, spoken, json_object_get(row, "spans"));
+    }
+    snprintf(name, sizeof name, "%s_itn_tagger.fst", language);
+    check_tagger(name, rows);
+    json_decref(rows);
+    steno_itn_close(g);
+    steno_itn_writer_free(w);
+}
+
+/* "language<TAB>spoken => written" a line, of WeTextProcessing's own tests. */
+static void recorded_test_pairs_are_met(void **state)
+{
+    static const char *const languages[] = {"en", "zh", "ja"};
+    steno_itn *g[3] = {0};
+    steno_itn_writer *w;
+    struct steno_itn_text t;
+    size_t n, count = 0;
+    char *line, *data = steno_test_shared("itn/pairs/wetextprocessing.txt", &n);
+    (void)state;
+    for (int i = 0; data && i < 3; i++) {
+        assert_true(unpack_language(languages[i]));
+        g[i] = open_language(languages[i]);
+    }
+    if (!data)
+        skip();
+    w = steno_itn_writer_new();
+    data[n - 1] = '\0'; /* the last end of line */
+    for (line = data; *line; count++) {
+        char *spoken = line + 3, *written = strstr(line, " => "), *end = line + strcspn(line, "\n");
+        const int i = *line == 'e' ? 0 : *line == 'z' ? 1 : 2;
+        const bool last = !*end;
+        assert_non_null(written);
+        *written = *end = '\0';
+        assert_int_equal(steno_itn_write(w, g[i], spoken, &t, NULL), STENO_OK);
+        assert_string_equal(t.text, written + 4);
+        line = last ? end : end + 1;
+    }
+    assert_int_equal(count, 300);
+    free(data);
+    steno_itn_writer_free(w);
+    for (int i = 0; i < 3; i++)
+        steno_itn_close(g[i]);
+}
+
+/* The same grammar as vector and as const. */
+static void a_const_file_has_the_same_paths(void **state)
+{
+    json_t *rows;
+    (void)state;
+    if (!unpack("ja_itn_tagger.const.fst"))
+        skip();
+    rows = read_rows("ja");
+    check_tagger("ja_itn_tagger.const.fst", rows);
+    json_decref(rows);
+}
+
+static void recorded_english_is_met(void **state)
+{
+    (void)state;
+    check_recorded("en", 162);
+}
+
+static void recorded_chinese_is_met(void **state)
+{
+    (void)state;
+    check_recorded("zh", 105);
+}
+
+static void recorded_japanese_is_met(void **state)
+{
+    (void)state;
+    check_recorded("ja", 50);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    static const char *const names[] = {"en_itn_tagger.fst",      "en_itn_verbalizer.fst",
+                                        "zh_itn_tagger.fst",      "zh_itn_verbalizer.fst",
+                                        "ja_itn_tagger.fst",      "ja_itn_verbalizer.fst",
+                                        "ja_itn_tagger.const.fst"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        remove_file(names[i]);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_of_file_is_read),
+        cmocka_unit_test(archives_are_read),
+        cmocka_unit_test(files_that_are_cut_short_are_refused),
+        cmocka_unit_test(what_is_wrong_with_a_file_is_said),
+        cmocka_unit_test(paths_are_those_of_the_plain_method),
+        cmocka_unit_test(a_choice_may_stay_open_to_the_end),
+        cmocka_unit_test(the_work_for_a_text_has_a_bound),
+        cmocka_unit_test(keys_come_in_the_verbalizers_order),
+        cmocka_unit_test(rules_follow_each_other),
+        cmocka_unit_test(origins_follow_a_chain),
+        cmocka_unit_test(a_pair_tags_and_writes),
+        cmocka_unit_test(missing_files_are_named),
+        cmocka_unit_test(recorded_english_is_met),
+        cmocka_unit_test(recorded_chinese_is_met),
+        cmocka_unit_test(recorded_japanese_is_met),
+        cmocka_unit_test(recorded_test_pairs_are_met),
+        cmocka_unit_test(a_const_file_has_the_same_paths),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
