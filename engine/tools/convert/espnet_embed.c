@@ -4,44 +4,7 @@
 #include "tools/convert/espnet_parts.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-/* Convolutions over time and mel bands. */
-static const struct subsampling {
-    const char *name;
-    int n;
-    int64_t kernel[3], stride[3];
-} subsamplings[] = {
-    {"conv2d", 2, {3, 3}, {2, 2}},        {"conv2d1", 2, {3, 3}, {1, 1}},
-    {"conv2d2", 2, {3, 3}, {2, 1}},       {"conv2d6", 2, {3, 5}, {2, 3}},
-    {"conv2d8", 3, {3, 3, 3}, {2, 2, 2}},
-};
-
-static steno_value_id subsample(struct steno_make *m, steno_value_id x,
-                                const struct steno_espnet_encoder *e, const struct subsampling *s)
-{
-    static const int64_t turn[] = {0, 2, 1, 3};
-    int64_t bands = e->in;
-    x = steno_make_unsqueeze(m, x, 1);
-    for (int i = 0; i < s->n; i++) {
-        const struct steno_make_conv c = {.rank = 2,
-                                          .in = i ? e->d : 1,
-                                          .out = e->d,
-                                          .kernel = s->kernel[i],
-                                          .stride = s->stride[i],
-                                          .bias = true};
-        char name[32];
-        snprintf(name, sizeof name, "conv.%d", 2 * i);
-        x = steno_make_1(m, "Relu", steno_make_convolve(m, x, name, &c));
-        bands = (bands - s->kernel[i]) / s->stride[i] + 1;
-    }
-    x = steno_make_reshape(m, steno_make_transpose(m, x, 4, turn), 3,
-                           (int64_t[]){1, -1, e->d * bands});
-    /* "out.0" in front of the positions, "out" where those are a part of their own */
-    return steno_make_linear(m, x, steno_make_has(m, "out.weight") ? "out" : "out.0", e->d * bands,
-                             e->d, true);
-}
 
 /* Two convolutions over time alone; the first one has kernel 3 and stride 1. */
 static steno_value_id subsample_1d(struct steno_make *m, steno_value_id x,
@@ -69,11 +32,12 @@ static steno_value_id subsample_1d(struct steno_make *m, steno_value_id x,
 steno_value_id steno_espnet_input_layer(struct steno_make *m, steno_value_id x,
                                         const struct steno_espnet_encoder *e)
 {
+    const struct steno_make_subsampling *s = steno_make_subsampling(e->input_layer);
     if (!strncmp(e->input_layer, "conv1d", 6))
         return subsample_1d(m, x, e, e->input_layer[6] - '0');
-    for (size_t i = 0; i < sizeof subsamplings / sizeof *subsamplings; i++)
-        if (!strcmp(e->input_layer, subsamplings[i].name))
-            return subsample(m, x, e, &subsamplings[i]);
+    if (s) /* "out.0" in front of the positions, "out" where those are a part of their own */
+        return steno_make_subsample(m, x, s, 1, e->in, e->d,
+                                    steno_make_has(m, "out.weight") ? "out" : "out.0");
     x = steno_make_norm(m, steno_make_linear(m, x, "0", e->in, e->d, true), "1", e->d, 1e-5f);
     return e->kind == STENO_ESPNET_TRANSFORMER ? steno_make_1(m, "Relu", x) : x;
 }

@@ -206,4 +206,18 @@ steno_value_id steno_make_mix(struct steno_make *m, steno_value_id x, const char
  * of both signs. */
 steno_value_id steno_make_shift(struct steno_make *m, steno_value_id x, bool half);
 
+/* ---- Conformers (make_conformer.c) ---- */
+/* Convolutions over time and mel bands of ESPnet's and WeNet's input layers. */
+struct steno_make_subsampling {
+    const char *name; /* of the input layer: "conv2d" */
+    int n;
+    int64_t kernel[3], stride[3];
+};
+/* NULL: there is no such input layer. */
+const struct steno_make_subsampling *steno_make_subsampling(const char *input_layer);
+/* Weights conv.0, conv.2 .. and OUT: [B,T,in] -> [B,T',d]. batch: B, or 0: as in x. */
+steno_value_id steno_make_subsample(struct steno_make *m, steno_value_id x,
+                                    const struct steno_make_subsampling *s, int64_t batch,
+                                    int64_t in, int64_t d, const char *out);
+
 #endif

@@ -188,28 +188,17 @@ static steno_value_id transformer_layer(struct steno_make *m, struct encoder *e,
 
 /* ---- subsampling, positions ---------------------------------------------------------------- */
 
-static const struct subsampling {
-    const char *name, *out;
-    int n;
-    int64_t kernel[3], stride[3];
-} subsamplings[] = {
-    {"conv2d", "out.0", 2, {3, 3}, {2, 2}},
-    {"conv2d6", "linear", 2, {3, 5}, {2, 3}},
-    {"conv2d8", "linear", 3, {3, 3, 3}, {2, 2, 2}},
-    {"linear", "out.0", 0, {0}, {0}},
-};
-
-static const struct subsampling *subsampling_of(const struct steno_wenet_arch *a)
+/* Those of the input layer "linear" are none. */
+static const struct steno_make_subsampling *subsampling_of(const struct steno_wenet_arch *a)
 {
-    for (size_t i = 0; i < sizeof subsamplings / sizeof *subsamplings; i++)
-        if (!strcmp(a->input_layer, subsamplings[i].name))
-            return &subsamplings[i];
-    return &subsamplings[0]; /* the configuration is checked */
+    static const struct steno_make_subsampling none = {0};
+    const struct steno_make_subsampling *s = steno_make_subsampling(a->input_layer);
+    return s ? s : &none;
 }
 
 int64_t steno_wenet_subsampling(const struct steno_wenet_arch *a)
 {
-    const struct subsampling *s = subsampling_of(a);
+    const struct steno_make_subsampling *s = subsampling_of(a);
     int64_t by = 1;
     for (int i = 0; i < s->n; i++)
         by *= s->stride[i];
@@ -218,7 +207,7 @@ int64_t steno_wenet_subsampling(const struct steno_wenet_arch *a)
 
 int64_t steno_wenet_right_context(const struct steno_wenet_arch *a)
 {
-    const struct subsampling *s = subsampling_of(a);
+    const struct steno_make_subsampling *s = subsampling_of(a);
     int64_t by = 1, sum = 0;
     for (int i = 0; i < s->n; i++) {
         sum += (s->kernel[i] - 1) * by;
@@ -244,29 +233,13 @@ static steno_value_id normalize(struct steno_make *m, steno_value_id x,
 static steno_value_id subsample(struct steno_make *m, steno_value_id x,
                                 const struct steno_wenet_arch *a)
 {
-    static const int64_t turn[] = {0, 2, 1, 3};
-    const struct subsampling *s = subsampling_of(a);
-    int64_t bands = a->in;
+    const struct steno_make_subsampling *s = steno_make_subsampling(a->input_layer);
     steno_make_at(m, "encoder.embed.");
-    if (!s->n)
-        return steno_make_norm(m, steno_make_linear(m, x, s->out, a->in, a->d, true), "out.1", a->d,
-                               1e-5f);
-    x = steno_make_unsqueeze(m, x, 1);
-    for (int i = 0; i < s->n; i++) {
-        const struct steno_make_conv c = {.rank = 2,
-                                          .in = i ? a->d : 1,
-                                          .out = a->d,
-                                          .kernel = s->kernel[i],
-                                          .stride = s->stride[i],
-                                          .bias = true};
-        char name[32];
-        snprintf(name, sizeof name, "conv.%d", 2 * i);
-        x = steno_make_1(m, "Relu", steno_make_convolve(m, x, name, &c));
-        bands = (bands - s->kernel[i]) / s->stride[i] + 1;
-    }
-    x = steno_make_reshape(m, steno_make_transpose(m, x, 4, turn), 3,
-                           (int64_t[]){0, -1, a->d * bands});
-    return steno_make_linear(m, x, s->out, a->d * bands, a->d, true);
+    if (s)
+        return steno_make_subsample(m, x, s, 0, a->in, a->d,
+                                    strcmp(s->name, "conv2d") ? "linear" : "out.0");
+    x = steno_make_linear(m, x, "out.0", a->in, a->d, true);
+    return steno_make_norm(m, x, "out.1", a->d, 1e-5f);
 }
 
 static steno_value_id table(struct steno_make *m, int64_t d)
@@ -283,7 +256,7 @@ static steno_value_id minus(struct steno_make *m, steno_value_id x, int64_t by)
 static steno_value_id frames_of(struct steno_make *m, steno_value_id n,
                                 const struct steno_wenet_arch *a)
 {
-    const struct subsampling *s = subsampling_of(a);
+    const struct steno_make_subsampling *s = subsampling_of(a);
     for (int i = 0; i < s->n; i++)
         n = steno_make_2(m, "Div", minus(m, n, s->kernel[i] - s->stride[i]),
                          steno_make_ints(m, 1, &s->stride[i]));
