@@ -43,9 +43,8 @@ static steno_value_id pool(struct steno_make *m, const char *name, const char *p
                            steno_value_id x, steno_value_id heads,
                            const struct steno_espnet_encoder *e)
 {
-    static const int64_t turn[] = {0, 2, 1};
     steno_value_id s = steno_make_linear_of(m, x, name, part, e->d, e->heads, true);
-    s = steno_make_transpose(m, steno_espnet_root(m, s, e->d / e->heads), 3, turn);
+    s = steno_make_turn(m, steno_espnet_root(m, s, e->d / e->heads));
     s = steno_make_softmax(m, "Softmax", s, -1);
     s = steno_make_unsqueeze(m, s, 2);
     return steno_make_2(m, "MatMul", s, heads);

@@ -34,7 +34,6 @@ static const char *part_name(char out[32], const char *name, int n)
 static steno_value_id locate(struct steno_make *m, const struct attention *t, steno_value_id x,
                              int head)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const bool resolutions = t->a->kind == STENO_ATTENTION_HEADS_RESOLUTIONS;
     const int64_t filters = resolutions ? t->a->filters * (head + 1) / t->a->heads : t->a->filters;
     const int64_t rows = t->a->kind == STENO_ATTENTION_LOCATION_2D ? t->a->window : 1;
@@ -51,7 +50,7 @@ static steno_value_id locate(struct steno_make *m, const struct attention *t, st
     w = steno_make_read(m, weight, 4, (int64_t[]){channels, 1, rows, kernel});
     in[1] = steno_make_floats(m, weight, 3, (int64_t[]){channels, rows, kernel}, w);
     free(w);
-    x = steno_make_transpose(m, steno_make_node(m, "Conv", 2, in, 3, attr), 3, turn);
+    x = steno_make_turn(m, steno_make_node(m, "Conv", 2, in, 3, attr));
     return steno_make_linear(m, x, part_name(name, "mlp_att", head), channels, t->a->dim, false);
 }
 

@@ -10,7 +10,6 @@
 static steno_value_id subsample_1d(struct steno_make *m, steno_value_id x,
                                    const struct steno_espnet_encoder *e, int64_t stride)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const struct steno_make_conv first = {.rank = 1,
                                           .in = e->in,
                                           .out = e->d,
@@ -23,9 +22,9 @@ static steno_value_id subsample_1d(struct steno_make *m, steno_value_id x,
                                            .kernel = stride == 3 ? 5 : 3,
                                            .stride = stride,
                                            .bias = true};
-    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), "conv.0", &first);
+    x = steno_make_convolve(m, steno_make_turn(m, x), "conv.0", &first);
     x = steno_make_convolve(m, steno_make_1(m, "Relu", x), "conv.2", &second);
-    x = steno_make_transpose(m, steno_make_1(m, "Relu", x), 3, turn);
+    x = steno_make_turn(m, steno_make_1(m, "Relu", x));
     return steno_make_linear(m, x, "out.0", e->d, e->d, true);
 }
 

@@ -23,7 +23,6 @@ steno_value_id steno_espnet_activation(struct steno_make *m, steno_value_id x, c
 static steno_value_id over_time(struct steno_make *m, steno_value_id x, const char *name,
                                 int64_t in, int64_t out, int64_t kernel, int64_t groups)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const struct steno_make_conv c = {.rank = 1,
                                       .in = in,
                                       .out = out,
@@ -32,8 +31,8 @@ static steno_value_id over_time(struct steno_make *m, steno_value_id x, const ch
                                       .pad = (kernel - 1) / 2,
                                       .groups = groups,
                                       .bias = true};
-    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), name, &c);
-    return steno_make_transpose(m, x, 3, turn);
+    x = steno_make_convolve(m, steno_make_turn(m, x), name, &c);
+    return steno_make_turn(m, x);
 }
 
 /* transformer/positionwise_feed_forward.py, multi_layer_conv.py. */
@@ -67,7 +66,6 @@ static steno_value_id attend(struct steno_make *m, steno_value_id x,
 static steno_value_id convolution(struct steno_make *m, steno_value_id x,
                                   const struct steno_espnet_encoder *e)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const int64_t d = e->d, k = e->kernel;
     const struct steno_make_conv depth = {.rank = 1,
                                           .in = d,
@@ -78,13 +76,12 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x,
                                           .groups = d,
                                           .bias = true,
                                           .batch_norm = "conv_module.norm"};
-    x = steno_make_mix(m, steno_make_transpose(m, x, 3, turn), "conv_module.pointwise_conv1", d,
-                       2 * d, true);
+    x = steno_make_mix(m, steno_make_turn(m, x), "conv_module.pointwise_conv1", d, 2 * d, true);
     x = steno_make_glu(m, x, 1);
     x = steno_espnet_activation(m, steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth),
                                 e->conv_activation);
     x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, true);
-    return steno_make_transpose(m, x, 3, turn);
+    return steno_make_turn(m, x);
 }
 
 static steno_value_id conformer_layer(struct steno_make *m, steno_value_id x,
@@ -139,9 +136,8 @@ static steno_value_id gated(struct steno_make *m, steno_value_id x,
 static steno_value_id branch_weight(struct steno_make *m, steno_value_id x, const char *pooling,
                                     const char *weight, int64_t d)
 {
-    static const int64_t turn[] = {0, 2, 1};
     steno_value_id s = steno_espnet_root(m, steno_make_linear(m, x, pooling, d, 1, true), d);
-    s = steno_make_softmax(m, "Softmax", steno_make_transpose(m, s, 3, turn), -1);
+    s = steno_make_softmax(m, "Softmax", steno_make_turn(m, s), -1);
     return steno_make_linear(m, steno_make_2(m, "MatMul", s, x), weight, d, 1, true);
 }
 

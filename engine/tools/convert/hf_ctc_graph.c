@@ -9,13 +9,6 @@
 
 #define NORM_EPSILON 1e-5f /* where the configuration has no say */
 
-static const int64_t turned[] = {0, 2, 1};
-
-static steno_value_id turn(struct steno_make *m, steno_value_id x)
-{
-    return steno_make_transpose(m, x, 3, turned);
-}
-
 /* ---- convolutions over samples --------------------------------------------------------------- */
 
 static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
@@ -33,12 +26,13 @@ static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
         steno_make_at(m, "%sfeature_extractor.conv_layers.%d.", a->root, i);
         x = steno_make_convolve(m, x, "conv", &c);
         if (a->layer_norm)
-            x = turn(m, steno_make_norm(m, turn(m, x), "layer_norm", d, NORM_EPSILON));
+            x = steno_make_turn(
+                m, steno_make_norm(m, steno_make_turn(m, x), "layer_norm", d, NORM_EPSILON));
         else if (!i)
             x = steno_make_channel_norm(m, x, "layer_norm", d, NORM_EPSILON);
         x = steno_make_activation(m, x, a->conv_activation);
     }
-    return turn(m, x);
+    return steno_make_turn(m, x);
 }
 
 /* ---- positions ------------------------------------------------------------------------------- */
@@ -140,7 +134,8 @@ static steno_value_id add_positions(struct steno_make *m, steno_value_id x,
     if (a->data2vec) {
         for (int64_t i = 0; i < a->position_layers && !m->st; i++) {
             steno_make_at(m, "%sencoder.pos_conv_embed.layers.%d.", a->root, (int)i);
-            y = plain_norm(m, turn(m, same_convolution(m, turn(m, y), a)), a->d);
+            y = plain_norm(m, steno_make_turn(m, same_convolution(m, steno_make_turn(m, y), a)),
+                           a->d);
             y = steno_make_activation(m, y, a->conv_activation);
         }
         return steno_make_add(m, x, y);
@@ -148,8 +143,8 @@ static steno_value_id add_positions(struct steno_make *m, steno_value_id x,
     steno_make_at(m, "%sencoder.pos_conv_embed.", a->root);
     if (a->position_batch_norm)
         y = batch_norm(m, y, a->d);
-    y = steno_make_activation(m, same_convolution(m, turn(m, y), a), a->conv_activation);
-    return steno_make_add(m, x, turn(m, y));
+    y = steno_make_activation(m, same_convolution(m, steno_make_turn(m, y), a), a->conv_activation);
+    return steno_make_add(m, x, steno_make_turn(m, y));
 }
 
 /* ---- relative positions of WavLM ------------------------------------------------------------- */

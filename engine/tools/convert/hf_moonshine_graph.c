@@ -123,7 +123,6 @@ static steno_value_id group_norm(struct steno_make *m, steno_value_id x, int64_t
 static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
                                 const struct steno_hf_moonshine *a)
 {
-    static const int64_t order[] = {0, 2, 1};
     const int64_t d = a->d;
     const struct steno_make_conv
         first = {.rank = 1, .in = 1, .out = d, .kernel = 127, .stride = 64},
@@ -134,7 +133,7 @@ static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
     x = group_norm(m, x, d);
     x = steno_make_activation(m, steno_make_convolve(m, x, "conv2", &second), "gelu");
     x = steno_make_activation(m, steno_make_convolve(m, x, "conv3", &third), "gelu");
-    return steno_make_transpose(m, x, 3, order);
+    return steno_make_turn(m, x);
 }
 
 static struct turns turns_of_frames(struct steno_make *m, steno_value_id x,

@@ -145,15 +145,14 @@ static steno_value_id depthwise(struct steno_conformer *c, steno_value_id x)
 
 static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, const char *name)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const int64_t d = c->s->d;
     struct steno_make *m = c->m;
     (void)name;
-    x = steno_make_transpose(m, x, 3, turn);
+    x = steno_make_turn(m, x);
     x = steno_make_glu(m, steno_make_mix(m, x, "conv_module.pointwise_conv1", d, 2 * d, true), 1);
     x = activation(c, depthwise(c, x));
     x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, true);
-    return steno_make_transpose(m, x, 3, turn);
+    return steno_make_turn(m, x);
 }
 
 /* ---- the layer ----------------------------------------------------------------------------- */

@@ -162,7 +162,6 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                          const struct steno_make_weights *w, const char *path,
                                          steno_err *err)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const int64_t zero = 0, d = a->decoder;
     struct steno_make m;
     steno_value_id y, x, none, known;
@@ -188,8 +187,8 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                           .kernel = a->context,
                                           .stride = 1,
                                           .groups = d / a->group};
-        x = steno_make_convolve(&m, steno_make_transpose(&m, x, 3, turn), "conv", &c);
-        x = steno_make_transpose(&m, x, 3, turn);
+        x = steno_make_convolve(&m, steno_make_turn(&m, x), "conv", &c);
+        x = steno_make_turn(&m, x);
     }
     if (a->context > 1 || a->conformer || a->lstm || a->first)
         x = steno_make_1(&m, "Relu", x);

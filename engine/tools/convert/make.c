@@ -458,6 +458,11 @@ steno_value_id steno_make_transpose(struct steno_make *m, steno_value_id x, int 
     return steno_make_node(m, "Transpose", 1, &x, 1, &a);
 }
 
+steno_value_id steno_make_turn(struct steno_make *m, steno_value_id x)
+{
+    return steno_make_transpose(m, x, 3, (int64_t[]){0, 2, 1});
+}
+
 steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_value_id x,
                                   int64_t axis)
 {

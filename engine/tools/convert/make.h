@@ -106,6 +106,8 @@ steno_value_id steno_make_reshape(struct steno_make *m, steno_value_id x, int ra
                                   const int64_t *dim);
 steno_value_id steno_make_transpose(struct steno_make *m, steno_value_id x, int rank,
                                     const int64_t *perm);
+/* [B,a,b] -> [B,b,a]. */
+steno_value_id steno_make_turn(struct steno_make *m, steno_value_id x);
 steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_value_id x,
                                   int64_t axis);
 steno_value_id steno_make_unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis);

@@ -48,7 +48,7 @@ static steno_value_id depthwise(struct steno_make *m, steno_value_id x, struct s
     }
     x = steno_make_convolve(m, x, "conv.depthwise_conv", &c);
     if (a->layer_norm)
-        x = steno_nemo_turn(m, steno_make_norm(m, steno_nemo_turn(m, x), "conv.batch_norm", a->d,
+        x = steno_make_turn(m, steno_make_norm(m, steno_make_turn(m, x), "conv.batch_norm", a->d,
                                                STENO_NEMO_EPSILON));
     return steno_make_activation(m, x, "swish");
 }
@@ -59,11 +59,11 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x,
     const struct steno_nemo_arch *a = f->a;
     const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
     steno_value_id half[2];
-    x = steno_make_mix(m, steno_nemo_turn(m, x), "conv.pointwise_conv1", a->d, 2 * a->d, a->bias);
+    x = steno_make_mix(m, steno_make_turn(m, x), "conv.pointwise_conv1", a->d, 2 * a->d, a->bias);
     steno_make_outputs(m, "Split", 1, &x, 2, half, 1, &axis);
     x = steno_make_2(m, "Mul", half[0], steno_make_1(m, "Sigmoid", half[1]));
     x = depthwise(m, steno_nemo_where(m, f->padding, 0, x), f);
-    return steno_nemo_turn(m, steno_make_mix(m, x, "conv.pointwise_conv2", a->d, a->d, a->bias));
+    return steno_make_turn(m, steno_make_mix(m, x, "conv.pointwise_conv2", a->d, a->d, a->bias));
 }
 
 static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name,
@@ -178,7 +178,7 @@ static steno_value_id ctc(struct steno_make *m, steno_value_id x, const char *he
     steno_make_at(m, "%s", head);
     m->asked = "the vocabulary";
     x = steno_make_convolve(m, x, "decoder_layers.0", &c);
-    return steno_make_softmax(m, "LogSoftmax", steno_nemo_turn(m, x), -1);
+    return steno_make_softmax(m, "LogSoftmax", steno_make_turn(m, x), -1);
 }
 
 static void check_layers(struct steno_make *m, const struct steno_nemo_arch *a)
@@ -236,7 +236,7 @@ steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
     if (a->streaming)
         take_caches(&m, &c, batch, a);
     frames = a->streaming ? a->right + 1 : steno_make_symbol(&m, "frames");
-    x = steno_nemo_turn(&m, encode(&m, x, &length, &c, a));
+    x = steno_make_turn(&m, encode(&m, x, &length, &c, a));
     if (head)
         x = ctc(&m, x, head, a);
     steno_make_output(&m, x, head ? "logprobs" : "outputs", STENO_F32, 3,
@@ -280,7 +280,7 @@ steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
     x = steno_make_input(&m, "x", STENO_F32, 3, (int64_t[]){batch, frames, a->in});
     length = steno_make_input(&m, "x_len", STENO_I64, 1, &batch);
     frames = steno_make_symbol(&m, "frames");
-    x = encode(&m, steno_nemo_turn(&m, x), &length, NULL, a);
+    x = encode(&m, steno_make_turn(&m, x), &length, NULL, a);
     steno_make_at(&m, "%s", "");
     m.asked = "model_defaults.lm_dec_hidden";
     if (a->out != a->aed.d)

@@ -41,8 +41,3 @@ steno_value_id steno_nemo_pad(struct steno_make *m, steno_value_id x, steno_valu
         steno_make_concat(m, 0, steno_make_ints(m, 4, (int64_t[]){0, 0, 0, 0}), n);
     return steno_make_2(m, "Pad", x, steno_make_concat(m, 0, pads, steno_nemo_zero(m)));
 }
-
-steno_value_id steno_nemo_turn(struct steno_make *m, steno_value_id x)
-{
-    return steno_make_transpose(m, x, 3, (int64_t[]){0, 2, 1});
-}

@@ -29,8 +29,6 @@ steno_value_id steno_nemo_cast(struct steno_make *m, steno_value_id x, int64_t o
 steno_value_id steno_nemo_present(struct steno_make *m, steno_value_id n, steno_value_id length);
 /* n [1] frames of zeros at the end of axis 1 of x [B,T,F]. */
 steno_value_id steno_nemo_pad(struct steno_make *m, steno_value_id x, steno_value_id n);
-/* [B,a,b] -> [B,b,a]. */
-steno_value_id steno_nemo_turn(struct steno_make *m, steno_value_id x);
 
 /* ---- subsampling (nemo_subsample.c) ---- */
 /* [B,bands,T] -> [B,T',d]; *length [B] follows. */

@@ -159,7 +159,7 @@ static steno_value_id convolve_1d(struct steno_make *m, steno_value_id x, steno_
         halve_length(m, length, causal ? 2 : 1); /* (n + pads - 5) / 2 + 1 */
         in = out;
     }
-    return steno_nemo_turn(m, x);
+    return steno_make_turn(m, x);
 }
 
 steno_value_id steno_nemo_subsample(struct steno_make *m, steno_value_id x, steno_value_id *length,
@@ -170,7 +170,7 @@ steno_value_id steno_nemo_subsample(struct steno_make *m, steno_value_id x, sten
     steno_make_at(m, a->subsampling == STENO_NEMO_LINEAR ? "encoder." : "encoder.pre_encode.");
     if (flat)
         return convolve_1d(m, x, length, a);
-    x = steno_nemo_turn(m, x);
+    x = steno_make_turn(m, x);
     switch (a->subsampling) {
     case STENO_NEMO_LINEAR:
         return steno_make_linear(m, x, "pre_encode", a->in, a->d, true);

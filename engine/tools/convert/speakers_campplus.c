@@ -212,7 +212,7 @@ steno_status steno_speaker_write_campplus(const struct steno_make_weights *w, co
     batch = steno_make_symbol(&m, "N");
     x = steno_make_input(&m, "x", STENO_F32, 3,
                          (int64_t[]){batch, steno_make_symbol(&m, "T"), bands});
-    x = steno_make_unsqueeze(&m, steno_make_transpose(&m, x, 3, (int64_t[]){0, 2, 1}), 1);
+    x = steno_make_unsqueeze(&m, steno_make_turn(&m, x), 1);
     x = xvector(&m, head(&m, x, bands, &d), &d);
     steno_make_output(&m, x, "embedding", STENO_F32, 2, (int64_t[]){batch, d});
     write_meta(&m, d);

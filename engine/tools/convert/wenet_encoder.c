@@ -127,7 +127,6 @@ static steno_value_id join_past(struct steno_make *m, struct encoder *e, int i, 
 
 static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i, steno_value_id x)
 {
-    static const int64_t turn[] = {0, 2, 1};
     const struct steno_wenet_arch *a = e->a;
     const int64_t d = a->d, k = a->kernel;
     const struct steno_make_conv depth = {.rank = 1,
@@ -140,7 +139,7 @@ static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i
                                           .bias = a->conv_bias,
                                           .batch_norm =
                                               a->conv_layer_norm ? NULL : "conv_module.norm"};
-    x = join_past(m, e, i, steno_make_transpose(m, x, 3, turn));
+    x = join_past(m, e, i, steno_make_turn(m, x));
     x = steno_make_mix(m, x, "conv_module.pointwise_conv1", d, 2 * d, a->conv_bias);
     x = steno_make_glu(m, x, 1);
     if (e->whole && !a->causal) /* as beyond the end of an utterance by itself */
@@ -148,12 +147,12 @@ static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i
                             (steno_value_id[]){e->present, x, steno_make_number(m, 0)}, 0, NULL);
     x = steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth);
     if (a->conv_layer_norm)
-        x = steno_make_norm(m, steno_make_transpose(m, x, 3, turn), "conv_module.norm", d, 1e-5f);
+        x = steno_make_norm(m, steno_make_turn(m, x), "conv_module.norm", d, 1e-5f);
     x = steno_make_activation(m, x, a->activation);
     if (a->conv_layer_norm)
-        x = steno_make_transpose(m, x, 3, turn);
+        x = steno_make_turn(m, x);
     x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, a->conv_bias);
-    return steno_make_transpose(m, x, 3, turn);
+    return steno_make_turn(m, x);
 }
 
 /* ---- layers -------------------------------------------------------------------------------- */
