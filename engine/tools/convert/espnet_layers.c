@@ -66,22 +66,12 @@ static steno_value_id attend(struct steno_make *m, steno_value_id x,
 static steno_value_id convolution(struct steno_make *m, steno_value_id x,
                                   const struct steno_espnet_encoder *e)
 {
-    const int64_t d = e->d, k = e->kernel;
-    const struct steno_make_conv depth = {.rank = 1,
-                                          .in = d,
-                                          .out = d,
-                                          .kernel = k,
-                                          .stride = 1,
-                                          .pad = (k - 1) / 2,
-                                          .groups = d,
-                                          .bias = true,
-                                          .batch_norm = "conv_module.norm"};
-    x = steno_make_mix(m, steno_make_turn(m, x), "conv_module.pointwise_conv1", d, 2 * d, true);
-    x = steno_make_glu(m, x, 1);
-    x = steno_espnet_activation(m, steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth),
-                                e->conv_activation);
-    x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, true);
-    return steno_make_turn(m, x);
+    const int64_t pad = (e->kernel - 1) / 2;
+    const struct steno_make_conv_module c = {"conv_module", e->d, e->kernel,
+                                             {pad, pad},    true, "conv_module.norm"};
+    x = steno_make_conv_gate(m, steno_make_turn(m, x), &c);
+    x = steno_espnet_activation(m, steno_make_conv_depthwise(m, x, &c), e->conv_activation);
+    return steno_make_conv_out(m, x, &c);
 }
 
 static steno_value_id conformer_layer(struct steno_make *m, steno_value_id x,

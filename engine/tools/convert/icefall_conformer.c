@@ -113,26 +113,20 @@ static steno_value_id attention(struct steno_conformer *c, steno_value_id x, con
 
 /* ---- convolution --------------------------------------------------------------------------- */
 
-/* [N, d, T]. Causal models see frames before alone; of a chunk these are the kept ones. */
-static steno_value_id depthwise(struct steno_conformer *c, steno_value_id x)
+/* Causal models see frames before alone; of a chunk these are the kept ones. */
+static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, const char *name)
 {
-    const int64_t d = c->s->d, before = c->s->kernel - 1, chunk = c->a->chunk;
-    const int64_t pads[] = {chunk          ? 0
-                            : c->a->causal ? before
-                                           : before / 2,
-                            c->a->causal ? 0 : before / 2};
-    const struct steno_make_conv k = {
-        .rank = 1,
-        .in = d,
-        .out = d,
+    const int64_t before = c->s->kernel - 1, chunk = c->a->chunk, half = before / 2;
+    const bool causal = c->a->causal;
+    const struct steno_make_conv_module k = {
+        .name = name,
+        .d = c->s->d,
         .kernel = c->s->kernel,
-        .stride = 1,
-        .groups = d,
-        .pads = pads,
+        .pads = {chunk ? 0 : (causal ? before : half), causal ? 0 : half},
         .bias = true,
-        .batch_norm = c->a->plain ? "conv_module.norm" : NULL,
-    };
+        .batch_norm = c->a->plain ? "conv_module.norm" : NULL};
     struct steno_make *m = c->m;
+    x = steno_make_conv_gate(m, steno_make_turn(m, x), &k);
     if (chunk) {
         x = steno_make_concat(m, 2, c->taps, x);
         c->taps = steno_make_slice(m, x, 2, chunk, chunk + before);
@@ -140,19 +134,8 @@ static steno_value_id depthwise(struct steno_conformer *c, steno_value_id x)
         x = steno_make_node(m, "Where", 3, (steno_value_id[]){c->mask, steno_make_number(m, 0), x},
                             0, NULL);
     }
-    return steno_make_convolve(m, x, "conv_module.depthwise_conv", &k);
-}
-
-static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, const char *name)
-{
-    const int64_t d = c->s->d;
-    struct steno_make *m = c->m;
-    (void)name;
-    x = steno_make_turn(m, x);
-    x = steno_make_glu(m, steno_make_mix(m, x, "conv_module.pointwise_conv1", d, 2 * d, true), 1);
-    x = activation(c, depthwise(c, x));
-    x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, true);
-    return steno_make_turn(m, x);
+    x = activation(c, steno_make_conv_depthwise(m, x, &k));
+    return steno_make_conv_out(m, x, &k);
 }
 
 /* ---- the layer ----------------------------------------------------------------------------- */

@@ -221,5 +221,21 @@ const struct steno_make_subsampling *steno_make_subsampling(const char *input_la
 steno_value_id steno_make_subsample(struct steno_make *m, steno_value_id x,
                                     const struct steno_make_subsampling *s, int64_t batch,
                                     int64_t in, int64_t d, const char *out);
+/* The convolution module, weights NAME.*: three parts between which toolkits hide frames, keep some
+ * for the next chunk, or have a norm. */
+struct steno_make_conv_module {
+    const char *name;
+    int64_t d, kernel, pads[2];
+    bool bias;
+    const char *batch_norm; /* behind the depthwise convolution, folded in; or NULL */
+};
+/* pointwise_conv1 and a gated linear unit: [B,d,T] -> [B,d,T]. */
+steno_value_id steno_make_conv_gate(struct steno_make *m, steno_value_id x,
+                                    const struct steno_make_conv_module *c);
+steno_value_id steno_make_conv_depthwise(struct steno_make *m, steno_value_id x,
+                                         const struct steno_make_conv_module *c);
+/* pointwise_conv2: [B,d,T] -> [B,T,d]. */
+steno_value_id steno_make_conv_out(struct steno_make *m, steno_value_id x,
+                                   const struct steno_make_conv_module *c);
 
 #endif

@@ -40,3 +40,36 @@ steno_value_id steno_make_subsample(struct steno_make *m, steno_value_id x,
     x = steno_make_reshape(m, x, 3, (int64_t[]){batch, -1, d * in});
     return steno_make_linear(m, x, out, d * in, d, true);
 }
+
+steno_value_id steno_make_conv_gate(struct steno_make *m, steno_value_id x,
+                                    const struct steno_make_conv_module *c)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s.pointwise_conv1", c->name);
+    return steno_make_glu(m, steno_make_mix(m, x, name, c->d, 2 * c->d, c->bias), 1);
+}
+
+steno_value_id steno_make_conv_depthwise(struct steno_make *m, steno_value_id x,
+                                         const struct steno_make_conv_module *c)
+{
+    const struct steno_make_conv depth = {.rank = 1,
+                                          .in = c->d,
+                                          .out = c->d,
+                                          .kernel = c->kernel,
+                                          .stride = 1,
+                                          .pads = c->pads,
+                                          .groups = c->d,
+                                          .bias = c->bias,
+                                          .batch_norm = c->batch_norm};
+    char name[80];
+    snprintf(name, sizeof name, "%s.depthwise_conv", c->name);
+    return steno_make_convolve(m, x, name, &depth);
+}
+
+steno_value_id steno_make_conv_out(struct steno_make *m, steno_value_id x,
+                                   const struct steno_make_conv_module *c)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s.pointwise_conv2", c->name);
+    return steno_make_turn(m, steno_make_mix(m, x, name, c->d, c->d, c->bias));
+}

@@ -29,41 +29,28 @@ static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const
                                 a->d, a->bias);
 }
 
-static steno_value_id depthwise(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
-{
-    const struct steno_nemo_arch *a = f->a;
-    const int64_t pads[] = {a->streaming ? 0 : a->before, a->kernel - 1 - a->before};
-    const struct steno_make_conv c = {.rank = 1,
-                                      .in = a->d,
-                                      .out = a->d,
-                                      .kernel = a->kernel,
-                                      .stride = 1,
-                                      .pads = pads,
-                                      .groups = a->d,
-                                      .bias = a->bias,
-                                      .batch_norm = a->layer_norm ? NULL : "conv.batch_norm"};
-    if (a->streaming) {
-        x = steno_make_concat(m, 2, f->time, x);
-        f->time = steno_make_slice(m, x, 2, -a->before, INT64_MAX);
-    }
-    x = steno_make_convolve(m, x, "conv.depthwise_conv", &c);
-    if (a->layer_norm)
-        x = steno_make_turn(m, steno_make_norm(m, steno_make_turn(m, x), "conv.batch_norm", a->d,
-                                               STENO_NEMO_EPSILON));
-    return steno_make_activation(m, x, "swish");
-}
-
 static steno_value_id convolution(struct steno_make *m, steno_value_id x,
                                   struct steno_nemo_frame *f)
 {
     const struct steno_nemo_arch *a = f->a;
-    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
-    steno_value_id half[2];
-    x = steno_make_mix(m, steno_make_turn(m, x), "conv.pointwise_conv1", a->d, 2 * a->d, a->bias);
-    steno_make_outputs(m, "Split", 1, &x, 2, half, 1, &axis);
-    x = steno_make_2(m, "Mul", half[0], steno_make_1(m, "Sigmoid", half[1]));
-    x = depthwise(m, steno_nemo_where(m, f->padding, 0, x), f);
-    return steno_make_turn(m, steno_make_mix(m, x, "conv.pointwise_conv2", a->d, a->d, a->bias));
+    const struct steno_make_conv_module c = {
+        .name = "conv",
+        .d = a->d,
+        .kernel = a->kernel,
+        .pads = {a->streaming ? 0 : a->before, a->kernel - 1 - a->before},
+        .bias = a->bias,
+        .batch_norm = a->layer_norm ? NULL : "conv.batch_norm"};
+    x = steno_make_conv_gate(m, steno_make_turn(m, x), &c);
+    x = steno_nemo_where(m, f->padding, 0, x);
+    if (a->streaming) {
+        x = steno_make_concat(m, 2, f->time, x);
+        f->time = steno_make_slice(m, x, 2, -a->before, INT64_MAX);
+    }
+    x = steno_make_conv_depthwise(m, x, &c);
+    if (a->layer_norm)
+        x = steno_make_turn(m, steno_make_norm(m, steno_make_turn(m, x), "conv.batch_norm", a->d,
+                                               STENO_NEMO_EPSILON));
+    return steno_make_conv_out(m, steno_make_activation(m, x, "swish"), &c);
 }
 
 static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name,

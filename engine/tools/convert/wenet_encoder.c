@@ -128,31 +128,25 @@ static steno_value_id join_past(struct steno_make *m, struct encoder *e, int i, 
 static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i, steno_value_id x)
 {
     const struct steno_wenet_arch *a = e->a;
-    const int64_t d = a->d, k = a->kernel;
-    const struct steno_make_conv depth = {.rank = 1,
-                                          .in = d,
-                                          .out = d,
-                                          .kernel = k,
-                                          .stride = 1,
-                                          .pad = a->causal ? 0 : (k - 1) / 2,
-                                          .groups = d,
-                                          .bias = a->conv_bias,
-                                          .batch_norm =
-                                              a->conv_layer_norm ? NULL : "conv_module.norm"};
-    x = join_past(m, e, i, steno_make_turn(m, x));
-    x = steno_make_mix(m, x, "conv_module.pointwise_conv1", d, 2 * d, a->conv_bias);
-    x = steno_make_glu(m, x, 1);
+    const int64_t pad = a->causal ? 0 : (a->kernel - 1) / 2;
+    const struct steno_make_conv_module c = {.name = "conv_module",
+                                             .d = a->d,
+                                             .kernel = a->kernel,
+                                             .pads = {pad, pad},
+                                             .bias = a->conv_bias,
+                                             .batch_norm =
+                                                 a->conv_layer_norm ? NULL : "conv_module.norm"};
+    x = steno_make_conv_gate(m, join_past(m, e, i, steno_make_turn(m, x)), &c);
     if (e->whole && !a->causal) /* as beyond the end of an utterance by itself */
         x = steno_make_node(m, "Where", 3,
                             (steno_value_id[]){e->present, x, steno_make_number(m, 0)}, 0, NULL);
-    x = steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth);
+    x = steno_make_conv_depthwise(m, x, &c);
     if (a->conv_layer_norm)
-        x = steno_make_norm(m, steno_make_turn(m, x), "conv_module.norm", d, 1e-5f);
+        x = steno_make_norm(m, steno_make_turn(m, x), "conv_module.norm", a->d, 1e-5f);
     x = steno_make_activation(m, x, a->activation);
     if (a->conv_layer_norm)
         x = steno_make_turn(m, x);
-    x = steno_make_mix(m, x, "conv_module.pointwise_conv2", d, d, a->conv_bias);
-    return steno_make_turn(m, x);
+    return steno_make_conv_out(m, x, &c);
 }
 
 /* ---- layers -------------------------------------------------------------------------------- */

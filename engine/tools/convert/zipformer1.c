@@ -143,24 +143,15 @@ static steno_value_id convolution(struct steno_make *m, const struct steno_zipfo
                                   const char *name, steno_value_id x, steno_value_id *state)
 {
     static const int64_t to_columns[] = {1, 2, 0}, back[] = {2, 0, 1};
-    const int64_t d = e->s->d;
-    const struct steno_make_conv depth = {.rank = 1,
-                                          .in = d,
-                                          .out = d,
-                                          .kernel = e->s->kernel,
-                                          .stride = 1,
-                                          .pad = e->chunk ? 0 : e->s->kernel / 2,
-                                          .groups = d,
-                                          .bias = true};
-    char full[48];
+    const int64_t d = e->s->d, pad = e->chunk ? 0 : e->s->kernel / 2;
+    const struct steno_make_conv_module c = {name, d, e->s->kernel, {pad, pad}, true, NULL};
     x = steno_make_glu(m, pointwise(m, x, name, 1, d, 2 * d), 2);
     x = steno_make_transpose(m, x, 3, to_columns);
     if (!e->chunk)
         x = steno_make_node(m, "Where", 3, (steno_value_id[]){e->mask, steno_make_number(m, 0), x},
                             0, NULL);
     x = behind(m, e, x, 2, state);
-    snprintf(full, sizeof full, "%s.depthwise_conv", name);
-    x = steno_make_convolve(m, x, full, &depth);
+    x = steno_make_conv_depthwise(m, x, &c);
     x = steno_icefall_double_swish(m, steno_make_transpose(m, x, 3, back));
     return pointwise(m, x, name, 2, d, d);
 }
