@@ -6,16 +6,6 @@
 #include <float.h>
 #include <stdio.h>
 
-static steno_value_id biased(struct steno_make *m, steno_value_id q, const char *name,
-                             const char *bias, int64_t heads, int64_t d)
-{
-    static const int64_t rows[] = {0, 2, 1, 3};
-    char full[120];
-    snprintf(full, sizeof full, "%s.%s", name, bias);
-    q = steno_make_add(m, q, steno_make_param(m, full, 2, (int64_t[]){heads, d / heads}));
-    return steno_make_transpose(m, q, 4, rows);
-}
-
 static steno_value_id rel_attention(struct steno_make *m, const char *name, steno_value_id x,
                                     steno_value_id positions, const struct steno_espnet_encoder *e)
 {
@@ -27,8 +17,8 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
     v = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
     p = steno_make_heads(m, steno_make_linear_of(m, positions, name, "linear_pos", d, d, false), h,
                          d, true);
-    content = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_u", h, d), k);
-    place = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_v", h, d), p);
+    content = steno_make_2(m, "MatMul", steno_make_biased(m, q, name, "pos_bias_u", h, d), k);
+    place = steno_make_2(m, "MatMul", steno_make_biased(m, q, name, "pos_bias_v", h, d), p);
     place = steno_make_shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
     if (e->zero_triu && e->pos == STENO_ESPNET_POS_LATEST) { /* legacy ones ignore the flag */
         const struct steno_attr lower = {.name = "upper", .kind = STENO_ATTR_INT, .i = 0};
@@ -79,13 +69,6 @@ static steno_value_id normed_heads(struct steno_make *m, const char *name, const
     return e->qk_norm ? steno_make_norm(m, x, full, e->d / e->heads, STENO_ESPNET_EPSILON) : x;
 }
 
-static steno_value_id where(struct steno_make *m, steno_value_id hidden, float fill,
-                            steno_value_id x)
-{
-    const steno_value_id in[] = {hidden, steno_make_number(m, fill), x};
-    return steno_make_node(m, "Where", 3, in, 0, NULL);
-}
-
 static steno_value_id plain_attention(struct steno_make *m, const char *name, steno_value_id x,
                                       steno_value_id hidden, const struct steno_espnet_encoder *e)
 {
@@ -99,8 +82,8 @@ static steno_value_id plain_attention(struct steno_make *m, const char *name, st
     s = steno_espnet_root(m, s, d / h);
     if (hidden == STENO_NONE)
         return steno_espnet_weigh(m, name, s, v, d);
-    s = steno_make_softmax(m, "Softmax", where(m, hidden, -FLT_MAX, s), -1);
-    s = steno_make_2(m, "MatMul", where(m, hidden, 0, s), v);
+    s = steno_make_softmax(m, "Softmax", steno_make_hide(m, hidden, -FLT_MAX, s), -1);
+    s = steno_make_2(m, "MatMul", steno_make_hide(m, hidden, 0, s), v);
     s = steno_make_reshape(m, steno_make_transpose(m, s, 4, rows), 3, (int64_t[]){0, -1, d});
     return steno_make_linear_of(m, s, name, "linear_out", d, d, true);
 }

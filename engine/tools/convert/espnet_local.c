@@ -111,10 +111,7 @@ steno_value_id steno_espnet_local_attention(struct steno_make *m, const char *na
     s = steno_make_2(m, "MatMul", steno_make_transpose(m, q, 5, turn), windows(m, k, w, e, true));
     s = steno_make_add(m, steno_make_add(m, s, band(m, w)), key_mask(m, v));
     s = steno_make_softmax(m, "Softmax", s, -1);
-    p = steno_make_node(
-        m, "Where", 3,
-        (steno_value_id[]){steno_make_reshape(m, v->off, 5, rows), steno_make_number(m, 0), s}, 0,
-        NULL);
+    p = steno_make_hide(m, steno_make_reshape(m, v->off, 5, rows), 0, s);
     p = steno_make_2(m, "MatMul", p, windows(m, x, w, e, false));
     return steno_make_reshape(m, steno_make_transpose(m, p, 5, turn), 3, join);
 }

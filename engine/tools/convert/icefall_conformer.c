@@ -104,8 +104,7 @@ static steno_value_id attention(struct steno_conformer *c, steno_value_id x, con
         m, steno_make_2(m, "MatMul", biased(c, qkv[0], "self_attn.pos_bias_u"), k), scores);
     scores = steno_make_2(m, "Div", scores, steno_make_number(m, sqrtf((float)size)));
     hidden = steno_make_unsqueeze(m, c->mask, 1);
-    scores = steno_make_node(
-        m, "Where", 3, (steno_value_id[]){hidden, steno_make_number(m, -1e30f), scores}, 0, NULL);
+    scores = steno_make_hide(m, hidden, -1e30f, scores);
     v = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);
     v = steno_make_reshape(m, steno_make_transpose(m, v, 4, by_head), 3, (int64_t[]){0, 0, d});
     return steno_make_linear(m, v, "self_attn.out_proj", d, d, true);
@@ -131,8 +130,7 @@ static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, c
         x = steno_make_concat(m, 2, c->taps, x);
         c->taps = steno_make_slice(m, x, 2, chunk, chunk + before);
     } else {
-        x = steno_make_node(m, "Where", 3, (steno_value_id[]){c->mask, steno_make_number(m, 0), x},
-                            0, NULL);
+        x = steno_make_hide(m, c->mask, 0, x);
     }
     x = activation(c, steno_make_conv_depthwise(m, x, &k));
     return steno_make_conv_out(m, x, &k);

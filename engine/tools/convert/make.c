@@ -501,6 +501,13 @@ steno_value_id steno_make_scale(struct steno_make *m, steno_value_id x, float by
     return steno_make_2(m, "Mul", x, steno_make_number(m, by));
 }
 
+steno_value_id steno_make_hide(struct steno_make *m, steno_value_id hidden, float number,
+                               steno_value_id x)
+{
+    const steno_value_id in[] = {hidden, steno_make_number(m, number), x};
+    return steno_make_node(m, "Where", 3, in, 0, NULL);
+}
+
 /* ---- parts --------------------------------------------------------------------------------- */
 
 /* [out, in] -> [in, out], in tiles that a cache holds. */

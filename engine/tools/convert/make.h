@@ -117,6 +117,9 @@ steno_value_id steno_make_extent_of(struct steno_make *m, steno_value_id x, int6
 /* x + y, x * number. */
 steno_value_id steno_make_add(struct steno_make *m, steno_value_id x, steno_value_id y);
 steno_value_id steno_make_scale(struct steno_make *m, steno_value_id x, float by);
+/* x, or `number` where hidden. */
+steno_value_id steno_make_hide(struct steno_make *m, steno_value_id hidden, float number,
+                               steno_value_id x);
 
 /* ---- parts ---- */
 /* x W' + b of NAME.weight [out, in] and NAME.bias [out] (if `bias`). */
@@ -186,6 +189,9 @@ steno_value_id steno_make_linear_of(struct steno_make *m, steno_value_id x, cons
 /* x [B,T,d] -> [B,heads,T,d / heads]; keys: [B,heads,d / heads,T]. */
 steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d,
                                 bool keys);
+/* Queries q [B,T,heads,d / heads] + NAME.BIAS [heads,d / heads] -> [B,heads,T,d / heads]. */
+steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const char *name,
+                                 const char *bias, int64_t heads, int64_t d);
 /* NAME.w_1 [ff, d], the activation, NAME.w_2 [d, ff]. */
 steno_value_id steno_make_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
                                        int64_t d, int64_t ff, const char *activation);

@@ -18,6 +18,16 @@ steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t 
     return steno_make_transpose(m, x, 4, keys ? columns : rows);
 }
 
+steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const char *name,
+                                 const char *bias, int64_t heads, int64_t d)
+{
+    static const int64_t rows[] = {0, 2, 1, 3};
+    char full[120];
+    snprintf(full, sizeof full, "%s.%s", name, bias);
+    q = steno_make_add(m, q, steno_make_param(m, full, 2, (int64_t[]){heads, d / heads}));
+    return steno_make_transpose(m, q, 4, rows);
+}
+
 steno_value_id steno_make_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
                                        int64_t d, int64_t ff, const char *activation)
 {

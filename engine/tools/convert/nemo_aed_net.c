@@ -169,7 +169,7 @@ steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
         past[i] = memory(&m, i, dim);
     states = steno_make_input(&m, "enc_states", STENO_F32, 3, (int64_t[]){1, frames, t->d});
     mask = steno_make_input(&m, "enc_mask", STENO_BOOL, 2, (int64_t[]){1, frames});
-    mask = steno_nemo_where(&m, mask, 0, steno_make_number(&m, HIDDEN));
+    mask = steno_make_hide(&m, mask, 0, steno_make_number(&m, HIDDEN));
     mask = steno_make_unsqueeze(&m, steno_make_unsqueeze(&m, mask, 1), 1);
     x = embed(&m, ids, t);
     for (int i = 0; i < t->layers && !m.st; i++) {

@@ -29,21 +29,14 @@ static steno_value_id columns(struct steno_make *m, steno_value_id x)
     return steno_make_transpose(m, x, 4, (int64_t[]){0, 2, 3, 1});
 }
 
-static steno_value_id with_bias(struct steno_make *m, steno_value_id q, const char *bias,
-                                const struct steno_nemo_arch *a)
-{
-    steno_value_id b = steno_make_param(m, bias, 2, (int64_t[]){a->heads, a->d / a->heads});
-    return rows(m, steno_make_add(m, q, b));
-}
-
 /* The weighted values; scores and f->hidden have the last axis of keys, v [..,keys,d / heads]. */
 static steno_value_id weigh(struct steno_make *m, steno_value_id scores, steno_value_id v,
                             const struct steno_nemo_frame *f)
 {
     const float root = sqrtf((float)(f->a->d / f->a->heads));
     scores = steno_make_2(m, "Div", scores, steno_make_number(m, root));
-    scores = steno_make_softmax(m, "Softmax", steno_nemo_where(m, f->hidden, HIDDEN, scores), -1);
-    return rows(m, steno_make_2(m, "MatMul", steno_nemo_where(m, f->hidden, 0, scores), v));
+    scores = steno_make_softmax(m, "Softmax", steno_make_hide(m, f->hidden, HIDDEN, scores), -1);
+    return rows(m, steno_make_2(m, "MatMul", steno_make_hide(m, f->hidden, 0, scores), v));
 }
 
 /* Products of q [..,heads,d / heads] with the positions: [..,heads,rows,positions]. */
@@ -54,7 +47,9 @@ static steno_value_id to_positions(struct steno_make *m, steno_value_id q,
     steno_value_id p =
         steno_make_linear(m, f->positions, "self_attn.linear_pos", a->d, a->d, false);
     p = steno_make_reshape(m, p, 4, (int64_t[]){0, -1, a->heads, a->d / a->heads});
-    return steno_make_2(m, "MatMul", with_bias(m, q, "self_attn.pos_bias_v", a), columns(m, p));
+    return steno_make_2(m, "MatMul",
+                        steno_make_biased(m, q, "self_attn", "pos_bias_v", a->heads, a->d),
+                        columns(m, p));
 }
 
 static steno_value_id attend_all(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
@@ -69,7 +64,8 @@ static steno_value_id attend_all(struct steno_make *m, steno_value_id x, struct 
     v = rows(m, project(m, all, "self_attn.linear_v", a));
     if (a->rel) {
         scores = to_positions(m, q, f);
-        y = steno_make_2(m, "MatMul", with_bias(m, q, "self_attn.pos_bias_u", a), y);
+        y = steno_make_2(m, "MatMul",
+                         steno_make_biased(m, q, "self_attn", "pos_bias_u", a->heads, a->d), y);
         scores = steno_make_add(m, y, steno_make_shift(m, scores, true));
     } else {
         scores = steno_make_2(m, "MatMul", rows(m, q), y);
@@ -123,7 +119,8 @@ static steno_value_id attend_locally(struct steno_make *m, steno_value_id x,
     k = columns(m, project_windows(m, x, "self_attn.linear_k", f));
     v = rows(m, project_windows(m, x, "self_attn.linear_v", f));
     scores = skew(m, to_positions(m, q, f), a);
-    y = steno_make_2(m, "MatMul", with_bias(m, q, "self_attn.pos_bias_u", a), k);
+    y = steno_make_2(m, "MatMul",
+                     steno_make_biased(m, q, "self_attn", "pos_bias_u", a->heads, a->d), k);
     y = weigh(m, steno_make_add(m, y, scores), v, f);
     k = steno_make_concat(m, 0, steno_make_ints(m, 1, (int64_t[]){-1}), f->rows);
     k = steno_make_concat(m, 0, k, steno_make_ints(m, 1, &a->d));

@@ -41,7 +41,7 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x,
         .bias = a->bias,
         .batch_norm = a->layer_norm ? NULL : "conv.batch_norm"};
     x = steno_make_conv_gate(m, steno_make_turn(m, x), &c);
-    x = steno_nemo_where(m, f->padding, 0, x);
+    x = steno_make_hide(m, f->padding, 0, x);
     if (a->streaming) {
         x = steno_make_concat(m, 2, f->time, x);
         f->time = steno_make_slice(m, x, 2, -a->before, INT64_MAX);

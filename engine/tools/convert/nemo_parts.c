@@ -22,13 +22,6 @@ steno_value_id steno_nemo_range(struct steno_make *m, steno_value_id n)
     return steno_make_node(m, "Range", 3, in, 0, NULL);
 }
 
-steno_value_id steno_nemo_where(struct steno_make *m, steno_value_id condition, float x,
-                                steno_value_id y)
-{
-    const steno_value_id in[] = {condition, steno_make_number(m, x), y};
-    return steno_make_node(m, "Where", 3, in, 0, NULL);
-}
-
 steno_value_id steno_nemo_present(struct steno_make *m, steno_value_id n, steno_value_id length)
 {
     return steno_make_2(m, "Less", steno_nemo_range(m, n), steno_make_unsqueeze(m, length, 1));

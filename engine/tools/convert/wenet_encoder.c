@@ -73,13 +73,6 @@ static void join_cache(struct steno_make *m, struct encoder *e, int i, steno_val
     e->next_attention[e->n_attention++] = steno_make_concat(m, 3, *k, *v);
 }
 
-static steno_value_id biased(struct steno_make *m, steno_value_id q, const char *bias,
-                             const struct steno_wenet_arch *a)
-{
-    q = steno_make_add(m, q, steno_make_param(m, bias, 2, (int64_t[]){a->heads, a->d / a->heads}));
-    return heads_first(m, q);
-}
-
 static steno_value_id attention(struct steno_make *m, struct encoder *e, int i, steno_value_id x)
 {
     static const char name[] = "self_attn";
@@ -101,8 +94,9 @@ static steno_value_id attention(struct steno_make *m, struct encoder *e, int i, 
                                  h, d);
     p = steno_make_heads(m, steno_make_linear_of(m, e->positions, name, "linear_pos", d, d, false),
                          h, d, false);
-    scores = steno_make_add(m, steno_wenet_products(m, biased(m, q, "self_attn.pos_bias_u", a), k),
-                            steno_wenet_products(m, biased(m, q, "self_attn.pos_bias_v", a), p));
+    scores = steno_make_add(
+        m, steno_wenet_products(m, steno_make_biased(m, q, name, "pos_bias_u", h, d), k),
+        steno_wenet_products(m, steno_make_biased(m, q, name, "pos_bias_v", h, d), p));
     return steno_wenet_weigh(m, name, scores, e->mask, v, h, d);
 }
 

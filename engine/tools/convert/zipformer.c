@@ -108,7 +108,7 @@ static steno_value_id attention_weights(struct steno_make *m, const struct steno
 {
     static const int64_t turned[] = {2, 0, 3, 1};
     const int64_t h = e->s->heads, size = e->s->query, n = h * size, p_size = e->s->pos;
-    steno_value_id q, k, r, p, scores, hidden;
+    steno_value_id q, k, r, p, scores;
     x = steno_make_linear(m, x, "self_attn_weights.in_proj", e->s->d, 2 * n + h * p_size, true);
     q = columns(m, x, 0, n);
     k = behind(m, e, columns(m, x, n, 2 * n), 0, e->chunk, state);
@@ -123,8 +123,7 @@ static steno_value_id attention_weights(struct steno_make *m, const struct steno
     r = steno_make_2(m, "MatMul", r, steno_make_transpose(m, p, 4, turned));
     r = e->chunk ? keys_of_chunk(m, e, r) : steno_make_shift(m, r, true);
     scores = steno_make_add(m, scores, r);
-    hidden = steno_make_number(m, HIDDEN);
-    scores = steno_make_node(m, "Where", 3, (steno_value_id[]){e->mask, hidden, scores}, 0, NULL);
+    scores = steno_make_hide(m, e->mask, HIDDEN, scores);
     return steno_make_softmax(m, "Softmax", scores, -1);
 }
 
@@ -267,8 +266,7 @@ static steno_value_id convolution(struct steno_make *m, const struct steno_zipfo
     if (e->chunk) {
         x = chunk_convolution(m, e, name, x, state);
     } else {
-        const steno_value_id in[] = {e->mask, steno_make_number(m, 0), x};
-        x = steno_make_node(m, "Where", 3, in, 0, NULL);
+        x = steno_make_hide(m, e->mask, 0, x);
         x = e->causal ? one_chunk(m, e, name, x)
                       : depthwise(m, e, name, "", x, e->s->kernel, e->s->kernel / 2);
     }

@@ -111,10 +111,7 @@ static steno_value_id attention_weights(struct steno_make *m, const struct steno
                           heads_of(m, k, h, size, keys_by_head));
     scores = steno_make_add(m, scores, r);
     if (!e->chunk)
-        scores = steno_make_node(m, "Where", 3,
-                                 (steno_value_id[]){steno_make_unsqueeze(m, e->mask, 1),
-                                                    steno_make_number(m, -1e30f), scores},
-                                 0, NULL);
+        scores = steno_make_hide(m, steno_make_unsqueeze(m, e->mask, 1), -1e30f, scores);
     return steno_make_softmax(m, "Softmax", scores, -1);
 }
 
@@ -148,8 +145,7 @@ static steno_value_id convolution(struct steno_make *m, const struct steno_zipfo
     x = steno_make_glu(m, pointwise(m, x, name, 1, d, 2 * d), 2);
     x = steno_make_transpose(m, x, 3, to_columns);
     if (!e->chunk)
-        x = steno_make_node(m, "Where", 3, (steno_value_id[]){e->mask, steno_make_number(m, 0), x},
-                            0, NULL);
+        x = steno_make_hide(m, e->mask, 0, x);
     x = behind(m, e, x, 2, state);
     x = steno_make_conv_depthwise(m, x, &c);
     x = steno_icefall_double_swish(m, steno_make_transpose(m, x, 3, back));
