@@ -11,8 +11,7 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
 {
     const int64_t h = e->heads, d = e->d;
     steno_value_id q, k, v, p, content, place;
-    q = steno_make_reshape(m, steno_make_linear_of(m, x, name, "linear_q", d, d, true), 4,
-                           (int64_t[]){0, -1, h, d / h});
+    q = steno_make_split(m, steno_make_linear_of(m, x, name, "linear_q", d, d, true), h, d);
     k = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_k", d, d, true), h, d, true);
     v = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
     p = steno_make_heads(m, steno_make_linear_of(m, positions, name, "linear_pos", d, d, false), h,
@@ -24,8 +23,8 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
         const struct steno_attr lower = {.name = "upper", .kind = STENO_ATTR_INT, .i = 0};
         place = steno_make_node(m, "Trilu", 1, &place, 1, &lower);
     }
-    return steno_espnet_weigh(m, name,
-                              steno_espnet_root(m, steno_make_add(m, content, place), d / h), v, d);
+    return steno_espnet_weigh(m, name, steno_make_root(m, steno_make_add(m, content, place), d / h),
+                              v, d);
 }
 
 /* The rows of x [1,T,d], per head, weighed by softmax(NAME(x) / sqrt(d / heads)): [1,h,1,d / h]. */
@@ -34,7 +33,7 @@ static steno_value_id pool(struct steno_make *m, const char *name, const char *p
                            const struct steno_espnet_encoder *e)
 {
     steno_value_id s = steno_make_linear_of(m, x, name, part, e->d, e->heads, true);
-    s = steno_make_turn(m, steno_espnet_root(m, s, e->d / e->heads));
+    s = steno_make_turn(m, steno_make_root(m, s, e->d / e->heads));
     s = steno_make_softmax(m, "Softmax", s, -1);
     s = steno_make_unsqueeze(m, s, 2);
     return steno_make_2(m, "MatMul", s, heads);
@@ -79,7 +78,7 @@ static steno_value_id plain_attention(struct steno_make *m, const char *name, st
     steno_value_id v =
         steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
     steno_value_id s = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, columns));
-    s = steno_espnet_root(m, s, d / h);
+    s = steno_make_root(m, s, d / h);
     if (hidden == STENO_NONE)
         return steno_espnet_weigh(m, name, s, v, d);
     s = steno_make_softmax(m, "Softmax", steno_make_hide(m, hidden, -FLT_MAX, s), -1);

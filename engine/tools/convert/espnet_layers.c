@@ -126,7 +126,7 @@ static steno_value_id gated(struct steno_make *m, steno_value_id x,
 static steno_value_id branch_weight(struct steno_make *m, steno_value_id x, const char *pooling,
                                     const char *weight, int64_t d)
 {
-    steno_value_id s = steno_espnet_root(m, steno_make_linear(m, x, pooling, d, 1, true), d);
+    steno_value_id s = steno_make_root(m, steno_make_linear(m, x, pooling, d, 1, true), d);
     s = steno_make_softmax(m, "Softmax", steno_make_turn(m, s), -1);
     return steno_make_linear(m, steno_make_2(m, "MatMul", s, x), weight, d, 1, true);
 }

@@ -107,7 +107,7 @@ steno_value_id steno_espnet_local_attention(struct steno_make *m, const char *na
     q = steno_make_linear_of(m, x, name, "attention_layer.query", d, d, true);
     k = steno_make_linear_of(m, x, name, "attention_layer.key", d, d, true);
     x = steno_make_linear_of(m, x, name, "attention_layer.value", d, d, true);
-    q = steno_make_reshape(m, steno_espnet_root(m, q, d / h), 5, chunks);
+    q = steno_make_reshape(m, steno_make_root(m, q, d / h), 5, chunks);
     s = steno_make_2(m, "MatMul", steno_make_transpose(m, q, 5, turn), windows(m, k, w, e, true));
     s = steno_make_add(m, steno_make_add(m, s, band(m, w)), key_mask(m, v));
     s = steno_make_softmax(m, "Softmax", s, -1);

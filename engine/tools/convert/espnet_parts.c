@@ -1,19 +1,10 @@
 #include "tools/convert/espnet_parts.h"
 
-#include <math.h>
-
-steno_value_id steno_espnet_root(struct steno_make *m, steno_value_id x, int64_t d)
-{
-    return steno_make_2(m, "Div", x, steno_make_number(m, sqrtf((float)d)));
-}
-
 steno_value_id steno_espnet_weigh(struct steno_make *m, const char *name, steno_value_id scores,
                                   steno_value_id v, int64_t d)
 {
-    static const int64_t rows[] = {0, 2, 1, 3};
-    steno_value_id y = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);
-    y = steno_make_reshape(m, steno_make_transpose(m, y, 4, rows), 3, (int64_t[]){0, -1, d});
-    return steno_make_linear_of(m, y, name, "linear_out", d, d, true);
+    return steno_make_linear_of(m, steno_make_weigh(m, scores, v, d), name, "linear_out", d, d,
+                                true);
 }
 
 steno_value_id steno_espnet_attention(struct steno_make *m, const char *name, steno_value_id q,
@@ -26,8 +17,8 @@ steno_value_id steno_espnet_attention(struct steno_make *m, const char *name, st
                          true);
     v = steno_make_heads(m, steno_make_linear_of(m, kv, name, "linear_v", d, d, true), heads, d,
                          false);
-    return steno_espnet_weigh(
-        m, name, steno_espnet_root(m, steno_make_2(m, "MatMul", q, k), d / heads), v, d);
+    return steno_espnet_weigh(m, name,
+                              steno_make_root(m, steno_make_2(m, "MatMul", q, k), d / heads), v, d);
 }
 
 /* Rows of the table for as many positions as x has rows. */

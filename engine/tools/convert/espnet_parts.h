@@ -8,8 +8,6 @@
     2048 /* rows of the tables; beyond them steno computes, other runtimes end */
 #define STENO_ESPNET_EPSILON 1e-12f /* of ESPnet's own layer normalization */
 
-/* x / sqrt(d). */
-steno_value_id steno_espnet_root(struct steno_make *m, steno_value_id x, int64_t d);
 /* Softmax of the scores, the values v weighed by it, and NAME.linear_out. */
 steno_value_id steno_espnet_weigh(struct steno_make *m, const char *name, steno_value_id scores,
                                   steno_value_id v, int64_t d);

@@ -218,11 +218,9 @@ static steno_value_id gate_scores(struct steno_make *m, steno_value_id x, int64_
 static steno_value_id gated(struct steno_make *m, steno_value_id x, steno_value_id bias,
                             const struct steno_hf_ctc *a)
 {
-    static const int64_t rows[] = {0, 2, 1, 3};
     const int64_t width = a->d / a->heads, dim[] = {1, a->heads, 1, 1};
     steno_value_id g, y;
-    x = steno_make_reshape(m, x, 4, (int64_t[]){0, -1, a->heads, width});
-    g = gate_scores(m, steno_make_transpose(m, x, 4, rows), width);
+    g = gate_scores(m, steno_make_heads(m, x, a->heads, a->d, false), width);
     y = steno_make_2(m, "Mul", steno_make_slice(m, g, 3, 1, 2),
                      steno_make_param(m, "gru_rel_pos_const", 4, dim));
     y = steno_make_2(m, "Sub", y, steno_make_number(m, 1));
@@ -235,25 +233,20 @@ static steno_value_id gated(struct steno_make *m, steno_value_id x, steno_value_
 static steno_value_id heads_of(struct steno_make *m, steno_value_id x, const char *name,
                                const struct steno_hf_ctc *a, bool keys)
 {
-    static const int64_t rows[] = {0, 2, 1, 3}, columns[] = {0, 2, 3, 1};
-    x = steno_make_linear(m, x, name, a->d, a->d, true);
-    x = steno_make_reshape(m, x, 4, (int64_t[]){0, -1, a->heads, a->d / a->heads});
-    return steno_make_transpose(m, x, 4, keys ? columns : rows);
+    return steno_make_heads(m, steno_make_linear(m, x, name, a->d, a->d, true), a->heads, a->d,
+                            keys);
 }
 
 static steno_value_id attention(struct steno_make *m, steno_value_id x, steno_value_id bias,
                                 const struct steno_hf_ctc *a)
 {
-    static const int64_t rows[] = {0, 2, 1, 3};
     steno_value_id q = heads_of(m, x, "q_proj", a, false), k = heads_of(m, x, "k_proj", a, true);
     steno_value_id v = heads_of(m, x, "v_proj", a, false), y;
     y = steno_make_2(m, "Div", steno_make_2(m, "MatMul", q, k),
                      steno_make_number(m, sqrtf((float)(a->d / a->heads))));
     if (a->wavlm)
         y = steno_make_add(m, y, gated(m, x, bias, a));
-    y = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", y, -1), v);
-    y = steno_make_reshape(m, steno_make_transpose(m, y, 4, rows), 3, (int64_t[]){0, -1, a->d});
-    return steno_make_linear(m, y, "out_proj", a->d, a->d, true);
+    return steno_make_linear(m, steno_make_weigh(m, y, v, a->d), "out_proj", a->d, a->d, true);
 }
 
 static steno_value_id feed_forward(struct steno_make *m, steno_value_id x,

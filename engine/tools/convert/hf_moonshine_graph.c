@@ -12,8 +12,6 @@
 
 #define EPSILON 1e-5f
 
-static const int64_t rows[] = {0, 2, 1, 3};
-
 /* A layer normalization without bias. */
 static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d)
 {
@@ -85,8 +83,7 @@ static steno_value_id heads_of(struct steno_make *m, steno_value_id x, const cha
                                const struct steno_hf_moonshine *a)
 {
     x = steno_make_linear(m, x, name, a->d, a->d, a->bias);
-    x = steno_make_reshape(m, x, 4, (int64_t[]){0, -1, a->heads, a->d / a->heads});
-    return steno_make_transpose(m, x, 4, rows);
+    return steno_make_heads(m, x, a->heads, a->d, false);
 }
 
 /* q, k, v: [N, heads, T, width]. */
@@ -95,9 +92,7 @@ static steno_value_id attend(struct steno_make *m, steno_value_id q, steno_value
 {
     static const int64_t last[] = {0, 1, 3, 2};
     steno_value_id y = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, last));
-    y = steno_make_2(m, "Div", y, steno_make_number(m, sqrtf((float)(a->d / a->heads))));
-    y = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", y, -1), v);
-    y = steno_make_reshape(m, steno_make_transpose(m, y, 4, rows), 3, (int64_t[]){0, -1, a->d});
+    y = steno_make_weigh(m, steno_make_root(m, y, a->d / a->heads), v, a->d);
     return steno_make_linear(m, y, "o_proj", a->d, a->d, false);
 }
 

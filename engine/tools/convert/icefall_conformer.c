@@ -102,7 +102,7 @@ static steno_value_id attention(struct steno_conformer *c, steno_value_id x, con
     scores = shift(c, scores);
     scores = steno_make_add(
         m, steno_make_2(m, "MatMul", biased(c, qkv[0], "self_attn.pos_bias_u"), k), scores);
-    scores = steno_make_2(m, "Div", scores, steno_make_number(m, sqrtf((float)size)));
+    scores = steno_make_root(m, scores, size);
     hidden = steno_make_unsqueeze(m, c->mask, 1);
     scores = steno_make_hide(m, hidden, -1e30f, scores);
     v = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);

@@ -186,12 +186,19 @@ steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int6
 /* x W' + b of NAME.PART. */
 steno_value_id steno_make_linear_of(struct steno_make *m, steno_value_id x, const char *name,
                                     const char *part, int64_t in, int64_t out, bool bias);
+/* x [B,T,d] -> [B,T,heads,d / heads]. */
+steno_value_id steno_make_split(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d);
 /* x [B,T,d] -> [B,heads,T,d / heads]; keys: [B,heads,d / heads,T]. */
 steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d,
                                 bool keys);
 /* Queries q [B,T,heads,d / heads] + NAME.BIAS [heads,d / heads] -> [B,heads,T,d / heads]. */
 steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const char *name,
                                  const char *bias, int64_t heads, int64_t d);
+/* x / sqrt(d). */
+steno_value_id steno_make_root(struct steno_make *m, steno_value_id x, int64_t d);
+/* Softmax of the scores times the values v [B,heads,T,d / heads]: [B,T,d]. */
+steno_value_id steno_make_weigh(struct steno_make *m, steno_value_id scores, steno_value_id v,
+                                int64_t d);
 /* NAME.w_1 [ff, d], the activation, NAME.w_2 [d, ff]. */
 steno_value_id steno_make_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
                                        int64_t d, int64_t ff, const char *activation);

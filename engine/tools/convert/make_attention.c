@@ -1,5 +1,6 @@
 #include "tools/convert/make.h"
 
+#include <math.h>
 #include <stdio.h>
 
 steno_value_id steno_make_linear_of(struct steno_make *m, steno_value_id x, const char *name,
@@ -10,12 +11,16 @@ steno_value_id steno_make_linear_of(struct steno_make *m, steno_value_id x, cons
     return steno_make_linear(m, x, full, in, out, bias);
 }
 
+steno_value_id steno_make_split(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d)
+{
+    return steno_make_reshape(m, x, 4, (int64_t[]){0, -1, heads, d / heads});
+}
+
 steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d,
                                 bool keys)
 {
     static const int64_t rows[] = {0, 2, 1, 3}, columns[] = {0, 2, 3, 1};
-    x = steno_make_reshape(m, x, 4, (int64_t[]){0, -1, heads, d / heads});
-    return steno_make_transpose(m, x, 4, keys ? columns : rows);
+    return steno_make_transpose(m, steno_make_split(m, x, heads, d), 4, keys ? columns : rows);
 }
 
 steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const char *name,
@@ -26,6 +31,19 @@ steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const c
     snprintf(full, sizeof full, "%s.%s", name, bias);
     q = steno_make_add(m, q, steno_make_param(m, full, 2, (int64_t[]){heads, d / heads}));
     return steno_make_transpose(m, q, 4, rows);
+}
+
+steno_value_id steno_make_root(struct steno_make *m, steno_value_id x, int64_t d)
+{
+    return steno_make_2(m, "Div", x, steno_make_number(m, sqrtf((float)d)));
+}
+
+steno_value_id steno_make_weigh(struct steno_make *m, steno_value_id scores, steno_value_id v,
+                                int64_t d)
+{
+    static const int64_t rows[] = {0, 2, 1, 3};
+    v = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);
+    return steno_make_reshape(m, steno_make_transpose(m, v, 4, rows), 3, (int64_t[]){0, -1, d});
 }
 
 steno_value_id steno_make_feed_forward(struct steno_make *m, steno_value_id x, const char *name,

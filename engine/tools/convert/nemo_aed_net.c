@@ -14,10 +14,8 @@
 static steno_value_id heads_of(struct steno_make *m, steno_value_id x, const char *name,
                                const struct steno_nemo_aed *t, bool columns)
 {
-    static const int64_t rows[] = {0, 2, 1, 3}, turned[] = {0, 2, 3, 1};
     x = steno_make_linear(m, x, name, t->d, t->d, true);
-    x = steno_make_reshape(m, x, 4, (int64_t[]){0, -1, t->heads, t->d / t->heads});
-    return steno_make_transpose(m, x, 4, columns ? turned : rows);
+    return steno_make_heads(m, x, t->heads, t->d, columns);
 }
 
 /* PART.* of the layer at m->prefix; mask: added to the scores, or STENO_NONE. */
@@ -25,7 +23,6 @@ static steno_value_id attend(struct steno_make *m, const char *part, steno_value
                              steno_value_id keys, steno_value_id mask,
                              const struct steno_nemo_aed *t)
 {
-    static const int64_t rows[] = {0, 2, 1, 3};
     const float root = sqrtf((float)(t->d / t->heads));
     char name[64];
     steno_value_id q, k, v;
@@ -38,10 +35,8 @@ static steno_value_id attend(struct steno_make *m, const char *part, steno_value
     q = steno_make_2(m, "Div", steno_make_2(m, "MatMul", q, k), steno_make_number(m, root));
     if (mask != STENO_NONE)
         q = steno_make_add(m, q, mask);
-    q = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", q, -1), v);
-    q = steno_make_reshape(m, steno_make_transpose(m, q, 4, rows), 3, (int64_t[]){0, -1, t->d});
     snprintf(name, sizeof name, "%s.out_projection", part);
-    return steno_make_linear(m, q, name, t->d, t->d, true);
+    return steno_make_linear(m, steno_make_weigh(m, q, v, t->d), name, t->d, t->d, true);
 }
 
 static steno_value_id feed_forward(struct steno_make *m, steno_value_id x,

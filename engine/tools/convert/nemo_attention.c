@@ -15,8 +15,7 @@
 static steno_value_id project(struct steno_make *m, steno_value_id x, const char *name,
                               const struct steno_nemo_arch *a)
 {
-    x = steno_make_linear(m, x, name, a->d, a->d, a->bias);
-    return steno_make_reshape(m, x, 4, (int64_t[]){0, -1, a->heads, a->d / a->heads});
+    return steno_make_split(m, steno_make_linear(m, x, name, a->d, a->d, a->bias), a->heads, a->d);
 }
 
 static steno_value_id rows(struct steno_make *m, steno_value_id x)
@@ -33,8 +32,7 @@ static steno_value_id columns(struct steno_make *m, steno_value_id x)
 static steno_value_id weigh(struct steno_make *m, steno_value_id scores, steno_value_id v,
                             const struct steno_nemo_frame *f)
 {
-    const float root = sqrtf((float)(f->a->d / f->a->heads));
-    scores = steno_make_2(m, "Div", scores, steno_make_number(m, root));
+    scores = steno_make_root(m, scores, f->a->d / f->a->heads);
     scores = steno_make_softmax(m, "Softmax", steno_make_hide(m, f->hidden, HIDDEN, scores), -1);
     return rows(m, steno_make_2(m, "MatMul", steno_make_hide(m, f->hidden, 0, scores), v));
 }
@@ -46,7 +44,7 @@ static steno_value_id to_positions(struct steno_make *m, steno_value_id q,
     const struct steno_nemo_arch *a = f->a;
     steno_value_id p =
         steno_make_linear(m, f->positions, "self_attn.linear_pos", a->d, a->d, false);
-    p = steno_make_reshape(m, p, 4, (int64_t[]){0, -1, a->heads, a->d / a->heads});
+    p = steno_make_split(m, p, a->heads, a->d);
     return steno_make_2(m, "MatMul",
                         steno_make_biased(m, q, "self_attn", "pos_bias_v", a->heads, a->d),
                         columns(m, p));

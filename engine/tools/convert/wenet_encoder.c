@@ -30,11 +30,6 @@ struct encoder {
 
 /* ---- shared parts -------------------------------------------------------------------------- */
 
-static steno_value_id split(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d)
-{
-    return steno_make_reshape(m, x, 4, (int64_t[]){0, -1, heads, d / heads});
-}
-
 static steno_value_id heads_first(struct steno_make *m, steno_value_id x)
 {
     static const int64_t rows[] = {0, 2, 1, 3};
@@ -50,14 +45,11 @@ steno_value_id steno_wenet_products(struct steno_make *m, steno_value_id q, sten
 steno_value_id steno_wenet_weigh(struct steno_make *m, const char *name, steno_value_id scores,
                                  steno_value_id mask, steno_value_id v, int64_t heads, int64_t d)
 {
-    steno_value_id y =
-        steno_make_2(m, "Div", scores, steno_make_number(m, sqrtf((float)(d / heads))));
+    steno_value_id y = steno_make_root(m, scores, d / heads);
     if (mask != STENO_NONE)
         y = steno_make_node(m, "Where", 3,
                             (steno_value_id[]){mask, y, steno_make_number(m, -INFINITY)}, 0, NULL);
-    y = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", y, -1), v);
-    y = steno_make_reshape(m, heads_first(m, y), 3, (int64_t[]){0, -1, d});
-    return steno_make_linear_of(m, y, name, "linear_out", d, d, true);
+    return steno_make_linear_of(m, steno_make_weigh(m, y, v, d), name, "linear_out", d, d, true);
 }
 
 /* ---- attention ----------------------------------------------------------------------------- */
@@ -78,8 +70,8 @@ static steno_value_id attention(struct steno_make *m, struct encoder *e, int i, 
     static const char name[] = "self_attn";
     const struct steno_wenet_arch *a = e->a;
     const int64_t h = a->heads, d = a->d;
-    steno_value_id q = split(m, steno_make_linear_of(m, x, name, "linear_q", d, d, a->query_bias),
-                             h, d),
+    steno_value_id q = steno_make_split(
+                       m, steno_make_linear_of(m, x, name, "linear_q", d, d, a->query_bias), h, d),
                    k = steno_make_heads(
                        m, steno_make_linear_of(m, x, name, "linear_k", d, d, a->key_bias), h, d,
                        false),
