@@ -12,10 +12,9 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
     const int64_t h = e->heads, d = e->d;
     steno_value_id q, k, v, p, content, place;
     q = steno_make_split(m, steno_make_linear_of(m, x, name, "linear_q", d, d, true), h, d);
-    k = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_k", d, d, true), h, d, true);
-    v = steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
-    p = steno_make_heads(m, steno_make_linear_of(m, positions, name, "linear_pos", d, d, false), h,
-                         d, true);
+    k = steno_make_heads_of(m, x, name, "linear_k", h, d, true, true);
+    v = steno_make_heads_of(m, x, name, "linear_v", h, d, false, true);
+    p = steno_make_heads_of(m, positions, name, "linear_pos", h, d, true, false);
     content = steno_make_2(m, "MatMul", steno_make_biased(m, q, name, "pos_bias_u", h, d), k);
     place = steno_make_2(m, "MatMul", steno_make_biased(m, q, name, "pos_bias_v", h, d), p);
     place = steno_make_shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
@@ -62,8 +61,7 @@ static steno_value_id normed_heads(struct steno_make *m, const char *name, const
                                    const struct steno_espnet_encoder *e)
 {
     char full[120];
-    x = steno_make_heads(m, steno_make_linear_of(m, x, name, part, e->d, e->d, true), e->heads,
-                         e->d, false);
+    x = steno_make_heads_of(m, x, name, part, e->heads, e->d, false, true);
     snprintf(full, sizeof full, "%s.%s", name, norm);
     return e->qk_norm ? steno_make_norm(m, x, full, e->d / e->heads, STENO_ESPNET_EPSILON) : x;
 }
@@ -75,8 +73,7 @@ static steno_value_id plain_attention(struct steno_make *m, const char *name, st
     const int64_t d = e->d, h = e->heads;
     steno_value_id q = normed_heads(m, name, "linear_q", "q_norm", x, e);
     steno_value_id k = normed_heads(m, name, "linear_k", "k_norm", x, e);
-    steno_value_id v =
-        steno_make_heads(m, steno_make_linear_of(m, x, name, "linear_v", d, d, true), h, d, false);
+    steno_value_id v = steno_make_heads_of(m, x, name, "linear_v", h, d, false, true);
     steno_value_id s = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, columns));
     s = steno_make_root(m, s, d / h);
     if (hidden == STENO_NONE)

@@ -11,12 +11,9 @@ steno_value_id steno_espnet_attention(struct steno_make *m, const char *name, st
                                       steno_value_id kv, int64_t heads, int64_t d)
 {
     steno_value_id k, v;
-    q = steno_make_heads(m, steno_make_linear_of(m, q, name, "linear_q", d, d, true), heads, d,
-                         false);
-    k = steno_make_heads(m, steno_make_linear_of(m, kv, name, "linear_k", d, d, true), heads, d,
-                         true);
-    v = steno_make_heads(m, steno_make_linear_of(m, kv, name, "linear_v", d, d, true), heads, d,
-                         false);
+    q = steno_make_heads_of(m, q, name, "linear_q", heads, d, false, true);
+    k = steno_make_heads_of(m, kv, name, "linear_k", heads, d, true, true);
+    v = steno_make_heads_of(m, kv, name, "linear_v", heads, d, false, true);
     return steno_espnet_weigh(m, name,
                               steno_make_root(m, steno_make_2(m, "MatMul", q, k), d / heads), v, d);
 }

@@ -191,6 +191,10 @@ steno_value_id steno_make_split(struct steno_make *m, steno_value_id x, int64_t 
 /* x [B,T,d] -> [B,heads,T,d / heads]; keys: [B,heads,d / heads,T]. */
 steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d,
                                 bool keys);
+/* The same of NAME.PART of x. */
+steno_value_id steno_make_heads_of(struct steno_make *m, steno_value_id x, const char *name,
+                                   const char *part, int64_t heads, int64_t d, bool keys,
+                                   bool bias);
 /* Queries q [B,T,heads,d / heads] + NAME.BIAS [heads,d / heads] -> [B,heads,T,d / heads]. */
 steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const char *name,
                                  const char *bias, int64_t heads, int64_t d);

@@ -23,6 +23,12 @@ steno_value_id steno_make_heads(struct steno_make *m, steno_value_id x, int64_t 
     return steno_make_transpose(m, steno_make_split(m, x, heads, d), 4, keys ? columns : rows);
 }
 
+steno_value_id steno_make_heads_of(struct steno_make *m, steno_value_id x, const char *name,
+                                   const char *part, int64_t heads, int64_t d, bool keys, bool bias)
+{
+    return steno_make_heads(m, steno_make_linear_of(m, x, name, part, d, d, bias), heads, d, keys);
+}
+
 steno_value_id steno_make_biased(struct steno_make *m, steno_value_id q, const char *name,
                                  const char *bias, int64_t heads, int64_t d)
 {

@@ -70,15 +70,9 @@ static steno_value_id attention(struct steno_make *m, const struct decoder *e, c
 {
     const struct steno_wenet_arch *a = e->a;
     const int64_t h = a->dec_heads, d = a->d;
-    steno_value_id q = steno_make_heads(
-                       m, steno_make_linear_of(m, x, name, "linear_q", d, d, a->dec_query_bias), h,
-                       d, false),
-                   k = steno_make_heads(
-                       m, steno_make_linear_of(m, kv, name, "linear_k", d, d, a->dec_key_bias), h,
-                       d, false),
-                   v = steno_make_heads(
-                       m, steno_make_linear_of(m, kv, name, "linear_v", d, d, a->dec_value_bias), h,
-                       d, false);
+    steno_value_id q = steno_make_heads_of(m, x, name, "linear_q", h, d, false, a->dec_query_bias),
+                   k = steno_make_heads_of(m, kv, name, "linear_k", h, d, false, a->dec_key_bias),
+                   v = steno_make_heads_of(m, kv, name, "linear_v", h, d, false, a->dec_value_bias);
     return steno_wenet_weigh(m, name, steno_wenet_products(m, q, k), mask, v, h, d);
 }
 

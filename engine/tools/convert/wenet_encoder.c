@@ -72,20 +72,15 @@ static steno_value_id attention(struct steno_make *m, struct encoder *e, int i, 
     const int64_t h = a->heads, d = a->d;
     steno_value_id q = steno_make_split(
                        m, steno_make_linear_of(m, x, name, "linear_q", d, d, a->query_bias), h, d),
-                   k = steno_make_heads(
-                       m, steno_make_linear_of(m, x, name, "linear_k", d, d, a->key_bias), h, d,
-                       false),
-                   v = steno_make_heads(
-                       m, steno_make_linear_of(m, x, name, "linear_v", d, d, a->value_bias), h, d,
-                       false),
+                   k = steno_make_heads_of(m, x, name, "linear_k", h, d, false, a->key_bias),
+                   v = steno_make_heads_of(m, x, name, "linear_v", h, d, false, a->value_bias),
                    scores, p;
     if (!e->whole)
         join_cache(m, e, i, &k, &v);
     if (a->position != STENO_WENET_REL)
         return steno_wenet_weigh(m, name, steno_wenet_products(m, heads_first(m, q), k), e->mask, v,
                                  h, d);
-    p = steno_make_heads(m, steno_make_linear_of(m, e->positions, name, "linear_pos", d, d, false),
-                         h, d, false);
+    p = steno_make_heads_of(m, e->positions, name, "linear_pos", h, d, false, false);
     scores = steno_make_add(
         m, steno_wenet_products(m, steno_make_biased(m, q, name, "pos_bias_u", h, d), k),
         steno_wenet_products(m, steno_make_biased(m, q, name, "pos_bias_v", h, d), p));
