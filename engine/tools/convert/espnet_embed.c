@@ -41,17 +41,6 @@ steno_value_id steno_espnet_input_layer(struct steno_make *m, steno_value_id x,
     return e->kind == STENO_ESPNET_TRANSFORMER ? steno_make_1(m, "Relu", x) : x;
 }
 
-/* Rows of relative positions T - 1 down to 1 - T. */
-static steno_value_id latest_positions(struct steno_make *m, steno_value_id x, int64_t d)
-{
-    const int64_t center = STENO_ESPNET_POSITIONS - 1, one = center + 1;
-    steno_value_id n = steno_make_extent_of(m, x, 1);
-    steno_value_id table =
-        steno_make_sinusoids(m, "pe", 2 * STENO_ESPNET_POSITIONS - 1, d, (double)center, -1);
-    return steno_make_cut(m, table, 1, steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), n),
-                          steno_make_add(m, steno_make_ints(m, 1, &center), n));
-}
-
 /* The weight of the positions. They are the last part of the input layer, which is a list or has
  * parts with names. */
 static steno_value_id alpha(struct steno_make *m)
@@ -73,7 +62,8 @@ steno_value_id steno_espnet_embed(struct steno_make *m, steno_value_id x,
     if (e->pos != STENO_ESPNET_POS_SCALED)
         x = steno_make_scale(m, x, sqrtf((float)e->d));
     if (e->pos == STENO_ESPNET_POS_LATEST) {
-        v->pos = latest_positions(m, x, e->d);
+        v->pos = steno_make_relative(m, "pe", STENO_ESPNET_POSITIONS, e->d,
+                                     steno_make_extent_of(m, x, 1));
         return x;
     }
     if (e->pos == STENO_ESPNET_POS_LEGACY) {

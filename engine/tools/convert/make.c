@@ -709,3 +709,12 @@ steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int6
     steno_make_sinusoid_table(x, n, d, first, step);
     return v;
 }
+
+steno_value_id steno_make_relative(struct steno_make *m, const char *name, int64_t most, int64_t d,
+                                   steno_value_id n)
+{
+    const int64_t center = most - 1;
+    steno_value_id table = steno_make_sinusoids(m, name, 2 * most - 1, d, (double)center, -1);
+    return steno_make_cut(m, table, 1, steno_make_2(m, "Sub", steno_make_ints(m, 1, &most), n),
+                          steno_make_add(m, steno_make_ints(m, 1, &center), n));
+}

@@ -182,6 +182,11 @@ void steno_make_sinusoid_table(float *x, int64_t n, int64_t d, double first, dou
 steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
                                     double first, double step);
 
+/* The rows of relative positions n - 1 down to 1 - n, n [1], of a table of those below `most`:
+ * [1,2 n - 1,d]. */
+steno_value_id steno_make_relative(struct steno_make *m, const char *name, int64_t most, int64_t d,
+                                   steno_value_id n);
+
 /* ---- layers of Transformers and Conformers (make_attention.c) ---- */
 /* x W' + b of NAME.PART. */
 steno_value_id steno_make_linear_of(struct steno_make *m, steno_value_id x, const char *name,

@@ -216,17 +216,6 @@ void steno_nemo_see(struct steno_make *m, struct steno_nemo_frame *f, steno_valu
     f->hidden = steno_make_unsqueeze(m, steno_make_unsqueeze(m, y, 1), 1);
 }
 
-/* Rows of the relative positions keys - 1 down to 1 - keys, keys [1]. */
-static steno_value_id positions(struct steno_make *m, steno_value_id keys,
-                                const struct steno_nemo_arch *a)
-{
-    const int64_t center = a->positions - 1, one = center + 1;
-    steno_value_id table =
-        steno_make_sinusoids(m, "pe", 2 * a->positions - 1, a->d, (double)center, -1);
-    return steno_make_cut(m, table, 1, steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), keys),
-                          steno_make_add(m, steno_make_ints(m, 1, &center), keys));
-}
-
 /* Rows for keys `left` before to `right` behind. Where left and right differ, NeMo adds the scores
  * of positions to those of other keys than it means, and to some keys none; here as there, since
  * the model was trained so. */
@@ -260,7 +249,7 @@ steno_value_id steno_nemo_place(struct steno_make *m, struct steno_nemo_frame *f
     if (a->local)
         f->positions = local_positions(m, a);
     else if (a->rel)
-        f->positions = positions(m, n, a);
+        f->positions = steno_make_relative(m, "pe", a->positions, a->d, n);
     else
         x = steno_make_add(m, x,
                            steno_make_cut(m,
