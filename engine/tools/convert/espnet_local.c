@@ -77,8 +77,6 @@ static steno_value_id band(struct steno_make *m, int64_t w)
     const int64_t dim[] = {w, 3 * w};
     float *x = m->st ? NULL : malloc((size_t)(3 * w * w) * sizeof *x);
     steno_value_id v;
-    if (!m->st && !x)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     for (int64_t i = 0; x && i < 3 * w * w; i++)
         x[i] = i % (3 * w) >= i / (3 * w) && i % (3 * w) <= i / (3 * w) + 2 * w ? 0 : -INFINITY;
     v = steno_make_floats(m, "band", 2, dim, x);

@@ -120,8 +120,6 @@ static steno_value_id plain_norm(struct steno_make *m, steno_value_id x, int64_t
     steno_value_id in[2] = {x, STENO_NONE};
     for (int64_t i = 0; one && i < d; i++)
         one[i] = 1;
-    if (!one && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     in[1] = steno_make_floats(m, "ones", 1, &d, one);
     free(one);
     return steno_make_node(m, "LayerNormalization", 2, in, 2, attr);
@@ -174,8 +172,6 @@ static steno_value_id position_bias(struct steno_make *m, steno_value_id x,
     steno_make_at(m, "%sencoder.layers.0.attention.", a->root);
     table = steno_make_read(m, "rel_attn_embed.weight", 2, dim);
     by = table ? malloc((size_t)(n * h) * sizeof *by) : NULL;
-    if (!by && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     for (int64_t i = 0; by && i < n; i++)
         memcpy(by + i * h, table + bucket(a, i - most) * h, (size_t)h * sizeof *by);
     y = steno_make_floats(m, "positions", 2, rows, by);
@@ -199,8 +195,6 @@ static steno_value_id gate_scores(struct steno_make *m, steno_value_id x, int64_
     float *w = steno_make_read(m, "gru_rel_pos_linear.weight", 2, in);
     float *b = steno_make_read(m, "gru_rel_pos_linear.bias", 1, &eight);
     float *sum = m->st ? NULL : calloc((size_t)(2 * width), sizeof *sum), shift[2] = {0};
-    if (!sum && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     for (int64_t r = 0; w && b && sum && r < 8; r++) {
         shift[r / 4] += b[r];
         for (int64_t k = 0; k < width; k++)

@@ -46,8 +46,6 @@ static struct turns make_turns(struct steno_make *m, steno_value_id positions,
     float *by = m->st ? NULL : calloc((size_t)width, sizeof *by);
     steno_value_id angle;
     struct turns t;
-    if (!by && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     for (int64_t j = 0; by && 2 * j < a->rotary; j++) {
         const float f = 1 / powf((float)a->theta, (float)(2 * j) / (float)a->rotary);
         by[2 * j] = -f;

@@ -53,8 +53,6 @@ static steno_value_id gate_weights(struct steno_make *m, int64_t d, int64_t hidd
     if (all) {
         transpose(in, gates, d, all);
         transpose(back, gates, hidden, all + d * gates);
-    } else if (!m->st) {
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     }
     v = steno_make_floats(m, "", 2, (int64_t[]){d + hidden, gates}, all);
     free(in);
@@ -102,8 +100,6 @@ static void step(struct steno_make *m, const struct steno_icefall_arch *a, steno
         float *turned = w ? malloc((size_t)(d * units) * sizeof *turned) : NULL;
         if (turned)
             transpose(w, d, units, turned);
-        else if (!m->st)
-            m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
         *h = steno_make_2(m, "MatMul", *h,
                           steno_make_floats(m, "", 2, (int64_t[]){units, d}, turned));
         free(w);

@@ -302,6 +302,8 @@ steno_value_id steno_make_floats(struct steno_make *m, const char *name, int ran
     steno_value_id v;
     float *to = x ? new_const(m, name, rank, dim, &v) : NULL;
     size_t n = 1;
+    if (!x)
+        no_memory(m);
     if (!to)
         return STENO_NONE;
     for (int i = 0; i < rank; i++)

@@ -71,13 +71,13 @@ float *steno_make_read(struct steno_make *m, const char *name, int rank, const i
 /* The weight as a constant. */
 steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank,
                                 const int64_t *dim);
-/* A constant of x, which is copied. */
+/* A constant of x, which is copied. x NULL: STENO_ERR_NOMEM. */
 steno_value_id steno_make_floats(struct steno_make *m, const char *name, int rank,
                                  const int64_t *dim, const float *x);
 steno_value_id steno_make_number(struct steno_make *m, float x);
 /* e^x of a weight without axes. */
 float steno_make_exp(struct steno_make *m, const char *name);
-/* x NULL: STENO_ERR_NOMEM. */
+/* The same of whole numbers. */
 steno_value_id steno_make_ints(struct steno_make *m, int n, const int64_t *x);
 steno_value_id steno_make_int(struct steno_make *m, int64_t x); /* a scalar */
 

@@ -83,8 +83,6 @@ static steno_value_id position_table(struct steno_make *m, const struct steno_ne
     if (t->learnt)
         return steno_make_param(m, "position_embedding.weight", 2, (int64_t[]){t->positions, t->d});
     x = m->st ? NULL : malloc((size_t)(POSITIONS * t->d) * sizeof *x);
-    if (!x && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     if (x)
         steno_make_sinusoid_table(x, POSITIONS, t->d, 0, 1);
     for (int64_t i = 0; x && i < POSITIONS * t->d; i++)

@@ -224,8 +224,6 @@ static steno_value_id local_positions(struct steno_make *m, const struct steno_n
     const int64_t n = a->left + 1 + a->right, block = block_of(a), late = block - a->right;
     float *x = m->st ? NULL : calloc((size_t)(n * a->d), sizeof *x);
     steno_value_id v;
-    if (!x && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     for (int64_t by = -a->left; x && by <= a->right; by++) {
         float *row = x + (by + a->left) * a->d;
         if (by < 0 && block + by < a->left)

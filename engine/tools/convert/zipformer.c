@@ -202,8 +202,6 @@ static steno_value_id chunk_scale(struct steno_make *m, const struct steno_zipfo
             scale[c * t + i] = 1 + ((i < k ? left[i] : 0) + (at >= 0 ? right[at] : 0));
         }
     v = steno_make_floats(m, full, 2, (int64_t[]){d, t}, scale);
-    if (!scale && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     free(edges);
     free(scale);
     return v;

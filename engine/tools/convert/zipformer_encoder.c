@@ -96,8 +96,6 @@ static steno_value_id position_rows(struct steno_make *m, int64_t from, int64_t 
         }
     }
     v = steno_make_floats(m, "positions", 3, (int64_t[]){1, to - from, dim}, x);
-    if (!x && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     free(x);
     return v;
 }
@@ -125,8 +123,6 @@ steno_value_id steno_zipformer_positions(struct steno_make *m, steno_value_id fr
         column(k, dim, part + k, part + dim + k, part + 2 * dim + k);
     for (int i = 0; i < 3; i++)
         row[i] = steno_make_floats(m, "", 2, (int64_t[]){1, dim}, part ? part + i * dim : NULL);
-    if (!part && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     free(part);
     from = steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), frames);
     x = steno_zipformer_count(m, from, frames);
