@@ -127,8 +127,8 @@ struct steno_model_options {
     /* STENO_AUTO_WEIGHTS: the fastest that the model allows: int8 on CPUs with AVX2 or AArch64's
      * dot products, else bf16 on CPUs that multiply such numbers, else fp32. In networks that are
      * already quantized, all but STENO_FP32 round the activations of 8-bit products over the range
-     * of each row; AUTO and INT8 keep the other weights in bf16 where the CPU multiplies such
-     * numbers. */
+     * of each row, and do not round those between products; AUTO and INT8 keep the other weights in
+     * bf16 where the CPU multiplies such numbers. */
     enum steno_precision precision;
     const struct steno_option
         *options; /* [n_options] of the model's family; borrowed for the call */
@@ -527,6 +527,14 @@ STENO_API void steno_stream_close(steno_stream *s);
  * at first. They come sooner, and cost time where somebody speaks on. So it is of no use for audio
  * that does not come in real time. Before the first push. */
 STENO_API void steno_stream_set_early(steno_stream *s, bool early);
+/* When the speaker has been silent for 0.2 s, a network judges the utterance so far: if the speaker
+ * has finished, a final comes now, with reason ENDPOINT; else the endpoint rules wait on, and the
+ * network is asked again when more was said. d: borrowed until close. threshold: the probability
+ * from which on it is an end, up to 1; 0 = 0.5. Before the first push. STENO_ERR_INVAL: another
+ * threshold, no_endpointing, or too late; STENO_ERR_NOMEM. */
+STENO_API STENO_MUST steno_status steno_stream_set_turn(steno_stream *s,
+                                                        const steno_turn_detector *d,
+                                                        double threshold, steno_err *err);
 /* Append audio and run the networks over what is complete. pcm: [n] f32 in [-1,1] at the stream's
  * sample rate (NaN and Inf count as 0); borrowed for the call. n may be 0. Read the events with
  * steno_stream_next after each call: all finals are kept for it, but of unread partials only the

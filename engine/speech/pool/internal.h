@@ -27,6 +27,8 @@ struct steno_pool_ops {
     double (*share)(const steno_stream *s); /* NULL: 0 */
     double (*slack)(const steno_stream *s); /* NULL: 0 */
     void (*set_early)(steno_stream *s, bool early);
+    steno_status (*set_turn)(steno_stream *s, const steno_turn_detector *d, double threshold,
+                             steno_err *err);
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     void (*rescue)(steno_stream *s); /* NULL: it knows no more than it has told */
     bool (*next)(steno_stream *s, struct steno_event *ev);

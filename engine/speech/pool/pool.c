@@ -37,6 +37,7 @@ static const struct steno_pool_ops recogniser = {
     .feed = steno_stream_feed,
     .slack = steno_stream_slack,
     .set_early = steno_stream_set_early,
+    .set_turn = steno_stream_set_turn,
     .set_waiting = steno_stream_set_waiting,
     .set_queued = steno_stream_set_queued,
     .ready = steno_stream_ready,
@@ -402,7 +403,11 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
         return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     }
     st = p->ops->open(&ps->rec, p->model, &o.stream, err);
+    if (!st && o.turn)
+        st = p->ops->set_turn(ps->rec, o.turn, o.turn_threshold, err);
     if (st) {
+        if (ps->rec)
+            p->ops->close(ps->rec);
         free(ps);
         leave_place(p, counted);
         return st;

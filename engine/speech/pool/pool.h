@@ -123,6 +123,9 @@ struct steno_pool_stream_options {
     uint64_t owner; /* hash of the API key; owners are served round robin; 0 = none */
     bool progress;  /* send PROGRESS notes */
     bool always;    /* does not count against the capacity: a canary */
+    /* As steno_stream_set_turn; NULL: silence alone ends an utterance. Borrowed until close. */
+    const steno_turn_detector *turn;
+    double turn_threshold;
 };
 
 /* Check whether a stream of this class would find a place now. STENO_ERR_BUSY with the reason if

@@ -12,6 +12,7 @@ struct steno_batcher {
     const steno_model *model;
     void *worker; /* the family's */
     int max;
+    struct steno_turn_judges judges;
     struct steno_network_time network;
     unsigned char
         first[STENO_BATCH_MAX + 1]; /* by number of waiting streams: the size to run next */
@@ -90,6 +91,7 @@ void steno_batcher_close(steno_batcher *b)
     if (!b)
         return;
     b->model->family->worker_close(b->worker);
+    steno_turn_judges_close(&b->judges);
     free(b);
 }
 
@@ -116,32 +118,70 @@ int64_t steno_batcher_network_cpu(steno_batcher *b)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* The result of a stream's step. */
+static void end_step(steno_stream *s, steno_status run, steno_status finished, steno_status *st,
+                     steno_err *err)
+{
+    *st = run ? finished : steno_stream_explain(finished, err);
+    s->failed |= finished != STENO_OK;
+}
+
 static void step_batch(steno_batcher *b, steno_stream *const *s, size_t n, int size,
-                       steno_status *st, steno_err *err)
+                       steno_status *const *st, steno_err *const *err)
 {
     const struct steno_family *f = b->model->family;
     struct steno_step_item items[STENO_BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
-        items[i] = (struct steno_step_item){.state = s[i]->state, .err = err ? &err[i] : NULL};
+        items[i] = (struct steno_step_item){.state = s[i]->state, .err = err[i]};
         s[i]->feeder->fill_item(s[i], &items[i]);
     }
     f->step(b->worker, items, n, size, &b->network);
+    for (size_t i = 0; i < n; i++)
+        end_step(s[i], items[i].st, s[i]->feeder->finish_step(s[i], &items[i]), st[i], err[i]);
+}
+
+/* Streams whose turn watches are due get their answers instead of a step of the model. */
+static void judge_batch(steno_batcher *b, steno_stream *const *s, size_t n, steno_status *const *st,
+                        steno_err *const *err)
+{
+    steno_turn_watch *w[STENO_BATCH_MAX];
+    bool complete[STENO_BATCH_MAX] = {false};
+    steno_err why = {0};
+    steno_status run;
+    for (size_t i = 0; i < n; i++)
+        w[i] = s[i]->turn;
+    run = n ? steno_turn_watches_judge(&b->judges, w, n, complete, &why) : STENO_OK;
     for (size_t i = 0; i < n; i++) {
-        st[i] = s[i]->feeder->finish_step(s[i], &items[i]);
-        if (!items[i].st)
-            st[i] = steno_stream_explain(st[i], err ? &err[i] : NULL);
-        s[i]->failed |= st[i] != STENO_OK;
+        if (run && err[i])
+            *err[i] = why;
+        end_step(s[i], run, run ? run : s[i]->feeder->finish_turn(s[i], complete[i]), st[i],
+                 err[i]);
     }
 }
 
 void steno_streams_step(steno_batcher *b, steno_stream *const *s, size_t n, steno_status *st,
                         steno_err *err)
 {
+    struct lane {
+        steno_stream *s[STENO_BATCH_MAX];
+        steno_status *st[STENO_BATCH_MAX];
+        steno_err *err[STENO_BATCH_MAX];
+        size_t n;
+    } lane[2]; /* steps of the model; answers */
     for (size_t at = 0, k; at < n; at += k) {
         size_t left = n - at;
         int size = b->first[left < STENO_BATCH_MAX ? left : STENO_BATCH_MAX];
         k = left < (size_t)size ? left : (size_t)size;
-        step_batch(b, s + at, k, size, st + at, err ? err + at : NULL);
+        lane[0].n = lane[1].n = 0;
+        for (size_t i = at; i < at + k; i++) {
+            struct lane *l = &lane[steno_turn_watch_due(s[i]->turn)];
+            l->s[l->n] = s[i];
+            l->st[l->n] = &st[i];
+            l->err[l->n++] = err ? &err[i] : NULL;
+        }
+        judge_batch(b, lane[1].s, lane[1].n, lane[1].st, lane[1].err);
+        if (lane[0].n)
+            step_batch(b, lane[0].s, lane[0].n, size, lane[0].st, lane[0].err);
     }
 }
 

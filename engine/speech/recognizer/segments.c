@@ -189,6 +189,8 @@ static steno_status begin_speech(steno_stream *s)
         move_begin(g, g->seen - before);
     g->speaking = true;
     g->quiet = 0;
+    if (s->turn && g->reason != STENO_FINAL_LENGTH) /* else the speaker goes on */
+        steno_turn_watch_begin(s->turn);
     if (g->from - g->last_end > (int64_t)to_samples(s, LONG_PAUSE))
         st = s->family->reset(s->state, STENO_RESET_PAUSE, NULL);
     return st ? st : steno_results_start(s);
@@ -201,9 +203,9 @@ static size_t ending_silence(const steno_stream *s)
     const struct steno_endpoint_rules *e = &s->opt.endpoint;
     const double length = (double)s->in.g.seen / s->model->info.sample_rate;
     const double left = (e->longest - length) / ((1 - LONG_PART) * e->longest);
-    return to_samples(s, left >= 1 ? e->silence_after
-                                   : fmin(e->silence_after,
-                                          fmax(left * e->silence_after, LEAST_PAUSE)));
+    return to_samples(s, left >= 1
+                             ? e->silence_after
+                             : fmin(e->silence_after, fmax(left * e->silence_after, LEAST_PAUSE)));
 }
 
 static void close_segment(struct steno_segments *g, enum steno_final_reason reason, size_t keep)
@@ -248,6 +250,17 @@ static steno_status resume(steno_stream *s)
     return s->family->reset(s->state, STENO_RESET_RESUMED, NULL);
 }
 
+/* The last sound and the last classified sample, in samples of the run. */
+static double sound_at(const steno_stream *s)
+{
+    return (double)(s->in.g.from + (int64_t)s->in.g.seen) - (double)silence(s);
+}
+
+static double seen_at(const steno_stream *s)
+{
+    return (double)(s->in.g.from + (int64_t)s->in.g.seen);
+}
+
 /* Apply the VAD and the endpoint rules to one hop. */
 static steno_status take_hop(steno_stream *s)
 {
@@ -275,6 +288,8 @@ static steno_status take_hop(steno_stream *s)
         close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
     else if (silence(s) >= ending_silence(s) || g->seen >= to_samples(s, e->longest))
         close_segment(g, STENO_FINAL_LENGTH, g->n - g->seen);
+    else
+        steno_turn_watch_see(s->turn, sound_at(s), seen_at(s));
     return st;
 }
 
@@ -361,7 +376,7 @@ static bool early_runs(const steno_stream *s)
 /* Whether a step is due that has to come before more audio. */
 static bool must_step(const steno_stream *s)
 {
-    return s->in.g.due && !(s->listens && early_runs(s));
+    return steno_turn_watch_due(s->turn) || (s->in.g.due && !(s->listens && early_runs(s)));
 }
 
 /* Take hops until a step is due. */
@@ -372,7 +387,7 @@ static steno_status take_hops(steno_stream *s)
     steno_status st = STENO_OK;
     while (!st && !must_step(s) && !g->whole && g->n - g->seen >= s->model->info.hop)
         st = take_hop(s);
-    if (st || g->due || !g->speaking)
+    if (st || g->due || !g->speaking || steno_turn_watch_due(s->turn))
         return st;
     if (is_incremental(s))
         return accept(s);
@@ -407,20 +422,22 @@ static steno_status arrive(steno_stream *s, steno_err *err)
     return STENO_OK;
 }
 
-static bool undrained(const steno_stream *s)
-{
-    return s->pos < s->len || s->in.g.due;
-}
-
 static bool ready(const steno_stream *s)
 {
-    return s->in.g.due;
+    return s->in.g.due || steno_turn_watch_due(s->turn);
+}
+
+static bool undrained(const steno_stream *s)
+{
+    return s->pos < s->len || ready(s);
 }
 
 static double slack(const steno_stream *s)
 {
     const size_t end = ending_silence(s), silent = silence(s);
-    return early_runs(s) && silent < end ? (double)(end - silent) / s->model->info.sample_rate : 0;
+    return early_runs(s) && silent < end && !steno_turn_watch_due(s->turn)
+               ? (double)(end - silent) / s->model->info.sample_rate
+               : 0;
 }
 
 static size_t block(const steno_stream *s, size_t n)
@@ -454,6 +471,9 @@ static size_t missing_by_rules(const steno_stream *s)
     size_t longest = to_samples(s, s->opt.endpoint.longest);
     size_t partial = g->partial > g->n ? g->partial - g->n : 1;
     size_t need = rule > quiet ? rule - quiet : 1, early = missing_to_early(s);
+    size_t turn = steno_turn_watch_missing(s->turn, sound_at(s), seen_at(s));
+    if (turn < need)
+        need = turn;
     if (longest > g->n && longest - g->n < need)
         need = longest - g->n;
     if (early < need)
@@ -465,7 +485,7 @@ static size_t missing_by_rules(const steno_stream *s)
 static size_t missing_of_incremental(const steno_stream *s)
 {
     const size_t need = s->family->missing(s->state);
-    const size_t rules = has_interval(s) ? missing_by_rules(s) : need;
+    const size_t rules = has_interval(s) || s->turn ? missing_by_rules(s) : need;
     return rules < need ? rules : need;
 }
 
@@ -473,7 +493,7 @@ static size_t missing(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
     size_t need = to_samples(s, FIRST_PARTIAL) / 2;
-    if (g->due)
+    if (ready(s))
         return 0;
     if (is_incremental(s))
         need = g->speaking ? missing_of_incremental(s) : need;
@@ -597,6 +617,15 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
     return st ? st : dropped;
 }
 
+/* An end comes as by silence. */
+static steno_status finish_turn(steno_stream *s, bool complete)
+{
+    struct steno_segments *g = &s->in.g;
+    if (complete && g->speaking && !g->final)
+        close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
+    return STENO_OK;
+}
+
 /* ---- end of a run ---------------------------------------------------------------------------- */
 
 /* All audio is in: close the open segment. Without speech only finalize gives a final. */
@@ -632,7 +661,7 @@ static steno_status flush(steno_stream *s, bool end, bool *done, steno_err *err)
 {
     struct steno_segments *g = &s->in.g;
     steno_status st = flush_audio(s, end, err);
-    if (st || g->due)
+    if (st || ready(s))
         return st;
     *done = true;
     g->closing = false;
@@ -660,6 +689,7 @@ const struct steno_feeder steno_feed_segments = {.open = open_segments,
                                                  .block = block,
                                                  .fill_item = fill_item,
                                                  .finish_step = finish_step,
+                                                 .finish_turn = finish_turn,
                                                  .flush = flush,
                                                  .frame_time = frame_time,
                                                  .processed = processed,

@@ -147,6 +147,7 @@ void steno_stream_close(steno_stream *s)
     if (!s)
         return;
     s->feeder->close(s);
+    steno_turn_watch_close(s->turn);
     steno_batcher_close(s->own);
     if (s->state)
         s->family->state_free(s->state);
@@ -160,6 +161,22 @@ void steno_stream_close(steno_stream *s)
 void steno_stream_set_early(steno_stream *s, bool early)
 {
     s->no_early = !early;
+}
+
+steno_status steno_stream_set_turn(steno_stream *s, const steno_turn_detector *d, double threshold,
+                                   steno_err *err)
+{
+    steno_turn_watch *w;
+    steno_status st;
+    if (s->opt.no_endpointing || s->taken)
+        return steno_fail(err, STENO_ERR_INVAL, "turn: the stream %s",
+                          s->taken ? "has audio already" : "has no endpoints");
+    st = steno_turn_watch_open(&w, d, threshold, s->model->info.sample_rate, err);
+    if (st)
+        return st;
+    steno_turn_watch_close(s->turn);
+    s->turn = w;
+    return STENO_OK;
 }
 
 /* ---- audio in -------------------------------------------------------------------------------- */
@@ -187,7 +204,11 @@ static steno_status resample(steno_stream *s, const float *pcm, size_t n, size_t
     s->pos = s->len = 0;
     st = steno_resampler_push(s->resampler, s->clean, n, used, s->pending, s->cap_pending, &s->len,
                               err);
-    return st && st != STENO_NEED_MORE ? st : s->feeder->arrive(s, err);
+    if (st == STENO_NEED_MORE)
+        st = STENO_OK;
+    if (!st && s->turn)
+        st = steno_turn_watch_push(s->turn, s->pending, s->len, err);
+    return st ? st : s->feeder->arrive(s, err);
 }
 
 static bool takes_audio(const steno_stream *s)
@@ -308,9 +329,10 @@ steno_status steno_stream_push_s16(steno_stream *s, const int16_t *pcm, size_t n
 
 steno_status steno_stream_restart(steno_stream *s, steno_err *err)
 {
+    steno_status st = steno_turn_watch_reset(s->turn, err);
     s->pos = s->len = 0;
     s->base = s->taken;
-    return steno_resampler_reset(s->resampler, err);
+    return st ? st : steno_resampler_reset(s->resampler, err);
 }
 
 steno_status steno_stream_flush(steno_stream *s, bool end, bool *done, steno_err *err)

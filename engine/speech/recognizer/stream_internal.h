@@ -11,6 +11,7 @@
 #include "speech/recognizer/results.h"
 #include "speech/recognizer/sound.h"
 #include "speech/recognizer/stream.h"
+#include "speech/recognizer/turn_watch.h"
 #include "speech/recognizer/vad.h"
 
 /* Feeding by windows (windows.c). A run is the audio between two finalizes. */
@@ -81,6 +82,8 @@ struct steno_feeder {
     void (*fill_item)(const steno_stream *s, struct steno_step_item *item);
     /* The step has run, or failed (item->st). */
     steno_status (*finish_step)(steno_stream *s, const struct steno_step_item *item);
+    /* The turn watch has its answer. */
+    steno_status (*finish_turn)(steno_stream *s, bool complete);
     /* Like steno_stream_flush. */
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     /* Seconds on the stream's clock: the begin of a frame of scores; the end of the audio that the
@@ -96,7 +99,8 @@ struct steno_stream {
     const struct steno_feeder *feeder;
     void *state; /* of the family */
     struct steno_stream_options opt;
-    steno_batcher *own; /* of a stream that steps by itself; made at its first step */
+    steno_batcher *own;     /* of a stream that steps by itself; made at its first step */
+    steno_turn_watch *turn; /* NULL: silence alone ends an utterance */
     /* audio in */
     steno_resampler *resampler;
     float *clean;   /* [STENO_STREAM_BLOCK] input without NaN */

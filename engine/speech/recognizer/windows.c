@@ -151,9 +151,14 @@ static double begin(const steno_stream *s)
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-static bool ready(const steno_stream *s)
+static bool is_full(const steno_stream *s)
 {
     return s->in.w.frames == info_of(s)->frames;
+}
+
+static bool ready(const steno_stream *s)
+{
+    return is_full(s) || steno_turn_watch_due(s->turn);
 }
 
 static steno_status next_utterance(steno_stream *s)
@@ -186,6 +191,14 @@ static double sound_end(const steno_stream *s, int64_t now)
     return end < 0 ? -1 : (double)(end + left_padding(s)) / frame;
 }
 
+/* The search is behind the audio: the watch counts samples of the run. */
+static void see_turn(steno_stream *s, const struct steno_endpoint_state *at)
+{
+    const double frame = (double)s->model->info.frame_samples;
+    const double padding = (double)left_padding(s);
+    steno_turn_watch_see(s->turn, at->sound * frame - padding, (double)at->now * frame - padding);
+}
+
 static steno_status check_endpoint(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -206,6 +219,8 @@ static steno_status check_endpoint(steno_stream *s)
     case STENO_ENDPOINT_NONE:
         break;
     }
+    if (s->turn && at.first >= 0 && at.sound >= 0)
+        see_turn(s, &at);
     return s->family->n_tokens(s->state) >= MAX_TOKENS ? finish_utterance(s, STENO_FINAL_LENGTH)
                                                        : STENO_OK;
 }
@@ -253,7 +268,7 @@ static steno_status consume_scores(steno_stream *s)
 {
     bool left = true;
     steno_status st = STENO_OK;
-    while (!st && left) {
+    while (!st && left && !steno_turn_watch_due(s->turn)) {
         st = s->family->consume(s->state, &left);
         if (!st && left)
             st = after_frames(s);
@@ -286,6 +301,19 @@ static void fill_item(const steno_stream *s, struct steno_step_item *item)
 static steno_status finish_step(steno_stream *s, const struct steno_step_item *item)
 {
     return item->st ? item->st : slide(s);
+}
+
+/* An end comes as by silence; then the search goes on with the scores that are left. */
+static steno_status finish_turn(steno_stream *s, bool complete)
+{
+    steno_status st = STENO_OK;
+    if (complete) {
+        st = finish_utterance(s, STENO_FINAL_ENDPOINT);
+        steno_turn_watch_begin(s->turn);
+    }
+    if (!st)
+        st = consume_scores(s);
+    return st || s->opt.no_partials ? st : steno_results_partial(s);
 }
 
 static size_t missing(const steno_stream *s)
@@ -359,7 +387,7 @@ static steno_status skip_quiet(steno_stream *s)
     int64_t to =
         from + ((int64_t)info_of(s)->frames - 1) * hop + (int64_t)steno_fbank_length(w->fbank);
     steno_status st;
-    if (!w->vad_filter || !ready(s) || !steno_vad_filter_quiet(w->vad_filter, from, to))
+    if (!w->vad_filter || !is_full(s) || !steno_vad_filter_quiet(w->vad_filter, from, to))
         return STENO_OK;
     w->skipped += w->flushing != STENO_FLUSH_PAD; /* padding does not count as saved */
     st = s->family->skip(s->state);
@@ -538,6 +566,7 @@ const struct steno_feeder steno_feed_windows = {.open = open_windows,
                                                 .block = block,
                                                 .fill_item = fill_item,
                                                 .finish_step = finish_step,
+                                                .finish_turn = finish_turn,
                                                 .flush = flush,
                                                 .frame_time = frame_time,
                                                 .processed = processed,

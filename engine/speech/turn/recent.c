@@ -119,6 +119,12 @@ steno_status steno_turn_recent_end(steno_turn_recent *r, steno_err *err)
     return st;
 }
 
+steno_status steno_turn_recent_reset(steno_turn_recent *r, steno_err *err)
+{
+    r->n = 0;
+    return steno_resampler_reset(r->resampler, err);
+}
+
 const float *steno_turn_recent_samples(const steno_turn_recent *r, size_t *n)
 {
     *n = r->n;

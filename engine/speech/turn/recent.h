@@ -16,6 +16,8 @@ STENO_MUST steno_status steno_turn_recent_push(steno_turn_recent *r, const float
 STENO_MUST steno_status steno_turn_recent_end(steno_turn_recent *r, steno_err *err);
 /* The samples that are kept: *n at the result, valid until the next push. */
 const float *steno_turn_recent_samples(const steno_turn_recent *r, size_t *n);
+/* Begin a new signal of the same rate. */
+STENO_MUST steno_status steno_turn_recent_reset(steno_turn_recent *r, steno_err *err);
 /* Forget all but the last n samples at the network's rate. */
 void steno_turn_recent_keep(steno_turn_recent *r, size_t n);
 
