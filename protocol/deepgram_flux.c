@@ -2,7 +2,9 @@
  * TurnInfo events: StartOfTurn, Update, EagerEndOfTurn, TurnResumed, EndOfTurn. Source: Deepgram's
  * documentation and the types of deepgram-sdk 7.17 (October 2026).
  *
- * Deepgram's thresholds are confidences of a network that knows turns. Here silence is the
+ * Deepgram's thresholds are confidences of a network that knows turns. A server that has such a
+ * network (docs/turns.md) asks it in each pause: from eot_threshold on the turn is over, else
+ * after eot_timeout_ms. Without one, and for EagerEndOfTurn, silence is the
  * evidence: confidence_after tells how probable it is, after so much of it, that the turn is over.
  * EndOfTurn and EagerEndOfTurn come after the silence whose confidence is their threshold.
  * eot_timeout_ms bounds both; with a threshold of 1 it is what ends a turn.
@@ -80,6 +82,7 @@ static double silence_of(double confidence)
 static void apply(const struct state *s, struct steno_native_start *start)
 {
     start->endpoint.silence_after = fmin(silence_of(s->eot), s->timeout);
+    start->turn = (struct steno_turn_choice){STENO_TURN_IF_THERE, s->eot, s->timeout};
     start->utterance_end = s->eager > 0 ? fmin(silence_of(s->eager), s->timeout) : 0;
 }
 
@@ -306,14 +309,25 @@ static void start_turn(struct steno_dialect_session *d, double confidence)
     send_turn(d, "StartOfTurn", confidence, NULL);
 }
 
-static void end_turn(struct steno_dialect_session *d, enum steno_final_reason reason,
+/* Whether it was the silence of the timeout that ended the turn: a network answers long before. */
+static bool by_timeout(const struct steno_dialect_session *d, double silence)
+{
+    const struct state *s = d->state;
+    return d->judges_turns ? silence >= 0.8 * s->timeout : s->by_timeout;
+}
+
+static void end_turn(struct steno_dialect_session *d, const struct steno_event *ev,
                      double confidence)
 {
     struct state *s = flux_state(d);
-    const char *trigger = "manual";       /* ForceEndTurn or CloseStream */
-    if (reason == STENO_FINAL_ENDPOINT) { /* the end of sound may be before that of the word */
-        confidence = fmax(confidence, at_least(s, s->eot));
-        trigger = s->by_timeout ? "timeout" : "model";
+    const char *trigger = "manual";           /* ForceEndTurn or CloseStream */
+    if (ev->reason == STENO_FINAL_ENDPOINT) { /* the end of sound may be before that of the word */
+        const bool late = by_timeout(d, ev->time - ev->end);
+        if (!d->judges_turns)
+            confidence = fmax(confidence, at_least(s, s->eot));
+        else if (!late)
+            confidence = s->eot; /* the network said so much or more */
+        trigger = late ? "timeout" : "model";
     }
     if (s->told_eager && has_changed(s))
         send_turn(d, "TurnResumed", confidence, NULL);
@@ -358,7 +372,7 @@ static void flux_event(struct steno_dialect_session *d, const struct steno_event
     if (ev->kind != STENO_FINAL)
         return;
     if (ev->reason != STENO_FINAL_LENGTH)
-        end_turn(d, ev->reason, confidence);
+        end_turn(d, ev, confidence);
     else if (copy_said(&s->past, &s->said))
         d->commit(d, STENO_ERR_NOMEM, false);
 }

@@ -42,7 +42,8 @@ struct steno_dialect_session {
     struct steno_hint_store asked_hints;      /* of asked, between ask and take */
     struct steno_buf audio;                   /* audio of an act */
     const char *model_version, *model_family; /* "" until the model is known */
-    const char *model_language;               /* its only one; "" = it has several, or not known */
+    bool judges_turns; /* the server has a network for STENO_TURN_IF_THERE; with the model */
+    const char *model_language; /* its only one; "" = it has several, or not known */
     const char
         *sha256; /* of all audio in hexadecimal digits, once a dialect that sums ends; or "" */
     unsigned channel, channels; /* of an event: from 0; their number with multichannel, else 0 */

@@ -23,9 +23,10 @@
 
 /* Settings that are echoed. */
 struct told {
-    bool logprobs;    /* wanted with `completed` */
-    double threshold; /* of server_vad; the VAD has its own */
-    int padding_ms;   /* likewise */
+    bool logprobs;         /* wanted with `completed` */
+    double threshold;      /* of server_vad; the VAD has its own */
+    int padding_ms;        /* likewise */
+    const char *eagerness; /* of semantic_vad */
 };
 
 struct state {
@@ -54,7 +55,8 @@ static void realtime_init(struct steno_dialect_session *d)
     d->start.audio.encoding = STENO_ENCODING_S16LE;
     d->start.audio.sample_rate = RATE;
     d->start.endpoint.silence_after = SILENCE;
-    realtime_state(d)->told = (struct told){.threshold = 0.5, .padding_ms = 300};
+    realtime_state(d)->told =
+        (struct told){.threshold = 0.5, .padding_ms = 300, .eagerness = "auto"};
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -143,6 +145,10 @@ static steno_status put_detection(struct steno_dialect_session *d, struct steno_
     const struct told *t = &realtime_state(d)->told;
     if (!d->start.endpointing)
         return steno_buf_puts(b, ",\"turn_detection\":null");
+    if (d->start.turn.kind != STENO_TURN_SILENCE)
+        return steno_buf_printf(
+            b, ",\"turn_detection\":{\"type\":\"semantic_vad\",\"eagerness\":\"%s\"}",
+            t->eagerness);
     return steno_buf_printf(b,
                             ",\"turn_detection\":{\"type\":\"server_vad\",\"threshold\":%g,"
                             "\"prefix_padding_ms\":%d,\"silence_duration_ms\":%.0f,"
@@ -265,7 +271,32 @@ static steno_status number_in(const json_t *v, const char *name, double low, dou
     return STENO_OK;
 }
 
-/* semantic_vad has no figures; here it is the same detection. */
+/* OpenAI's own: how long it waits at most, by eagerness. The thresholds are ours. */
+static const struct eagerness {
+    const char *name;
+    double wait, threshold;
+} eagernesses[] = {{"auto", 4, 0.5}, {"low", 8, 0.8}, {"medium", 4, 0.5}, {"high", 2, 0.3}};
+
+/* semantic_vad is the network that judges turns; a server that has none takes silence, as for
+ * server_vad. */
+static steno_status set_semantic(struct steno_native_start *s, struct told *t, const json_t *v,
+                                 steno_err *err)
+{
+    const json_t *given = json_object_get(v, "eagerness");
+    const char *name = given && !json_is_null(given) ? json_string_value(given) : "auto";
+    for (size_t i = 0; name && i < sizeof eagernesses / sizeof *eagernesses; i++) {
+        const struct eagerness *e = &eagernesses[i];
+        if (strcmp(name, e->name) != 0)
+            continue;
+        t->eagerness = e->name;
+        s->turn = (struct steno_turn_choice){STENO_TURN_IF_THERE, e->threshold, e->wait};
+        return STENO_OK;
+    }
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "turn_detection.eagerness: '%.40s' is none of low, medium, high, auto",
+                      name ? name : "not a string");
+}
+
 static steno_status set_detection(struct steno_native_start *s, struct told *t, const json_t *v,
                                   steno_err *err)
 {
@@ -282,6 +313,11 @@ static steno_status set_detection(struct steno_native_start *s, struct told *t, 
                           "turn_detection.type: '%.40s' is neither server_vad nor semantic_vad",
                           type);
     st = number_in(v, "silence_duration_ms", 100, 60000, &ms, err);
+    if (!st && type) {
+        s->turn = (struct steno_turn_choice){.kind = STENO_TURN_SILENCE};
+        if (!strcmp(type, "semantic_vad"))
+            st = set_semantic(s, t, v, err);
+    }
     if (!st)
         st = number_in(v, "threshold", 0, 1, &t->threshold, err);
     if (!st)

@@ -14,7 +14,16 @@
 
 /* ---- client messages --------------------------------------------------------------------- */
 
-enum field_kind { FIELD_TEXT, FIELD_VAD, FIELD_ENCODING, FIELD_INT, FIELD_BOOL, FIELD_SECONDS };
+enum field_kind {
+    FIELD_TEXT,
+    FIELD_VAD,
+    FIELD_TURN,
+    FIELD_ENCODING,
+    FIELD_INT,
+    FIELD_BOOL,
+    FIELD_SECONDS,
+    FIELD_SHARE
+};
 
 /* One row per field of `start`; the query parameters are the same. */
 static const struct field {
@@ -40,12 +49,14 @@ static const struct field {
     {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
     {"silence_after", FIELD_SECONDS, AT(endpoint.silence_after), 0.1, 60},
     {"longest", FIELD_SECONDS, AT(endpoint.longest), 1, 3600},
+    {"turn", FIELD_TURN, AT(turn.kind), 0, 0},
+    {"turn_threshold", FIELD_SHARE, AT(turn.threshold), 0, 1},
 #undef AT
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, multichannel, interim, words, "              \
     "alternatives, beam, endpointing, resumable, vad, silence_alone, silence_after, "              \
-    "longest, " STENO_HINT_NAMES
+    "longest, turn, turn_threshold, " STENO_HINT_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -80,6 +91,8 @@ static steno_status set_text(const struct field *f, struct steno_native_start *s
         return steno_encoding_parse(v, field_at(f, s), err);
     if (f->kind == FIELD_VAD)
         return steno_vad_choice_parse(v, field_at(f, s), err);
+    if (f->kind == FIELD_TURN)
+        return steno_turn_kind_parse(v, field_at(f, s), err);
     if ((double)n > f->max)
         return steno_fail(err, STENO_ERR_INVAL, "%s: %zu bytes long, at most %.0f", f->name, n,
                           f->max);
@@ -93,7 +106,7 @@ static steno_status set_number(const struct field *f, struct steno_native_start 
     if (!(v >= f->min && v <= f->max))
         return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is outside %g..%g", f->name, v, f->min,
                           f->max);
-    if (f->kind == FIELD_SECONDS)
+    if (f->kind >= FIELD_SECONDS)
         *(double *)field_at(f, s) = v;
     else if (v != floor(v))
         return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is not a whole number", f->name, v);
@@ -105,8 +118,14 @@ static steno_status set_number(const struct field *f, struct steno_native_start 
 static steno_status set_json(const char *name, const json_t *v, struct steno_native_start *s,
                              steno_err *err)
 {
-    static const char *const want[] = {"a string", "a string",      "a string",
-                                       "a number", "true or false", "a number of seconds"};
+    static const char *const want[] = {"a string",
+                                       "a string",
+                                       "a string",
+                                       "a string",
+                                       "a number",
+                                       "true or false",
+                                       "a number of seconds",
+                                       "a number"};
     const struct field *f;
     if (s->hints && steno_hint_known(name))
         return steno_hint_set_json(s->hints, name, v, err);
@@ -117,7 +136,7 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
         return STENO_ERR_INVAL;
     if (f->kind <= FIELD_ENCODING && json_is_string(v))
         return set_text(f, s, json_string_value(v), err);
-    if ((f->kind == FIELD_INT || f->kind == FIELD_SECONDS) && json_is_number(v))
+    if ((f->kind == FIELD_INT || f->kind >= FIELD_SECONDS) && json_is_number(v))
         return set_number(f, s, json_number_value(v), err);
     if (f->kind == FIELD_BOOL && json_is_boolean(v)) {
         *(bool *)field_at(f, s) = json_is_true(v);
@@ -189,6 +208,8 @@ static const char *value_of(const struct field *f, struct steno_native_start *s,
         return at;
     case FIELD_VAD:
         return vads[*(const enum steno_vad_choice *)at];
+    case FIELD_TURN:
+        return steno_turn_kind_name(*(const enum steno_turn_kind *)at);
     case FIELD_ENCODING:
         return steno_encoding_name(*(const enum steno_encoding *)at);
     case FIELD_BOOL:
@@ -197,6 +218,7 @@ static const char *value_of(const struct field *f, struct steno_native_start *s,
         snprintf(text, size, "%d", *(const int *)at);
         break;
     case FIELD_SECONDS:
+    case FIELD_SHARE:
         snprintf(text, size, "%.17g", *(const double *)at);
         break;
     }

@@ -9,6 +9,7 @@
 #include "protocol/hints.h"
 #include "protocol/options.h"
 #include "protocol/vad.h"
+#include "protocol/turn_choice.h"
 #include "steno.h"
 #include "steno_audio.h"
 
@@ -39,6 +40,7 @@ struct steno_native_start {
     int alternatives;      /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
     int beam;              /* 0 = the model's own; else 1..STENO_MAX_BEAM, at least alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
+    struct steno_turn_choice turn;        /* its wait is not a field of `start` */
     double utterance_end; /* s, as in struct steno_stream_options; not a field of `start` */
     bool needs_hotwords;  /* a model that takes none is an error in all dialects; not of `start` */
     bool progress;        /* the dialect's `progress` is to be called; not a field of `start` */

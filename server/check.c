@@ -176,6 +176,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
                     "wyoming.key");
     add_finding(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
     add_finding(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
+    add_finding(&c, steno_server_open_turn(&c.srv, &err), &err, "turn.model");
     check_addresses(&c, conf->listen, "server.listen");
     if (*conf->wyoming_listen)
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");
@@ -198,6 +199,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     steno_vad_close(c.srv.vad_rule);
     steno_vad_close(c.srv.vad_net);
     steno_speakers_close(c.srv.speakers);
+    steno_turn_detector_close(c.srv.turn);
     steno_keys_close(c.srv.keys);
     return c.errors;
 }

@@ -48,6 +48,7 @@ struct steno_config {
     char *vad_model;      /* directory of silero-vad; "" = the fetched one, "none" */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
     int speakers_threads;
+    char *turn_model; /* the network that judges turns; "" = the fetched one, "none" */
     /* [auth] */
     char *keys; /* file of API keys; "" = no key is required */
     /* [audio] */

@@ -94,6 +94,10 @@ ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
 ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
     "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
     "one of them some three minutes.")
+ROW(STRING, turn_model, "turn", "model", "STENO_TURN", "", 0, 0,
+    "Network that judges whether a speaker has finished, for live sessions that ask for it "
+    "(docs/turns.md): an ONNX file, or a directory with smart-turn*.onnx. Empty: the fetched one "
+    "(steno model fetch smart-turn), if it is there. none: no network.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

@@ -74,6 +74,22 @@ steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err
     return st ? steno_fail_in(err, st, "speakers.model") : STENO_OK;
 }
 
+steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err)
+{
+    const char *model = srv->conf->turn_model;
+    char *path = NULL;
+    steno_status st;
+    if (!strcmp(model, "none"))
+        return STENO_OK;
+    st = steno_turn_detector_find(&path, *model ? model : NULL, err);
+    if (st && !*model)
+        return STENO_OK;
+    if (!st)
+        st = steno_turn_detector_open(&srv->turn, path, err);
+    steno_free(path);
+    return st ? steno_fail_in(err, st, "turn.model") : STENO_OK;
+}
+
 steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
                               const steno_vad **out, steno_err *err)
 {

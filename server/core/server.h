@@ -25,6 +25,7 @@ struct steno_server {
     struct steno_stats *stats;
     steno_vad *vad_rule, *vad_net;  /* speech detectors; vad_net NULL: no silero-vad */
     steno_speakers *speakers;       /* tell speakers apart; NULL: no networks */
+    steno_turn_detector *turn;      /* judges turns of live sessions; NULL: no network */
     steno_decoders *decoders;       /* processes of steno-decode */
     struct steno_waker *waker;      /* for their pipes */
     struct steno_tracer *tracer;    /* NULL: no traces */
@@ -39,6 +40,9 @@ STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_er
 /* Open the networks that speakers.model names or that were fetched, if there are any. Errors of
  * steno_speakers_find and steno_speakers_open. */
 STENO_MUST steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err);
+/* Open the network that turn.model names or that was fetched, if there is one. Errors of
+ * steno_turn_detector_find and steno_turn_detector_open. */
+STENO_MUST steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err);
 /* The detector for a stream that asks for `ask`; NULL for off. STENO_ERR_INVAL: silero, and there
  * is none. */
 STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,

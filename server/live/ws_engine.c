@@ -1,6 +1,7 @@
 /* How the session of a connection reaches the model: the pool's streams, their notes, the key's
  * quota and the decoder of containers (struct steno_ws_engine). */
 #include "server/live/ws_internal.h"
+#include "server/live/ws_turn.h"
 
 #include "speech/audio/ogg_opus.h"
 #include "base/clock.h"
@@ -88,6 +89,7 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     s->resume_seconds = c->ws->srv->conf->ws_resume;
     d->model_version = c->served->info.version;
     d->model_family = c->served->info.family;
+    d->judges_turns = c->ws->srv->turn != NULL;
     d->model_language = c->served->info.language;
     if (s->audio.encoding == STENO_ENCODING_OPUS && !s->audio.sample_rate)
         s->audio.sample_rate = steno_opus_rate_for(c->served->info.sample_rate);
@@ -123,6 +125,8 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     opt.stream.n_options = list.n;
     if (!st)
         st = steno_server_vad(c->ws->srv, s->vad, &opt.stream.vad, err);
+    if (!st)
+        st = steno_ws_turn(c->ws->srv, s, &opt, err);
     if (st)
         return st;
     c->rate = rate;
