@@ -23,7 +23,7 @@ struct unpacking {
 };
 
 /* Large blocks grow in place: the C library moves their pages, not their bytes. */
-static steno_status reserve(struct unpacking *u)
+static steno_status reserve_block(struct unpacking *u)
 {
     size_t cap = u->cap ? u->cap + u->cap / 2 : FIRST;
     uint8_t *p;
@@ -42,12 +42,12 @@ static steno_status reserve(struct unpacking *u)
 }
 
 /* Run zlib once. *rc is its answer. */
-static steno_status step(struct unpacking *u, z_stream *z, int *rc)
+static steno_status inflate_once(struct unpacking *u, z_stream *z, int *rc)
 {
     void *unwritten; /* zlib's interface has no const */
     const size_t in = u->n < PIECE ? u->n : PIECE;
     size_t room;
-    steno_status st = reserve(u);
+    steno_status st = reserve_block(u);
     if (st)
         return st;
     room = u->cap - u->size < PIECE ? u->cap - u->size : PIECE;
@@ -75,14 +75,14 @@ static bool only_zeros(const struct unpacking *u)
     return true;
 }
 
-static steno_status unpack(struct unpacking *u, z_stream *z)
+static steno_status unpack_gzip(struct unpacking *u, z_stream *z)
 {
     int rc = Z_OK;
     steno_status st = STENO_OK;
     while (!st && (rc != Z_STREAM_END || !only_zeros(u))) {
         if (rc == Z_STREAM_END && inflateReset(z) != Z_OK)
             return steno_fail(u->err, STENO_ERR_FORMAT, "%s: damaged", u->name);
-        st = step(u, z, &rc);
+        st = inflate_once(u, z, &rc);
     }
     return st;
 }
@@ -95,7 +95,7 @@ steno_status steno_gzip_unpack(const void *bytes, size_t n, const char *name, si
     steno_status st;
     if (inflateInit2(&z, MAX_WBITS + 16) != Z_OK) /* + 16: gzip's header and checksum */
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    st = unpack(&u, &z);
+    st = unpack_gzip(&u, &z);
     inflateEnd(&z);
     if (st) {
         free(u.out);

@@ -26,7 +26,7 @@ struct parser {
     steno_err *err;
 };
 
-static steno_status wrong(const struct parser *s, const char *what)
+static steno_status wrong_json(const struct parser *s, const char *what)
 {
     return steno_fail(s->err, STENO_ERR_FORMAT, "%s: line %zu: %s", s->name, s->line, what);
 }
@@ -63,11 +63,11 @@ static steno_status unescape_unicode(struct parser *s, char **to)
     if (c >= 0xD800 && c < 0xDC00) {
         low = s->p[0] == '\\' && s->p[1] == 'u' ? hex4(s->p + 2) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
-            return wrong(s, "half of a surrogate pair");
+            return wrong_json(s, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
         s->p += 6;
     } else if (c <= 0 || (c >= 0xDC00 && c < 0xE000)) {
-        return wrong(s, c == 0 ? "a string contains NUL" : "no \\u escape");
+        return wrong_json(s, c == 0 ? "a string contains NUL" : "no \\u escape");
     }
     *to += utf8proc_encode_char(c, (utf8proc_uint8_t *)*to);
     return STENO_OK;
@@ -82,7 +82,7 @@ static steno_status unescape(struct parser *s, char **to)
         return unescape_unicode(s, to);
     at = *s->p ? strchr(from, *s->p) : NULL;
     if (!at)
-        return wrong(s, "unknown escape in a string");
+        return wrong_json(s, "unknown escape in a string");
     *(*to)++ = as[at - from];
     s->p++;
     return STENO_OK;
@@ -94,7 +94,7 @@ static steno_status parse_string(struct parser *s, const char **out)
     char *begin = ++s->p, *to = begin;
     while (s->p < s->end && *s->p != '"') {
         if ((unsigned char)*s->p < 0x20) {
-            return wrong(s, "a control character in a string");
+            return wrong_json(s, "a control character in a string");
         } else if (*s->p == '\\') {
             steno_status st = unescape(s, &to);
             if (st)
@@ -106,14 +106,14 @@ static steno_status parse_string(struct parser *s, const char **out)
             utf8proc_ssize_t n =
                 utf8proc_iterate((const utf8proc_uint8_t *)s->p, s->end - s->p, &c);
             if (n <= 0)
-                return wrong(s, "a string is not UTF-8");
+                return wrong_json(s, "a string is not UTF-8");
             memmove(to, s->p, (size_t)n);
             to += n;
             s->p += n;
         }
     }
     if (s->p >= s->end)
-        return wrong(s, "a string does not end");
+        return wrong_json(s, "a string does not end");
     *to = '\0'; /* at the closing quote or before it */
     s->p++;
     *out = begin;
@@ -141,13 +141,13 @@ static steno_status parse_key(struct parser *s, struct steno_json_node *n)
 {
     steno_status st;
     if (*s->p != '"')
-        return wrong(s, "a key expected");
+        return wrong_json(s, "a key expected");
     st = parse_string(s, &n->key);
     if (st)
         return st;
     skip_blanks(s);
     if (*s->p != ':')
-        return wrong(s, "':' expected");
+        return wrong_json(s, "':' expected");
     s->p++;
     skip_blanks(s);
     return STENO_OK;
@@ -179,7 +179,7 @@ static steno_status parse_children(struct parser *s, struct steno_json_node *n, 
         if (*s->p == close)
             return s->p++, STENO_OK;
         if (*s->p != ',')
-            return wrong(s, close == '}' ? "',' or '}' expected" : "',' or ']' expected");
+            return wrong_json(s, close == '}' ? "',' or '}' expected" : "',' or ']' expected");
         s->p++;
         skip_blanks(s);
     }
@@ -244,7 +244,7 @@ static steno_status parse_plain(struct parser *s, struct steno_json_node *n)
             n->kind = names[i].kind;
         }
     if (!len)
-        return wrong(s, "a value expected");
+        return wrong_json(s, "a value expected");
     if (n->kind != STENO_JSON_NULL) {
         n->text = steno_arena_strndup(s->mem, s->p, len);
         if (!n->text)
@@ -276,7 +276,7 @@ static steno_status parse_document(struct parser *s, struct steno_json *j)
         return st;
     skip_blanks(s);
     if (s->p < s->end)
-        return wrong(s, "something follows the document");
+        return wrong_json(s, "something follows the document");
     j->root = root;
     return STENO_OK;
 }

@@ -10,13 +10,13 @@
 
 #define MAX_HEADER 65536
 
-static steno_status bad(steno_err *err, const char *path, const char *what)
+static steno_status bad_npy(steno_err *err, const char *path, const char *what)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", path, what);
 }
 
 /* The value after 'key': in the header, which is a Python dictionary literal. */
-static const char *find(const char *header, const char *key)
+static const char *header_value(const char *header, const char *key)
 {
     char quoted[40];
     const char *p;
@@ -54,11 +54,11 @@ static bool parse_shape(const char *p, struct steno_npy *a)
 static steno_status parse_header(const char *path, const char *h, struct steno_npy *a,
                                  bool *fortran, steno_err *err)
 {
-    const char *descr = find(h, "descr"), *order = find(h, "fortran_order");
-    const char *shape = find(h, "shape");
+    const char *descr = header_value(h, "descr"), *order = header_value(h, "fortran_order");
+    const char *shape = header_value(h, "shape");
     size_t n = 1;
     if (!descr || !order || !shape || descr[0] != '\'' || strlen(descr) < 5)
-        return bad(err, path, "not a NumPy array: header lacks descr, fortran_order or shape");
+        return bad_npy(err, path, "not a NumPy array: header lacks descr, fortran_order or shape");
     a->kind = descr[2];
     a->item = descr[3] - '0';
     if (!(descr[1] == '<' || descr[1] == '|' || (descr[1] == '=')) || descr[4] != '\'' ||
@@ -66,7 +66,7 @@ static steno_status parse_header(const char *path, const char *h, struct steno_n
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: element type %.8s is not supported",
                           path, descr);
     if (!parse_shape(shape, a))
-        return bad(err, path, "bad shape in its header");
+        return bad_npy(err, path, "bad shape in its header");
     for (int i = 0; i < a->rank; i++)
         if (!steno_mul_size(n, (size_t)a->dim[i], &n))
             return steno_fail(err, STENO_ERR_LIMIT, "%s: its shape overflows", path);
@@ -105,13 +105,13 @@ static steno_status read_body(FILE *f, const char *path, size_t max_bytes, struc
                           max_bytes);
     if (at >= 0 && fileno(f) >= 0 && !fstat(fileno(f), &sb) && S_ISREG(sb.st_mode) &&
         a->bytes > (size_t)(sb.st_size - at))
-        return bad(err, path, "cut short: less data than its header says");
+        return bad_npy(err, path, "cut short: less data than its header says");
     a->data = steno_aligned_alloc(a->bytes);
     if (!a->data)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (fread(a->data, 1, a->bytes, f) != a->bytes) {
         steno_aligned_free(a->data);
-        return bad(err, path, "cut short: less data than its header says");
+        return bad_npy(err, path, "cut short: less data than its header says");
     }
     if (fortran && a->rank > 1 && a->bytes) {
         void *c = to_c_order(a);
@@ -132,21 +132,21 @@ static steno_status read_file(FILE *f, const char *path, size_t max_bytes, struc
     bool fortran = false;
     steno_status st;
     if (fread(pre, 1, 10, f) != 10 || memcmp(pre, "\x93NUMPY", 6) || !pre[6] || pre[6] > 3)
-        return bad(err, path, "not a NumPy array file");
+        return bad_npy(err, path, "not a NumPy array file");
     n = pre[8] | (size_t)pre[9] << 8;
     skip = pre[6] == 1 ? 0 : 2;
     if (skip) {
         if (fread(pre + 10, 1, 2, f) != 2)
-            return bad(err, path, "cut short in its header");
+            return bad_npy(err, path, "cut short in its header");
         n |= (size_t)pre[10] << 16 | (size_t)pre[11] << 24;
     }
     if (n > MAX_HEADER)
-        return bad(err, path, "its header is too long");
+        return bad_npy(err, path, "its header is too long");
     header = calloc(1, n + 1);
     if (!header)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     st = fread(header, 1, n, f) == n ? parse_header(path, header, a, &fortran, err)
-                                     : bad(err, path, "cut short in its header");
+                                     : bad_npy(err, path, "cut short in its header");
     free(header);
     return st ? st : read_body(f, path, max_bytes, a, fortran, err);
 }
@@ -177,7 +177,7 @@ steno_status steno_npy_parse(const void *bytes, size_t n, const char *name, size
     f = n ? fmemopen(unwritten, n, "r") : NULL;
     if (!f)
         return n ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name)
-                 : bad(err, name, "not a NumPy array file");
+                 : bad_npy(err, name, "not a NumPy array file");
     st = read_file(f, name, max_bytes < n ? max_bytes : n, &a, err);
     fclose(f);
     if (!st)

@@ -63,7 +63,7 @@ static bool find_field(struct bytes message, uint64_t number, struct bytes *out)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static steno_status add(struct names *l, struct bytes text)
+static steno_status add_name(struct names *l, struct bytes text)
 {
     size_t n = (size_t)(text.end - text.p);
     if (l->n == STENO_ONNX_HEAD_NAMES || n > MAX_TEXT)
@@ -91,7 +91,7 @@ static void free_names(struct names *l)
     free(l->at);
 }
 
-static size_t find(const struct names *l, const char *name)
+static size_t find_name(const struct names *l, const char *name)
 {
     size_t i = 0;
     while (i < l->n && strcmp(l->at[i], name) != 0)
@@ -128,7 +128,7 @@ static steno_status read_graph(steno_onnx_head *h, struct bytes graph)
         } else if (f.number == GRAPH_INPUT || f.number == GRAPH_OUTPUT) {
             if (!find_field(f.of, VALUE_NAME, &text))
                 return STENO_ERR_FORMAT;
-            st = add(f.number == GRAPH_INPUT ? &h->inputs : &h->outputs, text);
+            st = add_name(f.number == GRAPH_INPUT ? &h->inputs : &h->outputs, text);
         }
         if (st)
             return st;
@@ -142,8 +142,8 @@ static steno_status read_entry(steno_onnx_head *h, struct bytes entry)
     steno_status st;
     if (!find_field(entry, ENTRY_KEY, &key) || !find_field(entry, ENTRY_VALUE, &value))
         return STENO_ERR_FORMAT;
-    st = add(&h->keys, key);
-    return st ? st : add(&h->values, value);
+    st = add_name(&h->keys, key);
+    return st ? st : add_name(&h->values, value);
 }
 
 static steno_status read_model(steno_onnx_head *h, struct bytes model)
@@ -232,17 +232,17 @@ const char *steno_onnx_head_output(const steno_onnx_head *h, size_t i)
 
 bool steno_onnx_head_has_input(const steno_onnx_head *h, const char *name)
 {
-    return find(&h->inputs, name) < h->inputs.n;
+    return find_name(&h->inputs, name) < h->inputs.n;
 }
 
 bool steno_onnx_head_has_output(const steno_onnx_head *h, const char *name)
 {
-    return find(&h->outputs, name) < h->outputs.n;
+    return find_name(&h->outputs, name) < h->outputs.n;
 }
 
 const char *steno_onnx_head_meta(const steno_onnx_head *h, const char *key)
 {
-    size_t i = find(&h->keys, key);
+    size_t i = find_name(&h->keys, key);
     return i < h->values.n ? h->values.at[i] : NULL;
 }
 

@@ -31,13 +31,13 @@ struct machine {
     steno_err *err;
 };
 
-static steno_status bad(const struct machine *m, const char *what)
+static steno_status bad_pickle(const struct machine *m, const char *what)
 {
     return steno_fail(m->err, STENO_ERR_FORMAT, "%s: byte %zu of the pickle: %s", m->name,
                       (size_t)(m->p - m->start), what);
 }
 
-static steno_status no_memory(const struct machine *m)
+static steno_status no_memory_for_pickle(const struct machine *m)
 {
     return steno_fail(m->err, STENO_ERR_NOMEM, "%s: out of memory", m->name);
 }
@@ -45,7 +45,7 @@ static steno_status no_memory(const struct machine *m)
 /* ---- bytes --------------------------------------------------------------------------------- */
 
 /* The next n bytes; NULL: cut short. */
-static const uint8_t *take(struct machine *m, uint64_t n)
+static const uint8_t *next_bytes(struct machine *m, uint64_t n)
 {
     const uint8_t *at = m->p;
     if (n > (uint64_t)(m->end - m->p))
@@ -55,9 +55,9 @@ static const uint8_t *take(struct machine *m, uint64_t n)
 }
 
 /* A little-endian number of `size` bytes. */
-static bool number(struct machine *m, size_t size, uint64_t *out)
+static bool next_number(struct machine *m, size_t size, uint64_t *out)
 {
-    const uint8_t *p = take(m, size);
+    const uint8_t *p = next_bytes(m, size);
     if (!p)
         return false;
     *out = 0;
@@ -82,10 +82,10 @@ static steno_status no_node(const struct machine *m)
     return m->nodes > STENO_PICKLE_MAX_NODES
                ? steno_fail(m->err, STENO_ERR_LIMIT, "%s: more than %zu values in a pickle",
                             m->name, STENO_PICKLE_MAX_NODES)
-               : no_memory(m);
+               : no_memory_for_pickle(m);
 }
 
-static steno_status push(struct machine *m, node *v)
+static steno_status push_node(struct machine *m, node *v)
 {
     if (!v)
         return no_node(m);
@@ -94,7 +94,7 @@ static steno_status push(struct machine *m, node *v)
         node **more =
             cap <= 2 * STENO_PICKLE_MAX_NODES ? realloc(m->stack, cap * sizeof *more) : NULL;
         if (!more)
-            return no_memory(m);
+            return no_memory_for_pickle(m);
         m->stack = more;
         m->cap = cap;
     }
@@ -128,13 +128,13 @@ static bool find_mark(const struct machine *m, size_t *at)
 }
 
 /* Append k values to v's items. */
-static steno_status append(struct machine *m, node *v, node *const *from, size_t k)
+static steno_status append_items(struct machine *m, node *v, node *const *from, size_t k)
 {
     if (v->n + k > v->cap) {
         size_t cap = 2 * v->cap > v->n + k ? 2 * v->cap : v->n + k;
         const node **more = steno_arena_calloc(m->mem, cap, sizeof *more);
         if (!more)
-            return no_memory(m);
+            return no_memory_for_pickle(m);
         if (v->n)
             memcpy(more, v->item, v->n * sizeof *more);
         v->item = more;
@@ -146,25 +146,25 @@ static steno_status append(struct machine *m, node *v, node *const *from, size_t
 }
 
 /* Push a new value with the top k values as its items. */
-static steno_status collect(struct machine *m, enum steno_pickle_kind kind, size_t k)
+static steno_status collect_items(struct machine *m, enum steno_pickle_kind kind, size_t k)
 {
     node *v;
     steno_status st;
     if (k > m->n)
-        return bad(m, "too few values on the stack");
+        return bad_pickle(m, "too few values on the stack");
     for (size_t i = m->n - k; i < m->n; i++)
         if (m->stack[i]->kind == STENO_PICKLE_MARK)
-            return bad(m, "too few values on the stack");
+            return bad_pickle(m, "too few values on the stack");
     if (kind == STENO_PICKLE_DICT && k % 2)
-        return bad(m, "a key without a value");
+        return bad_pickle(m, "a key without a value");
     v = fresh(m, kind);
     if (!v)
         return no_node(m);
-    st = append(m, v, m->stack + m->n - k, k);
+    st = append_items(m, v, m->stack + m->n - k, k);
     if (st)
         return st;
     m->n -= k;
-    return push(m, v);
+    return push_node(m, v);
 }
 
 /* The same with all values above the last mark, which goes too. */
@@ -174,27 +174,28 @@ static steno_status collect_to_mark(struct machine *m, enum steno_pickle_kind ki
     node *v;
     steno_status st;
     if (!find_mark(m, &at))
-        return bad(m, "no mark on the stack");
-    st = collect(m, kind, m->n - at - 1);
+        return bad_pickle(m, "no mark on the stack");
+    st = collect_items(m, kind, m->n - at - 1);
     if (st)
         return st;
     v = pop(m);
     m->n--; /* the mark */
-    return push(m, v);
+    return push_node(m, v);
 }
 
 /* Append the values from place `at` on to the container below them; `gap`: there is a mark between
  * them. */
-static steno_status fill(struct machine *m, size_t at, size_t gap, enum steno_pickle_kind kind)
+static steno_status fill_container(struct machine *m, size_t at, size_t gap,
+                                   enum steno_pickle_kind kind)
 {
     node *to = at >= gap + 1 ? m->stack[at - gap - 1] : NULL;
     steno_status st;
     if (!to || to->kind != kind)
-        return bad(m, kind == STENO_PICKLE_DICT ? "items for something that is no dictionary"
-                                                : "items for something that is no list");
+        return bad_pickle(m, kind == STENO_PICKLE_DICT ? "items for something that is no dictionary"
+                                                       : "items for something that is no list");
     if (kind == STENO_PICKLE_DICT && (m->n - at) % 2)
-        return bad(m, "a key without a value");
-    st = append(m, to, m->stack + at, m->n - at);
+        return bad_pickle(m, "a key without a value");
+    st = append_items(m, to, m->stack + at, m->n - at);
     m->n = at - gap;
     return st;
 }
@@ -202,19 +203,19 @@ static steno_status fill(struct machine *m, size_t at, size_t gap, enum steno_pi
 static steno_status fill_one(struct machine *m, size_t k, enum steno_pickle_kind kind)
 {
     if (m->n < k + 1)
-        return bad(m, "too few values on the stack");
+        return bad_pickle(m, "too few values on the stack");
     for (size_t i = m->n - k; i < m->n; i++)
         if (m->stack[i]->kind == STENO_PICKLE_MARK)
-            return bad(m, "too few values on the stack");
-    return fill(m, m->n - k, 0, kind);
+            return bad_pickle(m, "too few values on the stack");
+    return fill_container(m, m->n - k, 0, kind);
 }
 
 static steno_status fill_to_mark(struct machine *m, enum steno_pickle_kind kind)
 {
     size_t at;
     if (!find_mark(m, &at))
-        return bad(m, "no mark on the stack");
-    return fill(m, at + 1, 1, kind);
+        return bad_pickle(m, "no mark on the stack");
+    return fill_container(m, at + 1, 1, kind);
 }
 
 /* ---- plain values -------------------------------------------------------------------------- */
@@ -224,14 +225,14 @@ static steno_status push_text(struct machine *m, enum steno_pickle_kind kind, si
     uint64_t n;
     const uint8_t *p;
     node *v;
-    if (!number(m, length_size, &n) || !(p = take(m, n)))
-        return bad(m, "cut short");
+    if (!next_number(m, length_size, &n) || !(p = next_bytes(m, n)))
+        return bad_pickle(m, "cut short");
     v = fresh(m, kind);
     if (!v)
         return no_node(m);
     v->n = (size_t)n;
     v->text = steno_arena_strndup(m->mem, (const char *)p, v->n);
-    return v->text ? push(m, v) : no_memory(m);
+    return v->text ? push_node(m, v) : no_memory_for_pickle(m);
 }
 
 static steno_status push_int(struct machine *m, int64_t i)
@@ -239,27 +240,27 @@ static steno_status push_int(struct machine *m, int64_t i)
     node *v = fresh(m, STENO_PICKLE_INT);
     if (v)
         v->i = i;
-    return push(m, v);
+    return push_node(m, v);
 }
 
 static steno_status push_unsigned(struct machine *m, size_t size)
 {
     uint64_t v;
-    return number(m, size, &v) ? push_int(m, (int64_t)v) : bad(m, "cut short");
+    return next_number(m, size, &v) ? push_int(m, (int64_t)v) : bad_pickle(m, "cut short");
 }
 
 static steno_status push_int32(struct machine *m)
 {
     uint64_t v;
-    return number(m, 4, &v) ? push_int(m, (int32_t)(uint32_t)v) : bad(m, "cut short");
+    return next_number(m, 4, &v) ? push_int(m, (int32_t)(uint32_t)v) : bad_pickle(m, "cut short");
 }
 
 static steno_status push_long(struct machine *m, size_t length_size)
 {
     const uint8_t *from = m->p, *p;
     uint64_t n, v = 0;
-    if (!number(m, length_size, &n) || !(p = take(m, n)))
-        return bad(m, "cut short");
+    if (!next_number(m, length_size, &n) || !(p = next_bytes(m, n)))
+        return bad_pickle(m, "cut short");
     if (n > 8) {
         m->p = from;
         return push_text(m, STENO_PICKLE_BIG, length_size);
@@ -271,17 +272,17 @@ static steno_status push_long(struct machine *m, size_t length_size)
 
 static steno_status push_float(struct machine *m)
 {
-    const uint8_t *p = take(m, 8);
+    const uint8_t *p = next_bytes(m, 8);
     uint64_t bits = 0;
     node *v;
     if (!p)
-        return bad(m, "cut short");
+        return bad_pickle(m, "cut short");
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | p[i];
     v = fresh(m, STENO_PICKLE_FLOAT);
     if (v)
         memcpy(&v->f, &bits, sizeof v->f);
-    return push(m, v);
+    return push_node(m, v);
 }
 
 static steno_status push_bool(struct machine *m, bool b)
@@ -289,16 +290,16 @@ static steno_status push_bool(struct machine *m, bool b)
     node *v = fresh(m, STENO_PICKLE_BOOL);
     if (v)
         v->b = b;
-    return push(m, v);
+    return push_node(m, v);
 }
 
 /* ---- memo ---------------------------------------------------------------------------------- */
 
-static steno_status put(struct machine *m, uint64_t at)
+static steno_status put_memo(struct machine *m, uint64_t at)
 {
     node *v = top(m);
     if (!v)
-        return bad(m, "nothing to remember");
+        return bad_pickle(m, "nothing to remember");
     if (at >= STENO_PICKLE_MAX_NODES)
         return steno_fail(m->err, STENO_ERR_LIMIT, "%s: entry %llu of the pickle's memo", m->name,
                           (unsigned long long)at);
@@ -306,7 +307,7 @@ static steno_status put(struct machine *m, uint64_t at)
         size_t n = 2 * m->n_memo > at ? 2 * m->n_memo : (size_t)at + 256;
         node **more = realloc(m->memo, n * sizeof *more);
         if (!more)
-            return no_memory(m);
+            return no_memory_for_pickle(m);
         memset(more + m->n_memo, 0, (n - m->n_memo) * sizeof *more);
         m->memo = more;
         m->n_memo = n;
@@ -319,17 +320,17 @@ static steno_status put(struct machine *m, uint64_t at)
 static steno_status put_at(struct machine *m, size_t size)
 {
     uint64_t at;
-    return number(m, size, &at) ? put(m, at) : bad(m, "cut short");
+    return next_number(m, size, &at) ? put_memo(m, at) : bad_pickle(m, "cut short");
 }
 
 static steno_status get_at(struct machine *m, size_t size)
 {
     uint64_t at;
-    if (!number(m, size, &at))
-        return bad(m, "cut short");
+    if (!next_number(m, size, &at))
+        return bad_pickle(m, "cut short");
     if (at >= m->n_memo || !m->memo[at])
-        return bad(m, "a memo entry that was not written");
-    return push(m, m->memo[at]);
+        return bad_pickle(m, "a memo entry that was not written");
+    return push_node(m, m->memo[at]);
 }
 
 /* ---- globals and calls --------------------------------------------------------------------- */
@@ -357,7 +358,7 @@ static steno_status push_global(struct machine *m, const char *module, size_t n_
     v->n = n_module + 1 + n_name;
     v->text = text = steno_arena_alloc(m->mem, v->n + 1);
     if (!text)
-        return no_memory(m);
+        return no_memory_for_pickle(m);
     memcpy(text, module, n_module);
     text[n_module] = '.';
     memcpy(text + n_module + 1, name, n_name);
@@ -366,7 +367,7 @@ static steno_status push_global(struct machine *m, const char *module, size_t n_
                           "%s: the pickle names %.200s, which is neither a tensor nor plain data: "
                           "refused, nothing of it is run",
                           m->name, text);
-    return push(m, v);
+    return push_node(m, v);
 }
 
 /* Two lines: module, name. */
@@ -374,10 +375,10 @@ static steno_status global_lines(struct machine *m)
 {
     const uint8_t *at = m->p, *first = memchr(at, '\n', (size_t)(m->end - at)), *second;
     if (!first)
-        return bad(m, "cut short");
+        return bad_pickle(m, "cut short");
     second = memchr(first + 1, '\n', (size_t)(m->end - first - 1));
     if (!second)
-        return bad(m, "cut short");
+        return bad_pickle(m, "cut short");
     m->p = second + 1;
     return push_global(m, (const char *)at, (size_t)(first - at), (const char *)first + 1,
                        (size_t)(second - first - 1));
@@ -388,7 +389,7 @@ static steno_status global_of_stack(struct machine *m)
     const node *name = pop(m), *module = pop(m);
     if (!name || !module || name->kind != STENO_PICKLE_STRING ||
         module->kind != STENO_PICKLE_STRING)
-        return bad(m, "a global without names");
+        return bad_pickle(m, "a global without names");
     return push_global(m, module->text, module->n, name->text, name->n);
 }
 
@@ -401,16 +402,16 @@ static steno_status make_dict(struct machine *m, const node *args)
     if (!d)
         return no_node(m);
     if (args->n > 1 || (pairs && pairs->kind != STENO_PICKLE_LIST))
-        return bad(m, "an OrderedDict of something else than pairs");
+        return bad_pickle(m, "an OrderedDict of something else than pairs");
     for (size_t i = 0; pairs && i < pairs->n && !st; i++) {
         const node *pair = pairs->item[i];
         node *both[2];
         if ((pair->kind != STENO_PICKLE_TUPLE && pair->kind != STENO_PICKLE_LIST) || pair->n != 2)
-            return bad(m, "an OrderedDict of something else than pairs");
+            return bad_pickle(m, "an OrderedDict of something else than pairs");
         memcpy(both, pair->item, sizeof both);
-        st = append(m, d, both, 2);
+        st = append_items(m, d, both, 2);
     }
-    return st ? st : push(m, d);
+    return st ? st : push_node(m, d);
 }
 
 static steno_status make_namespace(struct machine *m, const node *args)
@@ -419,9 +420,9 @@ static steno_status make_namespace(struct machine *m, const node *args)
     if (!d)
         return no_node(m);
     if (args->n)
-        return bad(m, "an object of values without names");
+        return bad_pickle(m, "an object of values without names");
     d->b = true;
-    return push(m, d);
+    return push_node(m, d);
 }
 
 static steno_status call(struct machine *m)
@@ -430,7 +431,7 @@ static steno_status call(struct machine *m)
     node *both[2] = {fn, args};
     steno_status st;
     if (!args || !fn || fn->kind != STENO_PICKLE_GLOBAL || args->kind != STENO_PICKLE_TUPLE)
-        return bad(m, "a call of something that is no function's name");
+        return bad_pickle(m, "a call of something that is no function's name");
     if (is_ordered_dict(fn->text))
         return make_dict(m, args);
     if (is_namespace(fn->text))
@@ -438,17 +439,17 @@ static steno_status call(struct machine *m)
     v = fresh(m, STENO_PICKLE_CALL);
     if (!v)
         return no_node(m);
-    st = append(m, v, both, 2);
-    return st ? st : push(m, v);
+    st = append_items(m, v, both, 2);
+    return st ? st : push_node(m, v);
 }
 
 /* ---- opcodes ------------------------------------------------------------------------------- */
 
 static steno_status protocol(struct machine *m)
 {
-    const uint8_t *p = take(m, 1);
+    const uint8_t *p = next_bytes(m, 1);
     if (!p)
-        return bad(m, "cut short");
+        return bad_pickle(m, "cut short");
     return *p >= 2 && *p <= 5
                ? STENO_OK
                : steno_fail(m->err, STENO_ERR_UNSUPPORTED,
@@ -459,7 +460,7 @@ static steno_status pop_mark(struct machine *m)
 {
     size_t at;
     if (!find_mark(m, &at))
-        return bad(m, "no mark on the stack");
+        return bad_pickle(m, "no mark on the stack");
     m->n = at;
     return STENO_OK;
 }
@@ -467,7 +468,7 @@ static steno_status pop_mark(struct machine *m)
 static steno_status drop(struct machine *m)
 {
     if (!m->n)
-        return bad(m, "too few values on the stack");
+        return bad_pickle(m, "too few values on the stack");
     m->n--;
     return STENO_OK;
 }
@@ -475,27 +476,27 @@ static steno_status drop(struct machine *m)
 static steno_status again(struct machine *m)
 {
     node *v = top(m);
-    return v ? push(m, v) : bad(m, "too few values on the stack");
+    return v ? push_node(m, v) : bad_pickle(m, "too few values on the stack");
 }
 
 /* Attributes for the object below them. */
-static steno_status build(struct machine *m)
+static steno_status build_object(struct machine *m)
 {
     node *state = pop(m), *object = top(m);
     steno_status st = STENO_OK;
     if (!state || !object)
-        return bad(m, "attributes without an object");
+        return bad_pickle(m, "attributes without an object");
     if (object->kind != STENO_PICKLE_DICT || !object->b)
         return STENO_OK; /* dropped */
     if (state->kind != STENO_PICKLE_DICT || state == object)
-        return bad(m, "attributes that are no dictionary");
+        return bad_pickle(m, "attributes that are no dictionary");
     m->nodes += state->n; /* two that fill each other grow quickly */
     if (m->nodes > STENO_PICKLE_MAX_NODES)
         return no_node(m);
     for (size_t i = 0, n = state->n; i + 2 <= n && !st; i += 2) {
         node *both[2];
         memcpy(both, state->item + i, sizeof both);
-        st = append(m, object, both, 2);
+        st = append_items(m, object, both, 2);
     }
     return st;
 }
@@ -503,18 +504,19 @@ static steno_status build(struct machine *m)
 static steno_status stop(struct machine *m)
 {
     m->root = pop(m);
-    return m->root && !m->n ? STENO_OK : bad(m, "the end with another number of values than one");
+    return m->root && !m->n ? STENO_OK
+                            : bad_pickle(m, "the end with another number of values than one");
 }
 
-static steno_status step(struct machine *m, uint8_t op)
+static steno_status step_pickle(struct machine *m, uint8_t op)
 {
     switch (op) {
     case 0x80:
         return protocol(m);
     case 0x95:
-        return take(m, 8) ? STENO_OK : bad(m, "cut short"); /* FRAME */
+        return next_bytes(m, 8) ? STENO_OK : bad_pickle(m, "cut short"); /* FRAME */
     case '(':
-        return push(m, fresh(m, STENO_PICKLE_MARK));
+        return push_node(m, fresh(m, STENO_PICKLE_MARK));
     case '0':
         return drop(m);
     case '1':
@@ -522,7 +524,7 @@ static steno_status step(struct machine *m, uint8_t op)
     case '2':
         return again(m);
     case 'N':
-        return push(m, fresh(m, STENO_PICKLE_NONE));
+        return push_node(m, fresh(m, STENO_PICKLE_NONE));
     case 0x88:
         return push_bool(m, true);
     case 0x89:
@@ -558,7 +560,7 @@ static steno_status step(struct machine *m, uint8_t op)
     case 0x96:
         return push_text(m, STENO_PICKLE_BYTES, 8);
     case ']':
-        return push(m, fresh(m, STENO_PICKLE_LIST));
+        return push_node(m, fresh(m, STENO_PICKLE_LIST));
     case 'a':
         return fill_one(m, 1, STENO_PICKLE_LIST);
     case 'e':
@@ -566,23 +568,23 @@ static steno_status step(struct machine *m, uint8_t op)
     case 'l':
         return collect_to_mark(m, STENO_PICKLE_LIST);
     case 0x8f:
-        return push(m, fresh(m, STENO_PICKLE_LIST)); /* EMPTY_SET */
+        return push_node(m, fresh(m, STENO_PICKLE_LIST)); /* EMPTY_SET */
     case 0x90:
         return fill_to_mark(m, STENO_PICKLE_LIST); /* ADDITEMS */
     case 0x91:
         return collect_to_mark(m, STENO_PICKLE_LIST);
     case ')':
-        return push(m, fresh(m, STENO_PICKLE_TUPLE));
+        return push_node(m, fresh(m, STENO_PICKLE_TUPLE));
     case 't':
         return collect_to_mark(m, STENO_PICKLE_TUPLE);
     case 0x85:
-        return collect(m, STENO_PICKLE_TUPLE, 1);
+        return collect_items(m, STENO_PICKLE_TUPLE, 1);
     case 0x86:
-        return collect(m, STENO_PICKLE_TUPLE, 2);
+        return collect_items(m, STENO_PICKLE_TUPLE, 2);
     case 0x87:
-        return collect(m, STENO_PICKLE_TUPLE, 3);
+        return collect_items(m, STENO_PICKLE_TUPLE, 3);
     case '}':
-        return push(m, fresh(m, STENO_PICKLE_DICT));
+        return push_node(m, fresh(m, STENO_PICKLE_DICT));
     case 's':
         return fill_one(m, 2, STENO_PICKLE_DICT);
     case 'u':
@@ -598,7 +600,7 @@ static steno_status step(struct machine *m, uint8_t op)
     case 'r':
         return put_at(m, 4);
     case 0x94:
-        return put(m, m->memoized); /* MEMOIZE */
+        return put_memo(m, m->memoized); /* MEMOIZE */
     case 'c':
         return global_lines(m);
     case 0x93:
@@ -608,9 +610,9 @@ static steno_status step(struct machine *m, uint8_t op)
     case 0x81:
         return call(m); /* NEWOBJ */
     case 'b':
-        return build(m);
+        return build_object(m);
     case 'Q':
-        return collect(m, STENO_PICKLE_PERSISTENT, 1);
+        return collect_items(m, STENO_PICKLE_PERSISTENT, 1);
     default:
         return steno_fail(m->err, STENO_ERR_UNSUPPORTED,
                           "%s: byte %zu of the pickle: opcode 0x%02x is not one of plain data",
@@ -618,14 +620,14 @@ static steno_status step(struct machine *m, uint8_t op)
     }
 }
 
-static steno_status run(struct machine *m)
+static steno_status run_pickle(struct machine *m)
 {
     steno_status st = STENO_OK;
     while (!st && !m->root) {
-        const uint8_t *op = take(m, 1);
+        const uint8_t *op = next_bytes(m, 1);
         if (!op)
-            return bad(m, "cut short");
-        st = *op == '.' ? stop(m) : step(m, *op);
+            return bad_pickle(m, "cut short");
+        st = *op == '.' ? stop(m) : step_pickle(m, *op);
     }
     return st;
 }
@@ -650,9 +652,9 @@ steno_status steno_pickle_parse(steno_pickle **out, const void *bytes, size_t n,
         m.mem = p->mem = steno_arena_new(0);
     if (!p || !p->mem) {
         free(p);
-        return no_memory(&m);
+        return no_memory_for_pickle(&m);
     }
-    st = run(&m);
+    st = run_pickle(&m);
     free(m.stack);
     free(m.memo);
     p->root = m.root;

@@ -28,17 +28,17 @@ static const struct {
              {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U64", 8},     {"U32", 4},
              {"U16", 2}, {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
-static steno_status wrong(const struct reader *r, const char *tensor, const char *what)
+static steno_status wrong_tensor(const struct reader *r, const char *tensor, const char *what)
 {
     return steno_fail(r->err, STENO_ERR_FORMAT, "%s: tensor '%.100s': %s", r->name, tensor, what);
 }
 
-static steno_status read_type(const struct reader *r, const struct steno_json_node *entry,
-                              struct steno_safetensor *t)
+static steno_status read_element_type(const struct reader *r, const struct steno_json_node *entry,
+                                      struct steno_safetensor *t)
 {
     const struct steno_json_node *v = steno_json_get(entry, "dtype");
     if (!v || v->kind != STENO_JSON_STRING)
-        return wrong(r, t->name, "no dtype");
+        return wrong_tensor(r, t->name, "no dtype");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(v->text, types[i].name)) {
             t->dtype = types[i].name;
@@ -54,7 +54,7 @@ static steno_status read_shape(const struct reader *r, const struct steno_json_n
 {
     const struct steno_json_node *v = steno_json_get(entry, "shape");
     if (!v || v->kind != STENO_JSON_LIST)
-        return wrong(r, t->name, "no shape");
+        return wrong_tensor(r, t->name, "no shape");
     if (v->n > STENO_SAFETENSORS_MAX_RANK)
         return steno_fail(r->err, STENO_ERR_LIMIT, "%s: tensor '%.100s': %zu axes, at most %d",
                           r->name, t->name, v->n, STENO_SAFETENSORS_MAX_RANK);
@@ -63,7 +63,7 @@ static steno_status read_shape(const struct reader *r, const struct steno_json_n
         int64_t *d = &t->dim[t->rank++];
         if (!steno_json_int(v, 0, INT64_MAX, d) || (uint64_t)*d > SIZE_MAX ||
             !steno_mul_size(t->count, (size_t)*d, &t->count))
-            return wrong(r, t->name, "its shape is not a list of sizes");
+            return wrong_tensor(r, t->name, "its shape is not a list of sizes");
     }
     return STENO_OK;
 }
@@ -77,7 +77,7 @@ static steno_status read_place(const struct reader *r, const struct steno_json_n
     if (!v || v->kind != STENO_JSON_LIST || v->n != 2 ||
         !steno_json_int(v->first, 0, INT64_MAX, &from) ||
         !steno_json_int(v->first->next, from, INT64_MAX, &to))
-        return wrong(r, t->name, "data_offsets is not [from, to)");
+        return wrong_tensor(r, t->name, "data_offsets is not [from, to)");
     if ((uint64_t)to > r->n)
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: tensor '%.100s': its elements end at byte %lld, the data has %zu",
@@ -97,14 +97,14 @@ static steno_status read_tensor(const struct reader *r, const struct steno_json_
     steno_status st;
     t->name = entry->key;
     if (entry->kind != STENO_JSON_OBJECT)
-        return wrong(r, t->name, "its entry is not an object");
-    st = read_type(r, entry, t);
+        return wrong_tensor(r, t->name, "its entry is not an object");
+    st = read_element_type(r, entry, t);
     if (!st)
         st = read_shape(r, entry, t);
     return st ? st : read_place(r, entry, t);
 }
 
-static int by_name(const void *a, const void *b)
+static int tensors_by_name(const void *a, const void *b)
 {
     return strcmp(((const struct steno_safetensor *)a)->name,
                   ((const struct steno_safetensor *)b)->name);
@@ -127,10 +127,10 @@ static steno_status read_tensors(steno_safetensors *s, const struct reader *r)
             return st;
         s->n++;
     }
-    qsort(s->tensor, s->n, sizeof *s->tensor, by_name);
+    qsort(s->tensor, s->n, sizeof *s->tensor, tensors_by_name);
     for (size_t i = 1; i < s->n; i++)
-        if (!by_name(&s->tensor[i - 1], &s->tensor[i]))
-            return wrong(r, s->tensor[i].name, "given twice");
+        if (!tensors_by_name(&s->tensor[i - 1], &s->tensor[i]))
+            return wrong_tensor(r, s->tensor[i].name, "given twice");
     return STENO_OK;
 }
 
@@ -227,5 +227,5 @@ const struct steno_safetensor *steno_safetensors_get(const steno_safetensors *s,
 const struct steno_safetensor *steno_safetensors_find(const steno_safetensors *s, const char *name)
 {
     const struct steno_safetensor key = {.name = name};
-    return bsearch(&key, s->tensor, s->n, sizeof key, by_name);
+    return bsearch(&key, s->tensor, s->n, sizeof key, tensors_by_name);
 }

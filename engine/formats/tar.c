@@ -30,14 +30,14 @@ struct walk {
     bool has_size, sparse;
 };
 
-static steno_status bad(const struct walk *w, const char *what)
+static steno_status bad_tar(const struct walk *w, const char *what)
 {
     return steno_fail(w->err, STENO_ERR_FORMAT, "%s: at byte %zu: %s", w->name, w->at, what);
 }
 
 /* Octal digits that blanks surround, or, with the first bit set, a binary number. False: neither,
  * or more than 64 bits. */
-static bool read_number(const uint8_t *p, size_t n, uint64_t *out)
+static bool read_octal(const uint8_t *p, size_t n, uint64_t *out)
 {
     uint64_t v = 0;
     size_t i = 0;
@@ -65,7 +65,7 @@ static bool right_sum(const uint8_t *h)
     uint64_t want, sum = 0;
     for (int i = 0; i < BLOCK; i++)
         sum += i >= SUM && i < SUM + SUM_LEN ? ' ' : h[i];
-    return read_number(h + SUM, SUM_LEN, &want) && want == sum;
+    return read_octal(h + SUM, SUM_LEN, &want) && want == sum;
 }
 
 bool steno_tar_probe(const void *bytes, size_t n)
@@ -99,7 +99,7 @@ static steno_status take_record(struct walk *w, const char *key, size_t n_key, c
         w->long_size = 0;
         for (size_t i = 0; i < n_value; i++) {
             if (value[i] < '0' || value[i] > '9' || w->long_size > UINT64_MAX / 16)
-                return bad(w, "damaged archive: a size is no number");
+                return bad_tar(w, "damaged archive: a size is no number");
             w->long_size = w->long_size * 10 + (uint64_t)(value[i] - '0');
         }
         w->has_size = true;
@@ -119,11 +119,11 @@ static steno_status read_pax(struct walk *w, const char *p, size_t n)
         for (; i < n && i < 10 && p[i] >= '0' && p[i] <= '9'; i++)
             length = length * 10 + (size_t)(p[i] - '0');
         if (!i || i == n || p[i] != ' ' || length > n || length < i + 3 || p[length - 1] != '\n')
-            return bad(w, "damaged archive: bad extended header");
+            return bad_tar(w, "damaged archive: bad extended header");
         key = p + i + 1;
         equal = memchr(key, '=', length - i - 2);
         if (!equal)
-            return bad(w, "damaged archive: bad extended header");
+            return bad_tar(w, "damaged archive: bad extended header");
         st = take_record(w, key, (size_t)(equal - key), equal + 1,
                          (size_t)(p + length - 1 - (equal + 1)));
         p += length;
@@ -166,7 +166,7 @@ static steno_status add_name(struct walk *w, const uint8_t *h)
     return STENO_OK;
 }
 
-static steno_status reserve(struct walk *w)
+static steno_status reserve_member(struct walk *w)
 {
     const size_t cap = w->cap ? 2 * w->cap : 16;
     struct steno_tar_member *m;
@@ -190,7 +190,7 @@ static steno_status reserve(struct walk *w)
 
 static steno_status add_file(struct walk *w, const uint8_t *h, size_t size)
 {
-    steno_status st = reserve(w);
+    steno_status st = reserve_member(w);
     if (!st)
         st = add_name(w, h);
     if (st)
@@ -245,7 +245,7 @@ static bool has_no_data(uint8_t type)
     return type >= '1' && type <= '6'; /* links, devices, folders */
 }
 
-static steno_status walk(struct walk *w)
+static steno_status walk_records(struct walk *w)
 {
     while (w->n - w->at >= BLOCK) {
         const uint8_t *h = w->p + w->at;
@@ -254,18 +254,18 @@ static steno_status walk(struct walk *w)
         size_t padded;
         steno_status st;
         if (all_zero(h))
-            return w->at ? STENO_OK : bad(w, "not a tar archive");
+            return w->at ? STENO_OK : bad_tar(w, "not a tar archive");
         if (!right_sum(h))
-            return bad(w, w->at ? "damaged archive: a header's checksum is wrong"
-                                : "not a tar archive");
-        if (!read_number(h + SIZE, SIZE_LEN, &size))
-            return bad(w, "damaged archive: a size is no number");
+            return bad_tar(w, w->at ? "damaged archive: a header's checksum is wrong"
+                                    : "not a tar archive");
+        if (!read_octal(h + SIZE, SIZE_LEN, &size))
+            return bad_tar(w, "damaged archive: a size is no number");
         if (w->has_size && !extended)
             size = w->long_size;
         if (has_no_data(h[TYPE]))
             size = 0;
         if (size > w->n - w->at - BLOCK)
-            return bad(w, "cut short: a member reaches past the end");
+            return bad_tar(w, "cut short: a member reaches past the end");
         w->at += BLOCK;
         st = take_member(w, h, (size_t)size);
         if (st)
@@ -275,12 +275,12 @@ static steno_status walk(struct walk *w)
             break;
         w->at += padded;
     }
-    return bad(w, "cut short: the archive has no end");
+    return bad_tar(w, "cut short: the archive has no end");
 }
 
 /* ---- the list ------------------------------------------------------------------------------ */
 
-static int by_name(const void *a, const void *b)
+static int members_by_name(const void *a, const void *b)
 {
     const struct steno_tar_member *x = a, *y = b;
     const size_t n = x->name_len < y->name_len ? x->name_len : y->name_len;
@@ -288,14 +288,14 @@ static int by_name(const void *a, const void *b)
     return c ? c : (x->name_len > y->name_len) - (x->name_len < y->name_len);
 }
 
-static steno_status sort(struct walk *w)
+static steno_status sort_members(struct walk *w)
 {
     for (size_t i = 0; i < w->count; i++)
         w->member[i].name = w->names.data + w->name_at[i];
     if (w->count)
-        qsort(w->member, w->count, sizeof *w->member, by_name);
+        qsort(w->member, w->count, sizeof *w->member, members_by_name);
     for (size_t i = 1; i < w->count; i++)
-        if (!by_name(&w->member[i - 1], &w->member[i]))
+        if (!members_by_name(&w->member[i - 1], &w->member[i]))
             return steno_fail(
                 w->err, STENO_ERR_FORMAT, "%s: %.*s is in the archive twice", w->name,
                 (int)(w->member[i].name_len < MAX_SHOWN ? w->member[i].name_len : MAX_SHOWN),
@@ -310,9 +310,9 @@ steno_status steno_tar_list(const void *bytes, size_t n, const char *name, struc
     size_t length;
     steno_status st;
     steno_buf_init(&w.names, MAX_NAMES);
-    st = walk(&w);
+    st = walk_records(&w);
     if (!st)
-        st = sort(&w);
+        st = sort_members(&w);
     free(w.name_at);
     if (st) {
         free(w.member);

@@ -40,7 +40,7 @@ static const struct {
 #define REBUILD_PARAMETER "torch._utils._rebuild_parameter"
 #define SIZE "torch.Size"
 
-static int type_of(const char *storage)
+static int storage_type(const char *storage)
 {
     for (size_t i = 0; i < N_TYPES; i++)
         if (!strcmp(types[i].storage, storage))
@@ -72,7 +72,7 @@ static bool allowed(const char *global)
     for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
         if (!strcmp(global, unread[i]))
             return true;
-    return type_of(global) >= 0 || !strcmp(global, REBUILD_TENSOR) ||
+    return storage_type(global) >= 0 || !strcmp(global, REBUILD_TENSOR) ||
            !strcmp(global, REBUILD_TENSOR_V2) || !strcmp(global, REBUILD_PARAMETER) ||
            !strcmp(global, SIZE);
 }
@@ -121,7 +121,7 @@ struct steno_torch {
     size_t visited, unpacked, max_unpacked;
 };
 
-static steno_status no_memory(const steno_torch *t, steno_err *err)
+static steno_status no_memory_for_torch(const steno_torch *t, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", t->name);
 }
@@ -154,7 +154,7 @@ static steno_status member_bytes(steno_torch *t, const struct steno_zip_member *
     return STENO_OK;
 }
 
-static bool ends_with(const struct steno_zip_member *m, const char *end)
+static bool member_ends_with(const struct steno_zip_member *m, const char *end)
 {
     const size_t n = strlen(end);
     return m->name_len >= n && !memcmp(m->name + m->name_len - n, end, n);
@@ -175,7 +175,7 @@ static steno_status find_prefix(steno_torch *t, const struct steno_zip_member **
     for (size_t i = 0; i < t->n_members; i++) {
         const struct steno_zip_member *m = &t->member[i];
         const size_t n = m->name_len - (sizeof data - 2);
-        if (!ends_with(m, data) || n >= sizeof t->prefix || memchr(m->name, '/', n - 1))
+        if (!member_ends_with(m, data) || n >= sizeof t->prefix || memchr(m->name, '/', n - 1))
             continue;
         memcpy(t->prefix, m->name, n);
         t->prefix[n] = '\0';
@@ -204,7 +204,7 @@ static steno_status list_storages(steno_torch *t, steno_err *err)
     const size_t n = (size_t)snprintf(folder, sizeof folder, "%sdata/", t->prefix);
     t->storage = calloc(t->n_members + 1, sizeof *t->storage);
     if (!t->storage)
-        return no_memory(t, err);
+        return no_memory_for_torch(t, err);
     for (size_t i = 0; i < t->n_members; i++) {
         const struct steno_zip_member *m = &t->member[i];
         struct storage *s = &t->storage[t->n_storages];
@@ -212,7 +212,7 @@ static steno_status list_storages(steno_torch *t, steno_err *err)
             continue;
         s->key = steno_arena_strndup(t->mem, m->name + n, m->name_len - n);
         if (!s->key)
-            return no_memory(t, err);
+            return no_memory_for_torch(t, err);
         t->n_storages++; /* before its memory, which close frees */
         steno_status st = member_bytes(t, m, s, err);
         if (st)
@@ -272,14 +272,14 @@ static bool is_storage(const struct steno_pickle_node *v)
     const struct steno_pickle_node *id = v->kind == STENO_PICKLE_PERSISTENT ? v->item[0] : NULL;
     return id && id->kind == STENO_PICKLE_TUPLE && id->n >= 5 &&
            id->item[0]->kind == STENO_PICKLE_STRING && !strcmp(id->item[0]->text, "storage") &&
-           id->item[1]->kind == STENO_PICKLE_GLOBAL && type_of(id->item[1]->text) >= 0 &&
+           id->item[1]->kind == STENO_PICKLE_GLOBAL && storage_type(id->item[1]->text) >= 0 &&
            id->item[2]->kind == STENO_PICKLE_STRING && id->item[4]->kind == STENO_PICKLE_INT &&
            id->item[4]->i >= 0;
 }
 
 /* Append a storage for every reference in the tree. */
-static steno_status collect(steno_torch *t, size_t *cap, const struct steno_pickle_node *v,
-                            int depth, steno_err *err)
+static steno_status collect_storages(steno_torch *t, size_t *cap, const struct steno_pickle_node *v,
+                                     int depth, steno_err *err)
 {
     if (++t->visited > MAX_VALUES || depth > MAX_DEPTH)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: too many or too deeply nested values",
@@ -288,17 +288,17 @@ static steno_status collect(steno_torch *t, size_t *cap, const struct steno_pick
         if (t->n_storages == *cap) {
             struct storage *more = realloc(t->storage, (2 * *cap + 64) * sizeof *more);
             if (!more)
-                return no_memory(t, err);
+                return no_memory_for_torch(t, err);
             t->storage = more;
             *cap = 2 * *cap + 64;
         }
         t->storage[t->n_storages++] =
             (struct storage){.key = v->item[0]->item[2]->text,
-                             .item = types[type_of(v->item[0]->item[1]->text)].item};
+                             .item = types[storage_type(v->item[0]->item[1]->text)].item};
         return STENO_OK;
     }
     for (size_t i = 0; v->item && i < v->n; i++) {
-        steno_status st = collect(t, cap, v->item[i], depth + 1, err);
+        steno_status st = collect_storages(t, cap, v->item[i], depth + 1, err);
         if (st)
             return st;
     }
@@ -384,7 +384,7 @@ static steno_status read_older(steno_torch *t, steno_err *err)
     if (!st)
         st = next_pickle(t, &at, &keys, err);
     if (!st)
-        st = collect(t, &cap, steno_pickle_root(t->tree), 0, err);
+        st = collect_storages(t, &cap, steno_pickle_root(t->tree), 0, err);
     if (!st)
         st = unite(t, err);
     if (!st)
@@ -396,7 +396,8 @@ static steno_status read_older(steno_torch *t, steno_err *err)
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-static steno_status wrong(const steno_torch *t, const char *name, const char *what, steno_err *err)
+static steno_status wrong_weight(const steno_torch *t, const char *name, const char *what,
+                                 steno_err *err)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: tensor '%.200s': %s", t->name, name, what);
 }
@@ -447,20 +448,20 @@ static steno_status read_view(const steno_torch *t, const struct steno_pickle_no
     size_t reach, item, elements;
     if (args->n < 4 || !is_storage(args->item[0]) || args->item[1]->kind != STENO_PICKLE_INT ||
         args->item[1]->i < 0)
-        return wrong(t, x->name, "its storage and place are not given", err);
+        return wrong_weight(t, x->name, "its storage and place are not given", err);
     id = args->item[0]->item[0];
     if (id->n > 5 && id->item[5]->kind != STENO_PICKLE_NONE)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: tensor '%.200s': a view of a storage, as PyTorch 0.x wrote them",
                           t->name, x->name);
-    x->type = (enum steno_torch_type)type_of(id->item[1]->text);
+    x->type = (enum steno_torch_type)storage_type(id->item[1]->text);
     item = types[x->type].item;
     x->rank = read_tuple(args->item[2], x->dim);
     if (x->rank < 0 || read_tuple(args->item[3], x->stride) != x->rank)
-        return wrong(t, x->name, "its shape and strides are not two tuples of up to 8 numbers",
-                     err);
+        return wrong_weight(t, x->name,
+                            "its shape and strides are not two tuples of up to 8 numbers", err);
     if (!extents(x, &reach))
-        return wrong(t, x->name, "too large", err);
+        return wrong_weight(t, x->name, "too large", err);
     s = find_storage(t, id->item[2]->text);
     if (!s || (!s->data && x->count))
         return steno_fail(err, STENO_ERR_FORMAT,
@@ -487,7 +488,7 @@ static steno_status add_tensor(steno_torch *t, const char *name,
         size_t cap = 2 * t->cap + 256;
         struct steno_torch_tensor *more = realloc(t->tensor, cap * sizeof *more);
         if (!more)
-            return no_memory(t, err);
+            return no_memory_for_torch(t, err);
         t->tensor = more;
         t->cap = cap;
     }
@@ -502,7 +503,7 @@ static steno_status add_plain(steno_torch *t, const char *name, const struct ste
         size_t cap = 2 * t->cap_plain + 64;
         struct plain *more = realloc(t->plain, cap * sizeof *more);
         if (!more)
-            return no_memory(t, err);
+            return no_memory_for_torch(t, err);
         t->plain = more;
         t->cap_plain = cap;
     }
@@ -543,7 +544,7 @@ static steno_status flatten_items(steno_torch *t, const char *name,
                               full);
         copy = steno_arena_strdup(t->mem, full);
         if (!copy)
-            return no_memory(t, err);
+            return no_memory_for_torch(t, err);
         st = flatten(t, copy, v->item[i + step - 1], depth + 1, err);
         if (st)
             return st;
@@ -608,13 +609,13 @@ static steno_status read_tensors(steno_torch *t, steno_err *err)
         qsort(t->plain, t->n_plain, sizeof *t->plain, plain_by_name);
     for (size_t i = 1; i < t->n; i++)
         if (!tensors_by_name(&t->tensor[i - 1], &t->tensor[i]))
-            return wrong(t, t->tensor[i].name, "given twice", err);
+            return wrong_weight(t, t->tensor[i].name, "given twice", err);
     return STENO_OK;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static steno_status read_all(steno_torch *t, steno_err *err)
+static steno_status read_checkpoint(steno_torch *t, steno_err *err)
 {
     steno_status st;
     if (!steno_torch_probe(t->bytes, t->n_bytes))
@@ -638,7 +639,8 @@ steno_status steno_torch_parse(steno_torch **out, const void *bytes, size_t n, c
     t->n_bytes = n;
     t->max_unpacked = max_unpacked;
     t->name = steno_arena_strdup(t->mem, name);
-    st = t->name ? read_all(t, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    st = t->name ? read_checkpoint(t, err)
+                 : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     if (st)
         steno_torch_close(t);
     else

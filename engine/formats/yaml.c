@@ -160,7 +160,7 @@ static steno_status take_event(struct builder *b, const yaml_event_t *e, steno_e
     }
 }
 
-static steno_status run(struct builder *b, yaml_parser_t *p, steno_err *err)
+static steno_status build_events(struct builder *b, yaml_parser_t *p, steno_err *err)
 {
     while (!b->done) {
         yaml_event_t e;
@@ -198,7 +198,7 @@ steno_status steno_yaml_parse(steno_yaml **out, const void *bytes, size_t n, con
     }
     yaml_parser_set_input_string(&parser, n ? bytes : (const unsigned char *)"", n);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    st = run(&b, &parser, err);
+    st = build_events(&b, &parser, err);
     yaml_parser_delete(&parser);
     if (st)
         steno_yaml_close(b.y);
@@ -260,8 +260,8 @@ bool steno_yaml_null(const struct steno_yaml_node *n)
                    strcmp(n->text, "Null") == 0 || strcmp(n->text, "NULL") == 0));
 }
 
-static steno_status wrong(const steno_yaml *y, const struct steno_yaml_node *n, const char *path,
-                          const char *want, steno_err *err)
+static steno_status wrong_node(const steno_yaml *y, const struct steno_yaml_node *n,
+                               const char *path, const char *want, steno_err *err)
 {
     if (n->kind != STENO_YAML_SCALAR)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: line %zu: %s is a %s, expected %s", y->name,
@@ -281,7 +281,7 @@ steno_status steno_yaml_str(const steno_yaml *y, const char *path, const char **
     if (steno_yaml_null(n))
         return STENO_OK;
     if (n->kind != STENO_YAML_SCALAR)
-        return wrong(y, n, path, "text", err);
+        return wrong_node(y, n, path, "text", err);
     *out = n->text;
     return STENO_OK;
 }
@@ -298,7 +298,7 @@ steno_status steno_yaml_bool(const steno_yaml *y, const char *path, bool *out, s
             *out = strcmp(n->text, yes[i]) == 0;
             return STENO_OK;
         }
-    return wrong(y, n, path, "true or false", err);
+    return wrong_node(y, n, path, "true or false", err);
 }
 
 steno_status steno_yaml_double(const steno_yaml *y, const char *path, double min, double max,
@@ -313,7 +313,7 @@ steno_status steno_yaml_double(const steno_yaml *y, const char *path, double min
         v = strtod(n->text, &end);
     if (!end || end == n->text || *end || !isfinite(v) || v < min || v > max) {
         snprintf(want, sizeof want, "a number from %g to %g", min, max);
-        return wrong(y, n, path, want, err);
+        return wrong_node(y, n, path, want, err);
     }
     *out = v;
     return STENO_OK;
@@ -332,7 +332,7 @@ steno_status steno_yaml_int(const steno_yaml *y, const char *path, long min, lon
         v = strtol(n->text, &end, 10);
     if (!end || end == n->text || *end || errno || v < min || v > max) {
         snprintf(want, sizeof want, "a whole number from %ld to %ld", min, max);
-        return wrong(y, n, path, want, err);
+        return wrong_node(y, n, path, want, err);
     }
     *out = v;
     return STENO_OK;

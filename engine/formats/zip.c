@@ -23,7 +23,7 @@ static uint32_t get32(const uint8_t *p)
     return get16(p) | (uint32_t)get16(p + 2) << 16;
 }
 
-static steno_status bad(steno_err *err, const char *name, const char *what)
+static steno_status bad_zip(steno_err *err, const char *name, const char *what)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", name, what);
 }
@@ -46,10 +46,10 @@ static steno_status locate(const uint8_t *p, size_t n, const char *name, size_t 
                            struct steno_zip_member *m, steno_err *err)
 {
     if (local > n || n - local < LOCAL_SIZE || get32(p + local) != 0x04034b50u)
-        return bad(err, name, "damaged archive: a member's header is not where it should be");
+        return bad_zip(err, name, "damaged archive: a member's header is not where it should be");
     m->at = local + LOCAL_SIZE + get16(p + local + 26) + get16(p + local + 28);
     if (m->at > n || n - m->at < m->packed)
-        return bad(err, name, "damaged archive: a member reaches past the end");
+        return bad_zip(err, name, "damaged archive: a member reaches past the end");
     return STENO_OK;
 }
 
@@ -72,12 +72,13 @@ static steno_status read_end64(const uint8_t *p, size_t n, const char *name, con
         return STENO_OK; /* 0xffff entries, but no ZIP64 */
     at = get64(end - LOCATOR64_SIZE + 8);
     if (at > n || n - at < END64_SIZE || get32(p + at) != 0x06064b50u)
-        return bad(err, name, "damaged archive: its ZIP64 end record is not where it should be");
+        return bad_zip(err, name,
+                       "damaged archive: its ZIP64 end record is not where it should be");
     if (get64(p + at + 32) > MAX_MEMBERS)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %llu members, the limit is %d", name,
                           (unsigned long long)get64(p + at + 32), MAX_MEMBERS);
     if (get64(p + at + 48) > n)
-        return bad(err, name, "damaged archive: bad central directory");
+        return bad_zip(err, name, "damaged archive: bad central directory");
     d->count = (size_t)get64(p + at + 32);
     d->at = (size_t)get64(p + at + 48);
     return STENO_OK;
@@ -89,7 +90,7 @@ static steno_status read_end(const uint8_t *p, size_t n, const char *name, struc
     const uint8_t *end = find_end(p, n);
     steno_status st = STENO_OK;
     if (!end)
-        return bad(err, name, "not a ZIP archive");
+        return bad_zip(err, name, "not a ZIP archive");
     d->count = get16(end + 10);
     d->at = get32(end + 16);
     if (d->count == UINT16_MAX || d->at == UINT32_MAX)
@@ -136,10 +137,10 @@ static steno_status read_entry(const uint8_t *p, size_t n, const char *name, siz
     const uint8_t *e = p + *at;
     size_t length;
     if (rest < ENTRY_SIZE || get32(e) != 0x02014b50u)
-        return bad(err, name, "damaged archive: bad central directory");
+        return bad_zip(err, name, "damaged archive: bad central directory");
     length = ENTRY_SIZE + (size_t)get16(e + 28) + get16(e + 30) + get16(e + 32);
     if (rest < length)
-        return bad(err, name, "damaged archive: central directory cut short");
+        return bad_zip(err, name, "damaged archive: central directory cut short");
     *at += length;
     *m = (struct steno_zip_member){.name = (const char *)e + ENTRY_SIZE,
                                    .name_len = get16(e + 28),
@@ -187,7 +188,7 @@ static int compare_names(const char *a, size_t n_a, const char *b, size_t n_b)
     return c ? c : (n_a > n_b) - (n_a < n_b);
 }
 
-static int by_name(const void *a, const void *b)
+static int entries_by_name(const void *a, const void *b)
 {
     const struct steno_zip_member *x = a, *y = b;
     return compare_names(x->name, x->name_len, y->name, y->name_len);
@@ -205,9 +206,9 @@ static steno_status read_members(const uint8_t *p, size_t n, const char *name, s
             return st;
     }
     if (d.count)
-        qsort(all, d.count, sizeof *all, by_name);
+        qsort(all, d.count, sizeof *all, entries_by_name);
     for (size_t i = 1; i < d.count; i++)
-        if (!by_name(&all[i - 1], &all[i]))
+        if (!entries_by_name(&all[i - 1], &all[i]))
             return steno_fail(err, STENO_ERR_FORMAT, "%s: %.*s is in the archive twice", name,
                               (int)all[i].name_len, all[i].name);
     return STENO_OK;
@@ -238,7 +239,7 @@ const struct steno_zip_member *steno_zip_find(const struct steno_zip_member *mem
                                               const char *name)
 {
     const struct steno_zip_member key = {.name = name, .name_len = strlen(name)};
-    return count ? bsearch(&key, members, count, sizeof key, by_name) : NULL;
+    return count ? bsearch(&key, members, count, sizeof key, entries_by_name) : NULL;
 }
 
 const void *steno_zip_stored(const void *bytes, const struct steno_zip_member *m)
@@ -266,8 +267,8 @@ static bool inflate_all(const uint8_t *in, size_t n, uint8_t *out, size_t size)
     return rc == Z_STREAM_END && z.avail_out == 0;
 }
 
-static steno_status unpack(const uint8_t *p, const char *name, const struct steno_zip_member *m,
-                           uint8_t *buf, steno_err *err)
+static steno_status unpack_member(const uint8_t *p, const char *name,
+                                  const struct steno_zip_member *m, uint8_t *buf, steno_err *err)
 {
     bool ok;
     switch (m->method) {
@@ -298,14 +299,14 @@ steno_status steno_zip_read(const void *bytes, size_t n, const char *name,
     uint8_t *buf;
     steno_status st;
     if (m->at > n || n - m->at < m->packed)
-        return bad(err, name, "damaged archive: a member reaches past the end");
+        return bad_zip(err, name, "damaged archive: a member reaches past the end");
     if (m->size > max_bytes)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %.*s has %zu bytes, the limit is %zu", name,
                           (int)m->name_len, m->name, m->size, max_bytes);
     buf = malloc(m->size + 1);
     if (!buf)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    st = unpack(bytes, name, m, buf, err);
+    st = unpack_member(bytes, name, m, buf, err);
     if (st)
         free(buf);
     else
