@@ -97,7 +97,7 @@ static bool climbs(const char *name)
     return *name == '/' || !strncmp(name, "../", 3) || strstr(name, "/../");
 }
 
-static bool ends_with(const char *name, size_t n, const char *end)
+static bool name_ends_with(const char *name, size_t n, const char *end)
 {
     const size_t k = strlen(end);
     return n >= k && !memcmp(name + n - k, end, k);
@@ -106,7 +106,7 @@ static bool ends_with(const char *name, size_t n, const char *end)
 /* Every model has a config.yaml: one of another folder is another one. */
 static bool may_move(const char *name)
 {
-    return !strchr(name, '/') || !ends_with(name, strlen(name), ".yaml");
+    return !strchr(name, '/') || !name_ends_with(name, strlen(name), ".yaml");
 }
 
 static const struct steno_zip_member *find_member(const struct steno_bundle *b, const char *name)
@@ -116,7 +116,7 @@ static const struct steno_zip_member *find_member(const struct steno_bundle *b, 
     const size_t k = strlen(last);
     for (size_t i = 0; !m && may_move(name) && i < b->n; i++) {
         const struct steno_zip_member *x = &b->member[i];
-        if (!ends_with(x->name, x->name_len, last) ||
+        if (!name_ends_with(x->name, x->name_len, last) ||
             (x->name_len > k && x->name[x->name_len - k - 1] != '/'))
             continue;
         if (only)
@@ -126,7 +126,7 @@ static const struct steno_zip_member *find_member(const struct steno_bundle *b, 
     return m ? m : only;
 }
 
-static bool find_file(const struct steno_bundle *b, const char *name, char out[4096])
+static bool find_in_directory(const struct steno_bundle *b, const char *name, char out[4096])
 {
     int n = climbs(name) ? -1 : snprintf(out, 4096, "%s/%s", b->path, name);
     if (n > 0 && n < 4096 && !access(out, R_OK))
@@ -140,7 +140,7 @@ static bool find_file(const struct steno_bundle *b, const char *name, char out[4
 bool steno_bundle_has(const struct steno_bundle *b, const char *name)
 {
     char path[4096];
-    return b->archive ? find_member(b, name) != NULL : find_file(b, name, path);
+    return b->archive ? find_member(b, name) != NULL : find_in_directory(b, name, path);
 }
 
 steno_status steno_bundle_read(const struct steno_bundle *b, const char *name, size_t max,
@@ -151,7 +151,7 @@ steno_status steno_bundle_read(const struct steno_bundle *b, const char *name, s
     steno_status st;
     *out = (struct steno_blob){0};
     if (!b->archive) {
-        if (!find_file(b, name, path))
+        if (!find_in_directory(b, name, path))
             return steno_fail(err, STENO_ERR_IO, "%s: %.300s is missing", b->path, name);
         st = steno_map_open(&out->map, path, err);
         out->p = out->map.p;
@@ -186,7 +186,7 @@ struct search {
 
 static void consider(struct search *s, const char *name, size_t n)
 {
-    if (!ends_with(name, n, s->ending) || n >= s->size)
+    if (!name_ends_with(name, n, s->ending) || n >= s->size)
         return;
     s->hits++;
     snprintf(s->out, s->size, "%.*s", (int)n, name);

@@ -64,8 +64,8 @@ static steno_status unknown(const char *in, steno_err *err)
                       "%s: not a checkpoint that can be converted; known are %s", in, known);
 }
 
-static steno_status check(const struct source *s, const char *out,
-                          const struct steno_convert_options *o, steno_err *err)
+static steno_status check_request(const struct source *s, const char *out,
+                                  const struct steno_convert_options *o, steno_err *err)
 {
     for (int i = 0; i < o->n_flags; i++)
         if (o->flag[i].value && !(s->takes && s->takes(o->flag[i].name)))
@@ -89,7 +89,7 @@ steno_status steno_convert(const char *in, const char *out, const struct steno_c
             s = &sources[i];
     if (s) {
         *what = s->name;
-        st = check(s, out, o, err);
+        st = check_request(s, out, o, err);
         st = st ? st : s->convert(&b, out, o, err);
     } else {
         st = unknown(in, err);

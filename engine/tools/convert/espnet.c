@@ -135,7 +135,7 @@ static steno_status tokens_of_file(struct steno_espnet_job *j, const char *name)
     return st;
 }
 
-static steno_status read_tokens(struct steno_espnet_job *j)
+static steno_status read_espnet_tokens(struct steno_espnet_job *j)
 {
     const struct steno_yaml_node *list = steno_yaml_find(j->y, "token_list");
     static const char *const types[] = {"char", "bpe", "word", "phn", NULL};
@@ -482,14 +482,14 @@ static steno_status write_lm(struct steno_espnet_job *j)
     return st;
 }
 
-static steno_status convert(struct steno_espnet_job *j)
+static steno_status convert_archive(struct steno_espnet_job *j)
 {
     char full[4200];
     steno_status st = find_files(j);
     READ(steno_espnet_read_yaml(j, j->asr_conf, &j->y));
     READ(steno_espnet_only(j, j->y, "model", "espnet"));
     READ(steno_espnet_only(j, j->y, "use_adapter", "false"));
-    READ(read_tokens(j));
+    READ(read_espnet_tokens(j));
     READ(read_frontend(j));
     READ(steno_espnet_read_encoder(j));
     READ(steno_espnet_read_decoder(j));
@@ -512,7 +512,7 @@ steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out,
                                   const struct steno_convert_options *o, steno_err *err)
 {
     struct steno_espnet_job j = {.b = b, .out = out, .err = err};
-    steno_status st = convert(&j);
+    steno_status st = convert_archive(&j);
     (void)o;
     free(j.token);
     free(j.token_text);

@@ -55,7 +55,7 @@ static steno_value_id locate(struct steno_make *m, const struct attention *t, st
 }
 
 /* Scores of the frames [1,T]. */
-static steno_value_id scores(struct steno_make *m, const struct attention *t)
+static steno_value_id attention_scores(struct steno_make *m, const struct attention *t)
 {
     const enum steno_espnet_attention_kind kind = t->a->kind;
     const bool dot = kind == STENO_ATTENTION_DOT;
@@ -166,7 +166,8 @@ static steno_value_id head_keys(struct steno_make *m, steno_value_id x,
 /* ---- the attention and what is computed of frames alone ------------------------------------- */
 
 /* The weighted frames [1,d]; *weights: what the next step takes as past. */
-static steno_value_id attend(struct steno_make *m, struct attention *t, steno_value_id *weights)
+static steno_value_id attend_frames(struct steno_make *m, struct attention *t,
+                                    steno_value_id *weights)
 {
     steno_value_id w = t->past, y;
     if (has_heads(t->a))
@@ -174,7 +175,8 @@ static steno_value_id attend(struct steno_make *m, struct attention *t, steno_va
     if (t->a->kind == STENO_ATTENTION_LOCATION_2D)
         t->past = all_rows(m, t->past, t->a->window);
     if (t->a->kind != STENO_ATTENTION_NONE)
-        w = steno_make_softmax(m, "Softmax", steno_make_scale(m, scores(m, t), SHARPEN), 1);
+        w = steno_make_softmax(m, "Softmax", steno_make_scale(m, attention_scores(m, t), SHARPEN),
+                               1);
     y = steno_make_2(m, "MatMul", steno_make_unsqueeze(m, w, 1), t->frames);
     switch (t->a->kind) {
     case STENO_ATTENTION_NONE:
@@ -225,7 +227,7 @@ steno_status steno_espnet_write_predecoder(const struct steno_espnet_arch *a,
 
 /* ---- the decoder --------------------------------------------------------------------------- */
 
-static steno_value_id input(struct steno_make *m, const char *base, int i, int64_t units)
+static steno_value_id state_input(struct steno_make *m, const char *base, int i, int64_t units)
 {
     char name[32];
     snprintf(name, sizeof name, "%s_%d", base, i);
@@ -320,13 +322,13 @@ steno_status steno_espnet_write_rnn_decoder(const struct steno_espnet_arch *a,
     length = steno_make_symbol(&m, "enc_h_0_length");
     x = steno_make_input(&m, "vy", STENO_I64, 1, (int64_t[]){1});
     for (int i = 0; i < layers; i++)
-        z[i] = input(&m, "z_prev", i, units);
+        z[i] = state_input(&m, "z_prev", i, units);
     for (int i = 0; i < layers; i++)
-        c[i] = input(&m, "c_prev", i, units);
+        c[i] = state_input(&m, "c_prev", i, units);
     attention_inputs(&m, a, length, &t);
     steno_make_at(&m, "decoder.att_list.0.");
     t.z = z[0];
-    context = attend(&m, &t, &att_w);
+    context = attend_frames(&m, &t, &att_w);
     steno_make_at(&m, "decoder.");
     x = steno_make_embed(&m, x, "embed.weight", a->vocab, units);
     x = steno_make_concat(&m, 1, x, context);

@@ -34,26 +34,26 @@ static void add_inputs(struct steno_make *m, const struct steno_espnet_encoder *
     in->first = steno_make_input(m, "is_first", STENO_I64, 1, (int64_t[]){1});
 }
 
-static steno_value_id one(struct steno_make *m, int64_t x)
+static steno_value_id one_int(struct steno_make *m, int64_t x)
 {
     return steno_make_ints(m, 1, &x);
 }
 
 /* Rows [from, to) of x; the ends are values [1]. */
-static steno_value_id rows(struct steno_make *m, steno_value_id x, steno_value_id from,
-                           steno_value_id to)
+static steno_value_id cut_rows(struct steno_make *m, steno_value_id x, steno_value_id from,
+                               steno_value_id to)
 {
     return steno_make_cut(m, x, 1, from, to);
 }
 
 static steno_value_id rows_from(struct steno_make *m, steno_value_id x, steno_value_id from)
 {
-    return rows(m, x, from, one(m, INT64_MAX));
+    return cut_rows(m, x, from, one_int(m, INT64_MAX));
 }
 
 /* The frames that are left of earlier calls, which the first call has not, and x. */
-static steno_value_id behind(struct steno_make *m, steno_value_id buffer, steno_value_id first,
-                             steno_value_id x)
+static steno_value_id behind_buffer(struct steno_make *m, steno_value_id buffer,
+                                    steno_value_id first, steno_value_id x)
 {
     steno_value_id skip = steno_make_2(m, "Mul", steno_make_extent_of(m, buffer, 1), first);
     return rows_from(m, steno_make_concat(m, 1, buffer, x), skip);
@@ -63,15 +63,15 @@ static steno_value_id behind(struct steno_make *m, steno_value_id buffer, steno_
 static steno_value_id subsampled(struct steno_make *m, const struct steno_espnet_encoder *e,
                                  const struct ends *in, steno_value_id *rest)
 {
-    steno_value_id x = behind(m, in->before, in->first, in->xs), n, keep, use;
+    steno_value_id x = behind_buffer(m, in->before, in->first, in->xs), n, keep, use;
     n = steno_make_extent_of(m, x, 1);
-    keep = steno_make_2(m, "Mod", n, one(m, e->subsample));
-    keep = steno_make_add(m, keep, one(m, 2 * e->subsample));
-    use = steno_make_2(m, "Sub", n, steno_make_2(m, "Mod", n, one(m, e->subsample)));
-    use = steno_make_2(m, "Sub", use, one(m, e->subsample));
+    keep = steno_make_2(m, "Mod", n, one_int(m, e->subsample));
+    keep = steno_make_add(m, keep, one_int(m, 2 * e->subsample));
+    use = steno_make_2(m, "Sub", n, steno_make_2(m, "Mod", n, one_int(m, e->subsample)));
+    use = steno_make_2(m, "Sub", use, one_int(m, e->subsample));
     *rest = rows_from(m, x, steno_make_2(m, "Sub", n, keep));
     steno_make_at(m, "encoder.embed.");
-    return steno_espnet_input_layer(m, rows(m, x, one(m, 0), use), e);
+    return steno_espnet_input_layer(m, cut_rows(m, x, one_int(m, 0), use), e);
 }
 
 /* The frames of the block. *rest: those that the next block begins with. */
@@ -80,13 +80,13 @@ static steno_value_id one_block(struct steno_make *m, const struct steno_espnet_
 {
     const int64_t overlap = e->block - e->hop;
     steno_value_id hops;
-    x = behind(m, in->after, in->first, x);
-    hops = steno_make_2(m, "Sub", steno_make_extent_of(m, x, 1), one(m, overlap));
-    hops = steno_make_2(m, "Max", hops, one(m, 0));
-    hops = steno_make_2(m, "Div", hops, one(m, e->hop));
-    hops = steno_make_2(m, "Mul", hops, one(m, e->hop));
+    x = behind_buffer(m, in->after, in->first, x);
+    hops = steno_make_2(m, "Sub", steno_make_extent_of(m, x, 1), one_int(m, overlap));
+    hops = steno_make_2(m, "Max", hops, one_int(m, 0));
+    hops = steno_make_2(m, "Div", hops, one_int(m, e->hop));
+    hops = steno_make_2(m, "Mul", hops, one_int(m, e->hop));
     *rest = rows_from(m, x, hops);
-    return rows(m, x, one(m, 0), steno_make_add(m, hops, one(m, overlap)));
+    return cut_rows(m, x, one_int(m, 0), steno_make_add(m, hops, one_int(m, overlap)));
 }
 
 /* x or, at the first block, y: both [1,1,d]. */
@@ -115,7 +115,7 @@ static steno_value_id framed(struct steno_make *m, const struct steno_espnet_enc
     *addin = mean(m, x);
     if (e->ctx_pos)
         *addin = steno_make_add(m, steno_make_scale(m, *addin, root), in->pos_addin);
-    pos = rows(m, in->pos, one(m, 0), steno_make_extent_of(m, x, 1));
+    pos = cut_rows(m, in->pos, one_int(m, 0), steno_make_extent_of(m, x, 1));
     x = steno_make_add(m, steno_make_scale(m, x, root), pos);
     x = steno_make_slice(m, steno_make_concat(m, 1, x, zeros), 1, 0, e->block);
     x = steno_make_concat(m, 1, first_is(m, in, in->addin, *addin), x);
@@ -150,10 +150,10 @@ static steno_value_id final_frames(struct steno_make *m, const struct steno_espn
                                    const struct ends *in, steno_value_id x)
 {
     const int64_t offset = e->block - e->look_ahead - e->hop;
-    steno_value_id later = steno_make_2(m, "Sub", one(m, 1), in->first);
+    steno_value_id later = steno_make_2(m, "Sub", one_int(m, 1), in->first);
     steno_value_id from =
-        steno_make_add(m, steno_make_2(m, "Mul", later, one(m, offset)), one(m, 1));
-    x = rows(m, x, from, one(m, 1 + e->block - e->look_ahead));
+        steno_make_add(m, steno_make_2(m, "Mul", later, one_int(m, offset)), one_int(m, 1));
+    x = cut_rows(m, x, from, one_int(m, 1 + e->block - e->look_ahead));
     steno_make_at(m, "encoder.");
     return e->before ? steno_make_norm(m, x, "after_norm", e->d, STENO_ESPNET_EPSILON) : x;
 }

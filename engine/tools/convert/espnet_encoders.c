@@ -94,8 +94,8 @@ static const char *const keys[] = {"activation_type",
                                    NULL};
 
 /* The key has one of the values in `known`, which NULL ends; `names` says them. */
-static steno_status choose(struct steno_espnet_job *j, const char *path, const char *const *known,
-                           const char *names, const char **out)
+static steno_status choose_word(struct steno_espnet_job *j, const char *path,
+                                const char *const *known, const char *names, const char **out)
 {
     steno_status st = steno_espnet_text(j, j->y, path, out);
     if (!st && !steno_espnet_one_of(*out, known))
@@ -106,7 +106,7 @@ static steno_status choose(struct steno_espnet_job *j, const char *path, const c
 static steno_status read_activation(struct steno_espnet_job *j, const char *path, const char **out)
 {
     static const char *const known[] = {"hardtanh", "tanh", "relu", "selu", "swish", NULL};
-    return choose(j, path, known, "hardtanh, tanh, relu, selu, swish", out);
+    return choose_word(j, path, known, "hardtanh, tanh, relu, selu, swish", out);
 }
 
 static steno_status contradict(struct steno_espnet_job *j, const char *what)
@@ -130,7 +130,7 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
     steno_status st = steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos);
     READ(steno_espnet_text(j, j->y, key, &self));
     if (rel)
-        READ(choose(j, CONF "rel_pos_type", rels, "legacy, latest", &rel));
+        READ(choose_word(j, CONF "rel_pos_type", rels, "legacy, latest", &rel));
     if (st)
         return st;
     if (rel && !strcmp(rel, "legacy")) {
@@ -171,8 +171,8 @@ static steno_status read_input_layer(struct steno_espnet_job *j)
     const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "input_layer");
     if (n && steno_yaml_null(n))
         return steno_espnet_unsupported(j, j->y, CONF "input_layer", "null", names);
-    return choose(j, CONF "input_layer", streams ? block_layers : layers, names,
-                  &j->a.e.input_layer);
+    return choose_word(j, CONF "input_layer", streams ? block_layers : layers, names,
+                       &j->a.e.input_layer);
 }
 
 /* interctc_layer_idx: the blocks, from 1, whose CTC is trained; with interctc_use_conditioning the
@@ -217,8 +217,8 @@ static steno_status read_feed_forward(struct steno_espnet_job *j)
     static const char *const types[] = {"linear", "conv1d", "conv1d-linear", NULL};
     struct steno_espnet_encoder *e = &j->a.e;
     const char *type = types[0];
-    steno_status st =
-        choose(j, CONF "positionwise_layer_type", types, "linear, conv1d, conv1d-linear", &type);
+    steno_status st = choose_word(j, CONF "positionwise_layer_type", types,
+                                  "linear, conv1d, conv1d-linear", &type);
     READ(steno_espnet_int(j, j->y, CONF "linear_units", 1, 1 << 20, &e->ff));
     READ(steno_espnet_int(j, j->y, CONF "positionwise_conv_kernel_size", 1, 4095, &e->ffn_kernel));
     for (int i = 0; types[i]; i++)
@@ -251,8 +251,8 @@ static steno_status read_blocks(struct steno_espnet_job *j)
 }
 
 /* attention_windows, attention_dilation: one number for each block; ESPnet's default is six. */
-static steno_status read_list(struct steno_espnet_job *j, const char *path, int64_t otherwise,
-                              int64_t least, int64_t most, int64_t *out)
+static steno_status read_stack_list(struct steno_espnet_job *j, const char *path, int64_t otherwise,
+                                    int64_t least, int64_t most, int64_t *out)
 {
     const struct steno_yaml_node *n = steno_yaml_find(j->y, path);
     const int64_t blocks = j->a.e.blocks;
@@ -289,11 +289,11 @@ static steno_status read_windows(struct steno_espnet_job *j)
     READ(steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos));
     if (!st && strcmp(pos, "abs_pos") != 0)
         st = steno_espnet_unsupported(j, j->y, CONF "pos_enc_layer_type", pos, "abs_pos");
-    READ(choose(j, CONF "attention_mode", modes, modes[0], &mode));
-    READ(choose(j, CONF "input_layer", layers, "linear, conv2d, conv2d1, conv2d2, conv2d6, conv2d8",
-                &e->input_layer));
-    READ(read_list(j, CONF "attention_dilation", 1, 1, 1, dilation));
-    READ(read_list(j, CONF "attention_windows", 100, 2, 2048, e->window));
+    READ(choose_word(j, CONF "attention_mode", modes, modes[0], &mode));
+    READ(choose_word(j, CONF "input_layer", layers,
+                     "linear, conv2d, conv2d1, conv2d2, conv2d6, conv2d8", &e->input_layer));
+    READ(read_stack_list(j, CONF "attention_dilation", 1, 1, 1, dilation));
+    READ(read_stack_list(j, CONF "attention_windows", 100, 2, 2048, e->window));
     if (st)
         return st;
     for (int64_t i = 0; i < e->blocks; i++)
@@ -341,8 +341,8 @@ static steno_status read_gate(struct steno_espnet_job *j)
     steno_status st = steno_espnet_int(j, y, CONF "cgmlp_linear_units", 2, 1 << 20, &e->gate_units);
     READ(steno_espnet_int(j, y, CONF "cgmlp_conv_kernel", 1, 4095, &e->gate_kernel));
     READ(steno_espnet_flag(j, y, CONF "use_linear_after_conv", &e->gate_linear));
-    READ(choose(j, CONF "gate_activation", known, "identity, hardtanh, tanh, relu, selu, swish",
-                &e->gate_activation));
+    READ(choose_word(j, CONF "gate_activation", known,
+                     "identity, hardtanh, tanh, relu, selu, swish", &e->gate_activation));
     if (!st && (e->gate_units % 2 || e->gate_kernel % 2 == 0))
         st = contradict(j, "an odd cgmlp_linear_units or an even cgmlp_conv_kernel");
     return st;
@@ -381,7 +381,7 @@ static steno_status read_branchformer(struct steno_espnet_job *j, const struct k
     steno_status st = read_gate(j);
     READ(steno_espnet_flag(j, j->y, CONF "use_attn", &e->attn));
     READ(steno_espnet_flag(j, j->y, CONF "use_cgmlp", &e->cgmlp));
-    READ(choose(j, CONF "merge_method", merges, "concat, learned_ave, fixed_ave", &merge));
+    READ(choose_word(j, CONF "merge_method", merges, "concat, learned_ave, fixed_ave", &merge));
     READ(read_gate_weights(j));
     if (!st && !e->attn && !e->cgmlp)
         st = contradict(j, "use_attn: false and use_cgmlp: false");
@@ -439,7 +439,7 @@ static steno_status read_recurrent(struct steno_espnet_job *j)
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
     const char *type = types[0];
-    steno_status st = choose(j, CONF "rnn_type", types, "lstm, gru", &type);
+    steno_status st = choose_word(j, CONF "rnn_type", types, "lstm, gru", &type);
     e->d = e->units = 320;
     e->both_ways = e->projected = true;
     READ(steno_espnet_int(j, y, CONF "output_size", 1, 65536, &e->d));

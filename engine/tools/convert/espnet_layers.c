@@ -36,8 +36,8 @@ static steno_value_id over_time(struct steno_make *m, steno_value_id x, const ch
 }
 
 /* transformer/positionwise_feed_forward.py, multi_layer_conv.py. */
-static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const char *name,
-                                   const struct steno_espnet_encoder *e)
+static steno_value_id espnet_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
+                                          const struct steno_espnet_encoder *e)
 {
     char first[60], second[60];
     snprintf(first, sizeof first, "%s.w_1", name);
@@ -52,9 +52,9 @@ static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const
                : steno_make_linear(m, x, second, e->ff, e->d, true);
 }
 
-static steno_value_id attend(struct steno_make *m, steno_value_id x,
-                             const struct steno_espnet_view *v,
-                             const struct steno_espnet_encoder *e)
+static steno_value_id attend_and_merge(struct steno_make *m, steno_value_id x,
+                                       const struct steno_espnet_view *v,
+                                       const struct steno_espnet_encoder *e)
 {
     steno_value_id y = steno_espnet_self_attention(m, "self_attn", x, v, e);
     if (!e->concat_after)
@@ -63,8 +63,8 @@ static steno_value_id attend(struct steno_make *m, steno_value_id x,
                              true);
 }
 
-static steno_value_id convolution(struct steno_make *m, steno_value_id x,
-                                  const struct steno_espnet_encoder *e)
+static steno_value_id espnet_convolution(struct steno_make *m, steno_value_id x,
+                                         const struct steno_espnet_encoder *e)
 {
     const int64_t pad = (e->kernel - 1) / 2;
     const struct steno_make_conv_module c = {"conv_module", e->d, e->kernel,
@@ -84,11 +84,12 @@ static steno_value_id conformer_layer(struct steno_make *m, steno_value_id x,
     const float by = e->macaron ? 0.5f : 1;
     if (e->macaron)
         STENO_ESPNET_RESIDUAL(m, x, "norm_ff_macaron", d, e->before, by,
-                              feed_forward(m, y, "feed_forward_macaron", e));
-    STENO_ESPNET_RESIDUAL(m, x, norm_mha, d, e->before, 1, attend(m, y, v, e));
+                              espnet_feed_forward(m, y, "feed_forward_macaron", e));
+    STENO_ESPNET_RESIDUAL(m, x, norm_mha, d, e->before, 1, attend_and_merge(m, y, v, e));
     if (e->conv)
-        STENO_ESPNET_RESIDUAL(m, x, "norm_conv", d, e->before, 1, convolution(m, y, e));
-    STENO_ESPNET_RESIDUAL(m, x, norm_ff, d, e->before, by, feed_forward(m, y, "feed_forward", e));
+        STENO_ESPNET_RESIDUAL(m, x, "norm_conv", d, e->before, 1, espnet_convolution(m, y, e));
+    STENO_ESPNET_RESIDUAL(m, x, norm_ff, d, e->before, by,
+                          espnet_feed_forward(m, y, "feed_forward", e));
     return e->conv ? steno_make_norm(m, x, "norm_final", d, STENO_ESPNET_EPSILON) : x;
 }
 
@@ -97,8 +98,9 @@ static steno_value_id transformer_layer(struct steno_make *m, steno_value_id x,
                                         const struct steno_espnet_encoder *e)
 {
     const int64_t d = e->d;
-    STENO_ESPNET_RESIDUAL(m, x, "norm1", d, e->before, 1, attend(m, y, v, e));
-    STENO_ESPNET_RESIDUAL(m, x, "norm2", d, e->before, 1, feed_forward(m, y, "feed_forward", e));
+    STENO_ESPNET_RESIDUAL(m, x, "norm1", d, e->before, 1, attend_and_merge(m, y, v, e));
+    STENO_ESPNET_RESIDUAL(m, x, "norm2", d, e->before, 1,
+                          espnet_feed_forward(m, y, "feed_forward", e));
     return x;
 }
 
@@ -142,8 +144,8 @@ static steno_value_id learned_average(struct steno_make *m, steno_value_id x1, s
                           steno_make_2(m, "Mul", x2, steno_make_slice(m, w, 2, 1, 2)));
 }
 
-static steno_value_id merge(struct steno_make *m, steno_value_id x1, steno_value_id x2,
-                            const struct steno_espnet_encoder *e, float weight)
+static steno_value_id merge_branches(struct steno_make *m, steno_value_id x1, steno_value_id x2,
+                                     const struct steno_espnet_encoder *e, float weight)
 {
     if (e->merge == STENO_ESPNET_MERGE_CONCAT)
         return steno_make_linear(m, steno_make_concat(m, -1, x1, x2), "merge_proj", 2 * e->d, e->d,
@@ -173,7 +175,7 @@ static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x,
     if (cgmlp)
         x2 = gated(m, steno_make_norm(m, x, "norm_mlp", d, STENO_ESPNET_EPSILON), e);
     if (attn && cgmlp)
-        x1 = merge(m, x1, x2, e, weight);
+        x1 = merge_branches(m, x1, x2, e, weight);
     else if (two)
         x1 = steno_make_linear(m, attn ? x1 : x2, "merge_proj", d, d, true);
     else
@@ -190,7 +192,7 @@ static steno_value_id e_branchformer_layer(struct steno_make *m, steno_value_id 
     steno_value_id x1, x2, both;
     if (e->macaron)
         STENO_ESPNET_RESIDUAL(m, x, "norm_ff_macaron", d, true, by,
-                              feed_forward(m, y, "feed_forward_macaron", e));
+                              espnet_feed_forward(m, y, "feed_forward_macaron", e));
     x1 = steno_espnet_self_attention(
         m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), v, e);
     x2 = gated(m, steno_make_norm(m, x, "norm_mlp", d, STENO_ESPNET_EPSILON), e);
@@ -199,7 +201,8 @@ static steno_value_id e_branchformer_layer(struct steno_make *m, steno_value_id 
         m, both, over_time(m, both, "depthwise_conv_fusion", 2 * d, 2 * d, e->merge_kernel, 2 * d));
     x = steno_make_add(m, x, steno_make_linear(m, both, "merge_proj", 2 * d, d, true));
     if (e->ffn)
-        STENO_ESPNET_RESIDUAL(m, x, "norm_ff", d, true, by, feed_forward(m, y, "feed_forward", e));
+        STENO_ESPNET_RESIDUAL(m, x, "norm_ff", d, true, by,
+                              espnet_feed_forward(m, y, "feed_forward", e));
     return steno_make_norm(m, x, "norm_final", d, STENO_ESPNET_EPSILON);
 }
 

@@ -11,7 +11,7 @@
 
 #define HIDES (-10000.0f) /* added to the scores of rows that are not there */
 
-static steno_value_id one(struct steno_make *m, int64_t x)
+static steno_value_id int_value(struct steno_make *m, int64_t x)
 {
     return steno_make_ints(m, 1, &x);
 }
@@ -28,11 +28,11 @@ steno_value_id steno_espnet_fill_windows(struct steno_make *m, steno_value_id x,
                                          const struct steno_espnet_encoder *e,
                                          struct steno_espnet_view *v)
 {
-    const steno_value_id rows = one(m, e->window_rows), n = steno_make_extent_of(m, x, 1);
+    const steno_value_id rows = int_value(m, e->window_rows), n = steno_make_extent_of(m, x, 1);
     steno_value_id more, zeros, number, in[3];
     more = steno_make_2(m, "Sub", rows, steno_make_2(m, "Mod", n, rows));
     more = steno_make_2(m, "Mod", more, rows);
-    zeros = steno_make_join(m, 0, 3, (steno_value_id[]){one(m, 1), more, one(m, e->d)});
+    zeros = steno_make_join(m, 0, 3, (steno_value_id[]){int_value(m, 1), more, int_value(m, e->d)});
     x = steno_make_concat(m, 1, x, steno_make_1(m, "ConstantOfShape", zeros));
     in[0] = steno_make_int(m, 0);
     in[1] = steno_make_squeeze(m, steno_make_extent_of(m, x, 1), 0);

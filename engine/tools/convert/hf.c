@@ -12,7 +12,7 @@
 
 /* ---- config.json ----------------------------------------------------------------------------- */
 
-static const struct steno_json_node *get(struct steno_hf_conf *c, const char *key)
+static const struct steno_json_node *get_key(struct steno_hf_conf *c, const char *key)
 {
     const struct steno_json_node *n = c->st ? NULL : steno_json_get(c->root, key);
     return n && n->kind != STENO_JSON_NULL ? n : NULL;
@@ -28,7 +28,7 @@ static void expected(struct steno_hf_conf *c, const struct steno_json_node *n, c
 
 void steno_hf_int(struct steno_hf_conf *c, const char *key, int64_t min, int64_t max, int64_t *out)
 {
-    const struct steno_json_node *n = get(c, key);
+    const struct steno_json_node *n = get_key(c, key);
     char range[64];
     snprintf(range, sizeof range, "a whole number in %lld..%lld", (long long)min, (long long)max);
     if (n && !steno_json_int(n, min, max, out))
@@ -38,7 +38,7 @@ void steno_hf_int(struct steno_hf_conf *c, const char *key, int64_t min, int64_t
 void steno_hf_ints(struct steno_hf_conf *c, const char *key, int64_t min, int64_t max, int max_n,
                    int64_t *out, int *count)
 {
-    const struct steno_json_node *n = get(c, key);
+    const struct steno_json_node *n = get_key(c, key);
     int k = 0;
     if (!n)
         return;
@@ -56,14 +56,14 @@ void steno_hf_ints(struct steno_hf_conf *c, const char *key, int64_t min, int64_
 
 void steno_hf_flag(struct steno_hf_conf *c, const char *key, bool *out)
 {
-    const struct steno_json_node *n = get(c, key);
+    const struct steno_json_node *n = get_key(c, key);
     if (n && !steno_json_bool(n, out))
         expected(c, n, key, "true or false");
 }
 
 void steno_hf_text(struct steno_hf_conf *c, const char *key, const char **out)
 {
-    const struct steno_json_node *n = get(c, key);
+    const struct steno_json_node *n = get_key(c, key);
     if (n && n->kind == STENO_JSON_STRING)
         *out = n->text;
     else if (n)
@@ -72,7 +72,7 @@ void steno_hf_text(struct steno_hf_conf *c, const char *key, const char **out)
 
 void steno_hf_number(struct steno_hf_conf *c, const char *key, double min, double max, double *out)
 {
-    const struct steno_json_node *n = get(c, key);
+    const struct steno_json_node *n = get_key(c, key);
     double v = n && n->kind == STENO_JSON_NUMBER ? strtod(n->text, NULL) : min - 1;
     if (!n)
         return;
@@ -91,7 +91,7 @@ void steno_hf_refuse(struct steno_hf_conf *c, const char *key, const char *value
 
 void steno_hf_only(struct steno_hf_conf *c, const char *key, const char *only)
 {
-    const struct steno_json_node *n = get(c, key);
+    const struct steno_json_node *n = get_key(c, key);
     if (n && (!n->text || strcmp(n->text, only)))
         steno_hf_refuse(c, key, n->text ? n->text : "a list or object", only);
 }
@@ -135,7 +135,7 @@ static const struct kind {
     {"moonshine", steno_hf_convert_moonshine},
 };
 
-static const struct kind *kind_of(struct steno_hf_conf *c)
+static const struct kind *model_kind(struct steno_hf_conf *c)
 {
     const char *type = NULL;
     char known[400] = "";
@@ -171,7 +171,7 @@ steno_status steno_convert_hf(const struct steno_bundle *b, const char *out,
         st = steno_json_parse(&json, blob.p, blob.n, CONFIG, err);
     if (!st) {
         conf.root = steno_json_root(json);
-        kind = kind_of(&conf);
+        kind = model_kind(&conf);
         st = conf.st;
     }
     if (!st)

@@ -45,7 +45,7 @@ static void read_convolutions(struct steno_hf_conf *c, struct steno_hf_ctc *a)
         steno_hf_refuse(c, "feat_extract_norm", norm, "group, layer");
 }
 
-static void read_positions(struct steno_hf_conf *c, struct steno_hf_ctc *a)
+static void read_wav2vec2_positions(struct steno_hf_conf *c, struct steno_hf_ctc *a)
 {
     a->position_kernel = a->data2vec ? 19 : 128;
     a->position_groups = 16;
@@ -84,7 +84,7 @@ static void read_ctc(struct steno_hf_conf *c, struct steno_hf_ctc *a)
     steno_hf_only(c, "add_adapter", "false");
     steno_hf_only(c, "adapter_attn_dim", "null");
     read_convolutions(c, a);
-    read_positions(c, a);
+    read_wav2vec2_positions(c, a);
     steno_hf_int(c, "hidden_size", 1, 65536, &a->d);
     steno_hf_int(c, "num_attention_heads", 1, 1024, &a->heads);
     steno_hf_int(c, "intermediate_size", 1, 1 << 20, &a->ff);

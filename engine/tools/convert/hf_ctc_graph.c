@@ -11,8 +11,8 @@
 
 /* ---- convolutions over samples --------------------------------------------------------------- */
 
-static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
-                                const struct steno_hf_ctc *a)
+static steno_value_id frames_of_samples(struct steno_make *m, steno_value_id x,
+                                        const struct steno_hf_ctc *a)
 {
     x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < a->convs && !m->st; i++) {
@@ -224,18 +224,19 @@ static steno_value_id gated(struct steno_make *m, steno_value_id x, steno_value_
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static steno_value_id heads_of(struct steno_make *m, steno_value_id x, const char *name,
-                               const struct steno_hf_ctc *a, bool keys)
+static steno_value_id wav2vec2_heads(struct steno_make *m, steno_value_id x, const char *name,
+                                     const struct steno_hf_ctc *a, bool keys)
 {
     return steno_make_heads(m, steno_make_linear(m, x, name, a->d, a->d, true), a->heads, a->d,
                             keys);
 }
 
-static steno_value_id attention(struct steno_make *m, steno_value_id x, steno_value_id bias,
-                                const struct steno_hf_ctc *a)
+static steno_value_id wav2vec2_attention(struct steno_make *m, steno_value_id x,
+                                         steno_value_id bias, const struct steno_hf_ctc *a)
 {
-    steno_value_id q = heads_of(m, x, "q_proj", a, false), k = heads_of(m, x, "k_proj", a, true);
-    steno_value_id v = heads_of(m, x, "v_proj", a, false), y;
+    steno_value_id q = wav2vec2_heads(m, x, "q_proj", a, false),
+                   k = wav2vec2_heads(m, x, "k_proj", a, true);
+    steno_value_id v = wav2vec2_heads(m, x, "v_proj", a, false), y;
     y = steno_make_2(m, "Div", steno_make_2(m, "MatMul", q, k),
                      steno_make_number(m, sqrtf((float)(a->d / a->heads))));
     if (a->wavlm)
@@ -243,28 +244,28 @@ static steno_value_id attention(struct steno_make *m, steno_value_id x, steno_va
     return steno_make_linear(m, steno_make_weigh(m, y, v, a->d), "out_proj", a->d, a->d, true);
 }
 
-static steno_value_id feed_forward(struct steno_make *m, steno_value_id x,
-                                   const struct steno_hf_ctc *a)
+static steno_value_id wav2vec2_feed_forward(struct steno_make *m, steno_value_id x,
+                                            const struct steno_hf_ctc *a)
 {
     x = steno_make_linear(m, x, "feed_forward.intermediate_dense", a->d, a->ff, true);
     x = steno_make_activation(m, x, a->activation);
     return steno_make_linear(m, x, "feed_forward.output_dense", a->ff, a->d, true);
 }
 
-static steno_value_id layer(struct steno_make *m, steno_value_id x, int i, steno_value_id bias,
-                            const struct steno_hf_ctc *a)
+static steno_value_id wav2vec2_layer(struct steno_make *m, steno_value_id x, int i,
+                                     steno_value_id bias, const struct steno_hf_ctc *a)
 {
     steno_value_id y = x;
     steno_make_at(m, "%sencoder.layers.%d.", a->root, i);
     if (a->stable)
         y = steno_make_norm(m, x, "layer_norm", a->d, a->epsilon);
     steno_make_at(m, "%sencoder.layers.%d.attention.", a->root, i);
-    x = steno_make_add(m, x, attention(m, y, bias, a));
+    x = steno_make_add(m, x, wav2vec2_attention(m, y, bias, a));
     steno_make_at(m, "%sencoder.layers.%d.", a->root, i);
     if (!a->stable)
         x = steno_make_norm(m, x, "layer_norm", a->d, a->epsilon);
     y = a->stable ? steno_make_norm(m, x, "final_layer_norm", a->d, a->epsilon) : x;
-    x = steno_make_add(m, x, feed_forward(m, y, a));
+    x = steno_make_add(m, x, wav2vec2_feed_forward(m, y, a));
     return a->stable ? x : steno_make_norm(m, x, "final_layer_norm", a->d, a->epsilon);
 }
 
@@ -281,7 +282,7 @@ steno_status steno_hf_write_ctc(const struct steno_hf_ctc *a, const struct steno
     batch = steno_make_symbol(&m, "batch_size");
     samples = steno_make_symbol(&m, "sequence_length");
     frames = steno_make_symbol(&m, "frames");
-    x = frames_of(
+    x = frames_of_samples(
         &m, steno_make_input(&m, "input_values", STENO_F32, 2, (int64_t[]){batch, samples}), a);
     steno_make_at(&m, "%sfeature_projection.", a->root);
     if (a->projection_norm)
@@ -294,7 +295,7 @@ steno_status steno_hf_write_ctc(const struct steno_hf_ctc *a, const struct steno
     if (a->wavlm)
         bias = position_bias(&m, x, a);
     for (int i = 0; i < a->layers && !m.st; i++)
-        x = layer(&m, x, i, bias, a);
+        x = wav2vec2_layer(&m, x, i, bias, a);
     steno_make_at(&m, "%sencoder.", a->root);
     if (a->stable)
         x = steno_make_norm(&m, x, "layer_norm", a->d, a->epsilon);

@@ -18,7 +18,7 @@ static const char *const files[] = {"preprocessor_config.json", "tokenizer_confi
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-static void read_positions(struct steno_hf_conf *c, struct steno_hf_moonshine *a)
+static void read_moonshine_positions(struct steno_hf_conf *c, struct steno_hf_moonshine *a)
 {
     const struct steno_json_node *rope = c->st ? NULL : steno_json_get(c->root, "rope_parameters");
     struct steno_hf_conf inner = {.root = rope ? rope : c->root, .file = c->file, .err = c->err};
@@ -76,7 +76,7 @@ static void read_moonshine(struct steno_hf_conf *c, struct steno_hf_moonshine *a
                            "(keys %lld); known: one number of heads, of an even width",
                            c->file, (long long)a->d, (long long)encoder_heads, (long long)kv[0],
                            (long long)heads, (long long)kv[1]);
-    read_positions(c, a);
+    read_moonshine_positions(c, a);
     check_ids(c);
 }
 
@@ -87,8 +87,8 @@ struct pieces {
     int64_t n;
 };
 
-static steno_status put(struct pieces *p, const char *piece, const struct steno_json_node *id,
-                        steno_err *err)
+static steno_status put_added_piece(struct pieces *p, const char *piece,
+                                    const struct steno_json_node *id, steno_err *err)
 {
     int64_t i;
     if (!id || !piece || !steno_json_int(id, 0, MAX_TOKENS - 1, &i))
@@ -109,10 +109,10 @@ static steno_status put_all(struct pieces *p, const struct steno_json_node *root
         return steno_fail(err, STENO_ERR_FORMAT, "%s: there is no model.vocab {\"piece\": id, ...}",
                           TOKENIZER);
     for (const struct steno_json_node *e = vocab->first; e && !st; e = e->next)
-        st = put(p, e->key, e, err);
+        st = put_added_piece(p, e->key, e, err);
     for (const struct steno_json_node *e = added ? added->first : NULL; e && !st; e = e->next) {
         const struct steno_json_node *content = steno_json_get(e, "content");
-        st = put(p, content ? content->text : NULL, steno_json_get(e, "id"), err);
+        st = put_added_piece(p, content ? content->text : NULL, steno_json_get(e, "id"), err);
     }
     return st;
 }

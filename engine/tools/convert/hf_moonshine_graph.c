@@ -13,7 +13,8 @@
 #define EPSILON 1e-5f
 
 /* A layer normalization without bias. */
-static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d)
+static steno_value_id norm_without_bias(struct steno_make *m, steno_value_id x, const char *name,
+                                        int64_t d)
 {
     const struct steno_attr attr[] = {{.name = "axis", .kind = STENO_ATTR_INT, .i = -1},
                                       {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = EPSILON}};
@@ -77,16 +78,16 @@ static steno_value_id turn(struct steno_make *m, steno_value_id x, const struct 
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static steno_value_id heads_of(struct steno_make *m, steno_value_id x, const char *name,
-                               const struct steno_hf_moonshine *a)
+static steno_value_id moonshine_heads(struct steno_make *m, steno_value_id x, const char *name,
+                                      const struct steno_hf_moonshine *a)
 {
     x = steno_make_linear(m, x, name, a->d, a->d, a->bias);
     return steno_make_heads(m, x, a->heads, a->d, false);
 }
 
 /* q, k, v: [N, heads, T, width]. */
-static steno_value_id attend(struct steno_make *m, steno_value_id q, steno_value_id k,
-                             steno_value_id v, const struct steno_hf_moonshine *a)
+static steno_value_id moonshine_attend(struct steno_make *m, steno_value_id q, steno_value_id k,
+                                       steno_value_id v, const struct steno_hf_moonshine *a)
 {
     static const int64_t last[] = {0, 1, 3, 2};
     steno_value_id y = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, last));
@@ -113,8 +114,8 @@ static steno_value_id group_norm(struct steno_make *m, steno_value_id x, int64_t
     return steno_make_add(m, steno_make_2(m, "Mul", x, in[0]), in[1]);
 }
 
-static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
-                                const struct steno_hf_moonshine *a)
+static steno_value_id moonshine_frames(struct steno_make *m, steno_value_id x,
+                                       const struct steno_hf_moonshine *a)
 {
     const int64_t d = a->d;
     const struct steno_make_conv
@@ -144,14 +145,14 @@ static steno_value_id encoder_layer(struct steno_make *m, steno_value_id x, int 
 {
     steno_value_id y, q, k, v;
     steno_make_at(m, "model.encoder.layers.%d.", i);
-    y = norm(m, x, "input_layernorm", a->d);
+    y = norm_without_bias(m, x, "input_layernorm", a->d);
     steno_make_at(m, "model.encoder.layers.%d.self_attn.", i);
-    q = turn(m, heads_of(m, y, "q_proj", a), t, a);
-    k = turn(m, heads_of(m, y, "k_proj", a), t, a);
-    v = heads_of(m, y, "v_proj", a);
-    x = steno_make_add(m, x, attend(m, q, k, v, a));
+    q = turn(m, moonshine_heads(m, y, "q_proj", a), t, a);
+    k = turn(m, moonshine_heads(m, y, "k_proj", a), t, a);
+    v = moonshine_heads(m, y, "v_proj", a);
+    x = steno_make_add(m, x, moonshine_attend(m, q, k, v, a));
     steno_make_at(m, "model.encoder.layers.%d.", i);
-    y = norm(m, x, "post_attention_layernorm", a->d);
+    y = norm_without_bias(m, x, "post_attention_layernorm", a->d);
     y = steno_make_linear(m, y, "mlp.fc1", a->d, a->ff, true);
     y = steno_make_activation(m, y, a->encoder_activation);
     return steno_make_add(m, x, steno_make_linear(m, y, "mlp.fc2", a->ff, a->d, true));
@@ -173,12 +174,12 @@ steno_status steno_hf_write_moonshine_encoder(const struct steno_hf_moonshine *a
     frames = steno_make_symbol(&m, "encoder_sequence_length");
     x = steno_make_input(&m, "input_values", STENO_F32, 2, (int64_t[]){batch, samples});
     steno_make_at(&m, "model.encoder.");
-    x = frames_of(&m, x, a);
+    x = moonshine_frames(&m, x, a);
     t = turns_of_frames(&m, x, a);
     for (int i = 0; i < a->encoder_layers && !m.st; i++)
         x = encoder_layer(&m, x, i, &t, a);
     steno_make_at(&m, "model.encoder.");
-    x = norm(&m, x, "layer_norm", a->d);
+    x = norm_without_bias(&m, x, "layer_norm", a->d);
     steno_make_output(&m, x, "last_hidden_state", STENO_F32, 3, (int64_t[]){batch, frames, a->d});
     return steno_make_write(&m, path, NULL);
 }
@@ -237,21 +238,23 @@ static steno_value_id decoder_layer(struct steno_make *m, steno_value_id x, sten
 {
     steno_value_id y, q, gate;
     steno_make_at(m, "model.decoder.layers.%d.", i);
-    y = norm(m, x, "input_layernorm", a->d);
+    y = norm_without_bias(m, x, "input_layernorm", a->d);
     steno_make_at(m, "model.decoder.layers.%d.self_attn.", i);
-    q = turn(m, heads_of(m, y, "q_proj", a), t, a);
-    c->present[0] = steno_make_concat(m, 2, c->past[0], turn(m, heads_of(m, y, "k_proj", a), t, a));
-    c->present[1] = steno_make_concat(m, 2, c->past[1], heads_of(m, y, "v_proj", a));
-    x = steno_make_add(m, x, attend(m, q, c->present[0], c->present[1], a));
+    q = turn(m, moonshine_heads(m, y, "q_proj", a), t, a);
+    c->present[0] =
+        steno_make_concat(m, 2, c->past[0], turn(m, moonshine_heads(m, y, "k_proj", a), t, a));
+    c->present[1] = steno_make_concat(m, 2, c->past[1], moonshine_heads(m, y, "v_proj", a));
+    x = steno_make_add(m, x, moonshine_attend(m, q, c->present[0], c->present[1], a));
     steno_make_at(m, "model.decoder.layers.%d.", i);
-    y = norm(m, x, "post_attention_layernorm", a->d);
+    y = norm_without_bias(m, x, "post_attention_layernorm", a->d);
     steno_make_at(m, "model.decoder.layers.%d.encoder_attn.", i);
-    q = heads_of(m, y, "q_proj", a);
-    c->present[2] = steno_make_concat(m, 2, c->past[2], heads_of(m, encoded, "k_proj", a));
-    c->present[3] = steno_make_concat(m, 2, c->past[3], heads_of(m, encoded, "v_proj", a));
-    x = steno_make_add(m, x, attend(m, q, c->present[2], c->present[3], a));
+    q = moonshine_heads(m, y, "q_proj", a);
+    c->present[2] = steno_make_concat(m, 2, c->past[2], moonshine_heads(m, encoded, "k_proj", a));
+    c->present[3] = steno_make_concat(m, 2, c->past[3], moonshine_heads(m, encoded, "v_proj", a));
+    x = steno_make_add(m, x, moonshine_attend(m, q, c->present[2], c->present[3], a));
     steno_make_at(m, "model.decoder.layers.%d.", i);
-    y = steno_make_linear(m, norm(m, x, "final_layernorm", a->d), "mlp.fc1", a->d, 2 * a->ff, true);
+    y = steno_make_linear(m, norm_without_bias(m, x, "final_layernorm", a->d), "mlp.fc1", a->d,
+                          2 * a->ff, true);
     gate = steno_make_activation(m, steno_make_slice(m, y, 2, a->ff, 2 * a->ff),
                                  a->decoder_activation);
     y = steno_make_2(m, "Mul", gate, steno_make_slice(m, y, 2, 0, a->ff));
@@ -295,7 +298,7 @@ steno_status steno_hf_write_moonshine_decoder(const struct steno_hf_moonshine *a
     for (int i = 0; i < a->decoder_layers && !m.st; i++)
         x = decoder_layer(&m, x, encoded, &cache[i], i, &t, a);
     steno_make_at(&m, "model.decoder.");
-    x = norm(&m, x, "norm", a->d);
+    x = norm_without_bias(&m, x, "norm", a->d);
     steno_make_at(&m, "%s", "");
     x = steno_make_linear(
         &m, x, steno_make_has(&m, "proj_out.weight") ? "proj_out" : "model.decoder.embed_tokens",

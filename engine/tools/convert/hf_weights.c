@@ -103,7 +103,7 @@ static steno_status find_shards(steno_hf_weights *w, steno_err *err)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static bool type_of(const char *dtype, enum steno_torch_type *out)
+static bool element_type(const char *dtype, enum steno_torch_type *out)
 {
     static const struct {
         const char *name;
@@ -126,7 +126,7 @@ static steno_status take_safetensor(const struct steno_safetensor *s, const char
     struct steno_torch_tensor t = {
         .name = s->name, .rank = s->rank, .count = s->count, .data = s->data, .contiguous = true};
     int64_t stride = 1;
-    if (!type_of(s->dtype, &t.type))
+    if (!element_type(s->dtype, &t.type))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: '%s' is of type %s", file, s->name,
                           s->dtype);
     for (int i = s->rank; i-- > 0;) {
@@ -138,7 +138,7 @@ static steno_status take_safetensor(const struct steno_safetensor *s, const char
     return STENO_OK;
 }
 
-static bool reserve(steno_hf_weights *w, size_t more)
+static bool reserve_weights(steno_hf_weights *w, size_t more)
 {
     struct weight *p = realloc(w->w, (w->n + more + 1) * sizeof *p);
     if (p)
@@ -153,7 +153,7 @@ static steno_status take_safetensors(steno_hf_weights *w, struct shard *s, steno
     if (st)
         return st;
     n = steno_safetensors_count(s->file);
-    if (!reserve(w, n))
+    if (!reserve_weights(w, n))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
     for (size_t i = 0; i < n && !st; i++) {
         w->w[w->n].used = false;
@@ -170,7 +170,7 @@ static steno_status take_torch(steno_hf_weights *w, struct shard *s, steno_err *
     if (st)
         return st;
     n = steno_torch_count(w->torch);
-    if (!reserve(w, n))
+    if (!reserve_weights(w, n))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
     for (size_t i = 0; i < n; i++)
         w->w[w->n++] = (struct weight){.t = *steno_torch_get(w->torch, i)};
@@ -233,7 +233,7 @@ void steno_hf_weights_close(steno_hf_weights *w)
 
 /* ---- look-up --------------------------------------------------------------------------------- */
 
-static const struct steno_torch_tensor *find(const void *of, const char *name)
+static const struct steno_torch_tensor *find_hf_weight(const void *of, const char *name)
 {
     const steno_hf_weights *w = of;
     const struct weight key = {.t = {.name = name}};
@@ -248,7 +248,7 @@ struct steno_make_weights steno_hf_weights_of(steno_hf_weights *w)
 {
     return (struct steno_make_weights){
         .file = w->shard[0].name,
-        .find = find,
+        .find = find_hf_weight,
         .of = w,
         .map = w->n_shards == 1 && !w->b->archive ? &w->shard[0].blob.map : NULL,
         .root = ""};

@@ -374,7 +374,7 @@ static steno_status write_networks(struct job *j)
     return st ? st : write_network(j, "joiner", steno_icefall_write_joiner);
 }
 
-static steno_status convert(struct job *j, const char *in)
+static steno_status convert_checkpoint(struct job *j, const char *in)
 {
     struct text_files text;
     steno_status st;
@@ -405,7 +405,7 @@ steno_status steno_convert_icefall(const struct steno_bundle *b, const char *out
     j->o = o;
     j->out = out;
     j->err = err;
-    st = convert(j, b->path);
+    st = convert_checkpoint(j, b->path);
     steno_torch_close(j->torch);
     steno_map_close(&j->map);
     free(j->read);

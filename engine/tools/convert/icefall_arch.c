@@ -136,7 +136,7 @@ static void divide(struct steno_icefall_reader *r, int64_t i, const struct colum
     s->pos = c->pos / heads;
 }
 
-static void read_heads(struct steno_icefall_reader *r)
+static void read_stack_heads(struct steno_icefall_reader *r)
 {
     static const char *const names[] = {"num-heads", "query-head-dim", "value-head-dim",
                                         "pos-head-dim"};
@@ -234,7 +234,7 @@ steno_status steno_icefall_read_arch(const struct steno_make_weights *w,
     if (!r.st)
         steno_icefall_compare_stacks(&r);
     if (!r.st)
-        read_heads(&r);
+        read_stack_heads(&r);
     if (!r.st)
         steno_icefall_compare(&r, "pos-dim", out->pos_dim);
     if (!r.st)

@@ -16,7 +16,7 @@ static void layers_at(const struct steno_zipformer_stack *s, int64_t i, char out
 }
 
 /* The columns of queries, keys, values and of queries for positions stand side by side. */
-static void read_heads(struct steno_icefall_reader *r, int64_t i, const char *at)
+static void read_zipformer1_heads(struct steno_icefall_reader *r, int64_t i, const char *at)
 {
     struct steno_zipformer_stack *s = &r->a->stack[i];
     const int64_t half = steno_icefall_extent(r, 0, "%s.0.self_attn.in_proj2.weight", at);
@@ -63,7 +63,7 @@ static void read_stack(struct steno_icefall_reader *r, int64_t i)
                            "%s: stack %d: %lld taps of a convolution are not odd, or %lld columns "
                            "not even",
                            r->w->file, (int)i + 1, (long long)s->kernel, (long long)s->d);
-    read_heads(r, i, at);
+    read_zipformer1_heads(r, i, at);
 }
 
 /* A stack begins with as many columns as the one before it has; one that is downsampled may have

@@ -17,16 +17,17 @@ typedef steno_value_id part(struct steno_conformer *c, steno_value_id x, const c
 
 /* ---- small parts --------------------------------------------------------------------------- */
 
-static steno_value_id activation(struct steno_conformer *c, steno_value_id x)
+static steno_value_id conformer_activation(struct steno_conformer *c, steno_value_id x)
 {
     return c->a->plain ? steno_make_activation(c->m, x, "swish")
                        : steno_icefall_double_swish(c->m, x);
 }
 
-static steno_value_id feed_forward(struct steno_conformer *c, steno_value_id x, const char *name)
+static steno_value_id conformer_feed_forward(struct steno_conformer *c, steno_value_id x,
+                                             const char *name)
 {
     const int64_t d = c->s->d, hidden = c->s->ff[0];
-    x = activation(c, steno_make_linear_of(c->m, x, name, "0", d, hidden, true));
+    x = conformer_activation(c, steno_make_linear_of(c->m, x, name, "0", d, hidden, true));
     return steno_make_linear_of(c->m, x, name, c->a->plain ? "3" : "4", hidden, d, true);
 }
 
@@ -35,14 +36,14 @@ static steno_value_id feed_forward(struct steno_conformer *c, steno_value_id x, 
 static const int64_t by_head[] = {0, 2, 1, 3}, turned[] = {0, 2, 3, 1};
 
 /* Columns from..from+d-1 of x, [N, T, heads, d / heads]. */
-static steno_value_id heads_of(struct steno_conformer *c, steno_value_id x, int64_t from)
+static steno_value_id heads_of_columns(struct steno_conformer *c, steno_value_id x, int64_t from)
 {
     x = steno_make_slice(c->m, x, 2, from, from + c->s->d);
     return steno_make_reshape(c->m, x, 4, (int64_t[]){0, 0, c->s->heads, c->s->query});
 }
 
 /* Queries, keys and values; of a chunk, the keys and values of the frames before it as well. */
-static void project(struct steno_conformer *c, steno_value_id x, steno_value_id out[3])
+static void project_all(struct steno_conformer *c, steno_value_id x, steno_value_id out[3])
 {
     static const char name[] = "self_attn.in_proj";
     const int64_t d = c->s->d, chunk = c->a->chunk;
@@ -51,7 +52,7 @@ static void project(struct steno_conformer *c, steno_value_id x, steno_value_id 
     if (!chunk) {
         all = steno_make_linear(m, x, name, d, 3 * d, true);
         for (int i = 0; i < 3; i++)
-            out[i] = heads_of(c, all, i * d);
+            out[i] = heads_of_columns(c, all, i * d);
         return;
     }
     out[0] = steno_make_linear_rows(m, x, name, d, 3 * d, 0, d);
@@ -60,7 +61,7 @@ static void project(struct steno_conformer *c, steno_value_id x, steno_value_id 
     c->past = steno_make_slice(m, all, 1, chunk, chunk + c->a->left);
     all = steno_make_linear_rows(m, all, name, d, 3 * d, d, 3 * d);
     for (int i = 0; i < 2; i++)
-        out[i + 1] = heads_of(c, all, i * d);
+        out[i + 1] = heads_of_columns(c, all, i * d);
 }
 
 /* q + NAME, heads before time. The scores are divided by sqrt(size) here; icefall's form with
@@ -86,13 +87,14 @@ static steno_value_id shift(struct steno_conformer *c, steno_value_id x)
     return steno_make_slice(c->m, x, 3, 0, a->left + a->chunk + a->right);
 }
 
-static steno_value_id attention(struct steno_conformer *c, steno_value_id x, const char *name)
+static steno_value_id conformer_attention(struct steno_conformer *c, steno_value_id x,
+                                          const char *name)
 {
     const int64_t d = c->s->d, h = c->s->heads, size = c->s->query;
     struct steno_make *m = c->m;
     steno_value_id qkv[3], k, v, p, scores, hidden;
     (void)name;
-    project(c, x, qkv);
+    project_all(c, x, qkv);
     k = steno_make_transpose(m, qkv[1], 4, turned);
     v = steno_make_transpose(m, qkv[2], 4, by_head);
     p = steno_make_linear(m, c->positions, "self_attn.linear_pos", d, d, false);
@@ -113,7 +115,8 @@ static steno_value_id attention(struct steno_conformer *c, steno_value_id x, con
 /* ---- convolution --------------------------------------------------------------------------- */
 
 /* Causal models see frames before alone; of a chunk these are the kept ones. */
-static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, const char *name)
+static steno_value_id conformer_convolution(struct steno_conformer *c, steno_value_id x,
+                                            const char *name)
 {
     const int64_t before = c->s->kernel - 1, chunk = c->a->chunk, half = before / 2;
     const bool causal = c->a->causal;
@@ -132,7 +135,7 @@ static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, c
     } else {
         x = steno_make_hide(m, c->mask, 0, x);
     }
-    x = activation(c, steno_make_conv_depthwise(m, x, &k));
+    x = conformer_activation(c, steno_make_conv_depthwise(m, x, &k));
     return steno_make_conv_out(m, x, &k);
 }
 
@@ -153,10 +156,10 @@ static steno_value_id residual(struct steno_conformer *c, steno_value_id x, cons
 steno_value_id steno_conformer_layer(struct steno_conformer *c, int i, steno_value_id x)
 {
     steno_make_at(c->m, "%sencoder.layers.%d.", c->a->at, i);
-    x = residual(c, x, "norm_ff_macaron", feed_forward, "feed_forward_macaron", 0.5f);
-    x = residual(c, x, "norm_mha", attention, "self_attn", 1);
-    x = residual(c, x, "norm_conv", convolution, "conv_module", 1);
-    x = residual(c, x, "norm_ff", feed_forward, "feed_forward", 0.5f);
+    x = residual(c, x, "norm_ff_macaron", conformer_feed_forward, "feed_forward_macaron", 0.5f);
+    x = residual(c, x, "norm_mha", conformer_attention, "self_attn", 1);
+    x = residual(c, x, "norm_conv", conformer_convolution, "conv_module", 1);
+    x = residual(c, x, "norm_ff", conformer_feed_forward, "feed_forward", 0.5f);
     if (!c->a->plain)
         return steno_icefall_basic_norm(c->m, x, "norm_final");
     return c->a->norm_after ? x : steno_make_norm(c->m, x, "norm_final", c->s->d, EPSILON);
@@ -211,7 +214,7 @@ steno_value_id steno_conformer_embed(struct steno_conformer *c, steno_value_id x
                                           .pad = i ? 0 : 1,
                                           .bias = true};
         x = steno_make_convolve(m, x, a->plain ? plain[i] : scaled[i], &k);
-        x = a->plain ? steno_make_1(m, "Relu", x) : activation(c, x);
+        x = a->plain ? steno_make_1(m, "Relu", x) : conformer_activation(c, x);
     }
     x = steno_make_reshape(m, steno_make_transpose(m, x, 4, turn), 3,
                            (int64_t[]){0, 0, BANDS * a->conv[2]});

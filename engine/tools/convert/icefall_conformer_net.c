@@ -26,7 +26,7 @@ static void describe_whole(struct steno_make *m, const struct steno_icefall_arch
     steno_make_meta(m, "comment", "non-streaming conformer%s", a->ctc ? " CTC" : "");
 }
 
-static void whole(struct steno_conformer *c)
+static void whole_recording(struct steno_conformer *c)
 {
     const struct steno_icefall_arch *a = c->a;
     struct steno_make *m = c->m;
@@ -142,6 +142,6 @@ steno_status steno_icefall_write_conformer(const struct steno_icefall_arch *a,
     if (a->chunk)
         chunks(&c);
     else
-        whole(&c);
+        whole_recording(&c);
     return steno_make_write(&m, path, NULL);
 }

@@ -102,7 +102,7 @@ static steno_value_id streaming(struct steno_zipformer *e)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
+static void describe_zipformer(struct steno_make *m, const struct steno_icefall_arch *a)
 {
     int64_t query[STENO_ZIPFORMER_STACKS], value[STENO_ZIPFORMER_STACKS];
     int64_t heads[STENO_ZIPFORMER_STACKS];
@@ -153,7 +153,7 @@ steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
         each_state(e, true);
     else
         steno_icefall_end_lengths(&m, a, steno_icefall_half(&m, e->lengths, -1), e->batch_symbol);
-    describe(&m, a);
+    describe_zipformer(&m, a);
     free(e);
     return steno_make_write(&m, path, NULL);
 }

@@ -12,8 +12,8 @@
 /* ---- embedding ----------------------------------------------------------------------------- */
 
 /* [N, 9, bins] -> [N, d]. */
-static steno_value_id embed(struct steno_make *m, const struct steno_icefall_arch *a,
-                            steno_value_id x)
+static steno_value_id embed_features(struct steno_make *m, const struct steno_icefall_arch *a,
+                                     steno_value_id x)
 {
     static const char *const names[] = {"conv.0", "conv.3", "conv.6"};
     const int64_t d = a->stack[0].d, wide = BANDS * a->conv[2];
@@ -36,7 +36,7 @@ static steno_value_id embed(struct steno_make *m, const struct steno_icefall_arc
 /* ---- layers -------------------------------------------------------------------------------- */
 
 /* Put x [rows, columns] transposed into to [columns, rows]. */
-static void transpose(const float *x, int64_t rows, int64_t columns, float *to)
+static void transpose_weights(const float *x, int64_t rows, int64_t columns, float *to)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
@@ -51,8 +51,8 @@ static steno_value_id gate_weights(struct steno_make *m, int64_t d, int64_t hidd
     float *all = back ? malloc((size_t)((d + hidden) * gates) * sizeof *all) : NULL;
     steno_value_id v;
     if (all) {
-        transpose(in, gates, d, all);
-        transpose(back, gates, hidden, all + d * gates);
+        transpose_weights(in, gates, d, all);
+        transpose_weights(back, gates, hidden, all + d * gates);
     }
     v = steno_make_floats(m, "", 2, (int64_t[]){d + hidden, gates}, all);
     free(in);
@@ -74,16 +74,16 @@ static steno_value_id gate_biases(struct steno_make *m, int64_t gates)
     return v;
 }
 
-static steno_value_id product(struct steno_make *m, const char *gate, steno_value_id x,
-                              steno_value_id y)
+static steno_value_id gate_product(struct steno_make *m, const char *gate, steno_value_id x,
+                                   steno_value_id y)
 {
     return steno_make_2(m, "Mul", steno_make_1(m, gate, x), y);
 }
 
 /* One step (Hochreiter and Schmidhuber 1997; the projection is Sak et al. 2014's). h [N, d],
  * c [N, units]: in and out. PyTorch's gates: input, forget, cell, output. */
-static void step(struct steno_make *m, const struct steno_icefall_arch *a, steno_value_id x,
-                 steno_value_id *h, steno_value_id *c)
+static void lstm_step(struct steno_make *m, const struct steno_icefall_arch *a, steno_value_id x,
+                      steno_value_id *h, steno_value_id *c)
 {
     const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
     const int64_t d = a->stack[0].d, units = a->units;
@@ -92,14 +92,14 @@ static void step(struct steno_make *m, const struct steno_icefall_arch *a, steno
         steno_make_2(m, "MatMul", steno_make_concat(m, 1, x, *h), gate_weights(m, d, d, 4 * units));
     all = steno_make_add(m, all, gate_biases(m, 4 * units));
     steno_make_outputs(m, "Split", 1, &all, 4, gate, 1, &axis);
-    *c = steno_make_add(m, product(m, "Sigmoid", gate[1], *c),
-                        product(m, "Sigmoid", gate[0], steno_make_1(m, "Tanh", gate[2])));
-    *h = product(m, "Sigmoid", gate[3], steno_make_1(m, "Tanh", *c));
+    *c = steno_make_add(m, gate_product(m, "Sigmoid", gate[1], *c),
+                        gate_product(m, "Sigmoid", gate[0], steno_make_1(m, "Tanh", gate[2])));
+    *h = gate_product(m, "Sigmoid", gate[3], steno_make_1(m, "Tanh", *c));
     if (units != d) {
         float *w = steno_make_read(m, "lstm.weight_hr_l0", 2, (int64_t[]){d, units});
         float *turned = w ? malloc((size_t)(d * units) * sizeof *turned) : NULL;
         if (turned)
-            transpose(w, d, units, turned);
+            transpose_weights(w, d, units, turned);
         *h = steno_make_2(m, "MatMul", *h,
                           steno_make_floats(m, "", 2, (int64_t[]){units, d}, turned));
         free(w);
@@ -107,12 +107,12 @@ static void step(struct steno_make *m, const struct steno_icefall_arch *a, steno
     }
 }
 
-static steno_value_id layer(struct steno_make *m, const struct steno_icefall_arch *a,
-                            steno_value_id x, steno_value_id *h, steno_value_id *c)
+static steno_value_id lstm_layer(struct steno_make *m, const struct steno_icefall_arch *a,
+                                 steno_value_id x, steno_value_id *h, steno_value_id *c)
 {
     const int64_t d = a->stack[0].d, hidden = a->stack[0].ff[0];
     steno_value_id y;
-    step(m, a, x, h, c);
+    lstm_step(m, a, x, h, c);
     x = steno_make_add(m, x, *h);
     y = steno_make_linear(m, x, "feed_forward.0", d, hidden, true);
     y = steno_make_linear(m, steno_icefall_double_swish(m, y), "feed_forward.4", hidden, d, true);
@@ -121,7 +121,7 @@ static steno_value_id layer(struct steno_make *m, const struct steno_icefall_arc
 
 /* ---- the network --------------------------------------------------------------------------- */
 
-static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
+static void describe_lstm(struct steno_make *m, const struct steno_icefall_arch *a)
 {
     steno_icefall_about(m, "lstm");
     steno_make_meta(m, "decode_chunk_len", "4");
@@ -147,12 +147,12 @@ steno_status steno_icefall_write_lstm(const struct steno_icefall_arch *a,
                          (int64_t[]){batch, CALL_FRAMES, STENO_ICEFALL_BINS});
     hidden = steno_make_input(&m, "state0", STENO_F32, 3, (int64_t[]){layers, batch, d});
     cells = steno_make_input(&m, "state1", STENO_F32, 3, (int64_t[]){layers, batch, a->units});
-    x = embed(&m, a, x);
+    x = embed_features(&m, a, x);
     for (int i = 0; i < layers && !m.st; i++) {
         steno_make_at(&m, "encoder.encoder.layers.%d.", i);
         h[i] = steno_icefall_layer_of(&m, hidden, i);
         c[i] = steno_icefall_layer_of(&m, cells, i);
-        x = layer(&m, a, x, h + i, c + i);
+        x = lstm_layer(&m, a, x, h + i, c + i);
     }
     if (m.st)
         return steno_make_write(&m, path, NULL);
@@ -164,6 +164,6 @@ steno_status steno_icefall_write_lstm(const struct steno_icefall_arch *a,
                       (int64_t[]){layers, batch, d});
     steno_make_output(&m, steno_icefall_state_of(&m, layers, c), "new_state1", STENO_F32, 3,
                       (int64_t[]){layers, batch, a->units});
-    describe(&m, a);
+    describe_lstm(&m, a);
     return steno_make_write(&m, path, NULL);
 }

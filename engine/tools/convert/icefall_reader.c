@@ -12,8 +12,8 @@
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-static const struct steno_torch_tensor *find(const struct steno_icefall_reader *r, const char *fmt,
-                                             va_list ap)
+static const struct steno_torch_tensor *find_formatted(const struct steno_icefall_reader *r,
+                                                       const char *fmt, va_list ap)
 {
     char name[256];
     const int n = snprintf(name, sizeof name, "%s", r->w->root);
@@ -26,7 +26,7 @@ bool steno_icefall_has(const struct steno_icefall_reader *r, const char *fmt, ..
     const struct steno_torch_tensor *t;
     va_list ap;
     va_start(ap, fmt);
-    t = find(r, fmt, ap);
+    t = find_formatted(r, fmt, ap);
     va_end(ap);
     return t != NULL;
 }
@@ -40,7 +40,7 @@ int64_t steno_icefall_extent(struct steno_icefall_reader *r, int axis, const cha
     if (r->st)
         return 1;
     va_start(ap, fmt);
-    t = find(r, fmt, ap);
+    t = find_formatted(r, fmt, ap);
     va_end(ap);
     if (t && axis < t->rank && t->dim[axis] > 0 && t->dim[axis] <= MAX_EXTENT)
         return t->dim[axis];

@@ -11,7 +11,7 @@
 
 #define MAX_WEIGHT_NAME 400
 
-static void no_memory(struct steno_make *m)
+static void no_memory_for_graph(struct steno_make *m)
 {
     if (!m->st)
         m->st = steno_fail(m->err, STENO_ERR_NOMEM, "%s: out of memory", m->w.file);
@@ -100,7 +100,7 @@ void steno_make_output(struct steno_make *m, steno_value_id v, const char *name,
     m->g->values[v].is_output = true;
     m->g->outputs[m->g->n_outputs++] = v;
     if (!m->g->values[v].name)
-        no_memory(m);
+        no_memory_for_graph(m);
 }
 
 int64_t steno_make_symbol(struct steno_make *m, const char *name)
@@ -122,7 +122,7 @@ void steno_make_meta(struct steno_make *m, const char *key, const char *fmt, ...
     keys = steno_graph_alloc(m->g, (size_t)n + 1, sizeof *keys, m->err);
     values = steno_graph_alloc(m->g, (size_t)n + 1, sizeof *values, m->err);
     if (!keys || !values) {
-        no_memory(m);
+        no_memory_for_graph(m);
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -132,7 +132,7 @@ void steno_make_meta(struct steno_make *m, const char *key, const char *fmt, ...
     keys[n] = steno_arena_strdup(m->g->arena, key);
     values[n] = steno_arena_strdup(m->g->arena, text);
     if (!keys[n] || !values[n]) {
-        no_memory(m);
+        no_memory_for_graph(m);
         return;
     }
     m->g->meta_keys = keys;
@@ -159,7 +159,8 @@ static void const_name(const struct steno_make *m, const char *name, char out[MA
         out[0] = '\0';
 }
 
-static const struct steno_torch_tensor *find(const struct steno_make *m, const char *name)
+static const struct steno_torch_tensor *find_below_root(const struct steno_make *m,
+                                                        const char *name)
 {
     char full[MAX_WEIGHT_NAME];
     full_name(m, name, full);
@@ -168,12 +169,12 @@ static const struct steno_torch_tensor *find(const struct steno_make *m, const c
 
 bool steno_make_has(const struct steno_make *m, const char *name)
 {
-    return find(m, name) != NULL;
+    return find_below_root(m, name) != NULL;
 }
 
 int64_t steno_make_extent(const struct steno_make *m, const char *name, int axis)
 {
-    const struct steno_torch_tensor *t = find(m, name);
+    const struct steno_torch_tensor *t = find_below_root(m, name);
     return t && axis < t->rank ? t->dim[axis] : -1;
 }
 
@@ -197,7 +198,7 @@ static bool repeats(const struct steno_torch_tensor *t)
 static const struct steno_torch_tensor *find_exactly(struct steno_make *m, const char *name,
                                                      int rank, const int64_t *dim)
 {
-    const struct steno_torch_tensor *t = find(m, name);
+    const struct steno_torch_tensor *t = find_below_root(m, name);
     char full[MAX_WEIGHT_NAME], want[80], got[80];
     full_name(m, name, full);
     shape_text(rank, dim, want, sizeof want);
@@ -229,7 +230,7 @@ static void read_elements(const struct steno_make *m, const char *name,
     steno_torch_read(t, 0, t->count, x);
     if (!m->w.scaled || snprintf(part, sizeof part, "%s_scale", name) >= MAX_WEIGHT_NAME)
         return;
-    scale = find(m, part);
+    scale = find_below_root(m, part);
     if (!scale || scale->rank)
         return;
     steno_torch_read(scale, 0, 1, &by);
@@ -248,7 +249,7 @@ float *steno_make_read(struct steno_make *m, const char *name, int rank, const i
     if (x)
         read_elements(m, name, t, x);
     else
-        no_memory(m);
+        no_memory_for_graph(m);
     return x;
 }
 
@@ -269,7 +270,7 @@ static float *new_const(struct steno_make *m, const char *name, int rank, const 
     }
     t.data = steno_aligned_alloc(bytes);
     if (!t.data) {
-        no_memory(m);
+        no_memory_for_graph(m);
         return NULL;
     }
     m->st = steno_graph_take_const(m->g, name, &t, v, m->err);
@@ -303,7 +304,7 @@ steno_value_id steno_make_floats(struct steno_make *m, const char *name, int ran
     float *to = x ? new_const(m, name, rank, dim, &v) : NULL;
     size_t n = 1;
     if (!x)
-        no_memory(m);
+        no_memory_for_graph(m);
     if (!to)
         return STENO_NONE;
     for (int i = 0; i < rank; i++)
@@ -330,7 +331,7 @@ static steno_value_id add_ints(struct steno_make *m, int rank, int64_t n, const 
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = rank, .dim = {n}}, .data = copy};
     steno_value_id v = STENO_NONE;
     if (!x || !copy)
-        no_memory(m);
+        no_memory_for_graph(m);
     else
         memcpy(copy, x, (size_t)n * sizeof *copy);
     if (!m->st)
@@ -385,7 +386,7 @@ void steno_make_outputs(struct steno_make *m, const char *type, int n, const ste
     for (int i = 0; i < n_attr; i++) {
         node->attr[i] = attr[i];
         if (!copy_attr(m, &node->attr[i])) {
-            no_memory(m);
+            no_memory_for_graph(m);
             return;
         }
     }
@@ -513,7 +514,7 @@ steno_value_id steno_make_hide(struct steno_make *m, steno_value_id hidden, floa
 /* ---- parts --------------------------------------------------------------------------------- */
 
 /* [out, in] -> [in, out], in tiles that a cache holds. */
-static void transpose(const float *x, int64_t rows, int64_t cols, float *to)
+static void transpose_tiles(const float *x, int64_t rows, int64_t cols, float *to)
 {
     enum { TILE = 32 };
     for (int64_t i = 0; i < rows; i += TILE)
@@ -535,7 +536,7 @@ static steno_value_id turned(struct steno_make *m, const char *name, int rank, i
     const_name(m, part, full);
     to = x ? new_const(m, full, 2, (int64_t[]){in, out}, &v) : NULL;
     if (to)
-        transpose(x, out, in, to);
+        transpose_tiles(x, out, in, to);
     free(x);
     return v;
 }
@@ -551,7 +552,7 @@ steno_value_id steno_make_linear_rows(struct steno_make *m, steno_value_id x, co
     w = steno_make_read(m, part, 2, (int64_t[]){out, in});
     turn = w ? new_const(m, "", 2, (int64_t[]){in, rows}, &v) : NULL;
     if (turn)
-        transpose(w + from * in, rows, in, turn);
+        transpose_tiles(w + from * in, rows, in, turn);
     free(w);
     snprintf(part, sizeof part, "%s.bias", name);
     w = steno_make_read(m, part, 1, &out);
@@ -643,7 +644,7 @@ steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const
     if (c->bias)
         b = steno_make_read(m, bias, 1, &c->out);
     else if (has_bias && !(b = calloc((size_t)c->out, sizeof *b)))
-        no_memory(m);
+        no_memory_for_graph(m);
     if (c->batch_norm && w && b)
         fold_norm(m, c, filter, w, b);
     in[1] = steno_make_floats(m, weight, 2 + c->rank, dim, w);

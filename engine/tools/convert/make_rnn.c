@@ -43,9 +43,9 @@ static void part_name(char *out, const char *name, const char *role, const char 
 }
 
 /* One input of the node out of the weights `role` (and `second` behind it) of all directions. */
-static steno_value_id weights(struct steno_make *m, const char *name, const char *suffix,
-                              const struct steno_make_rnn *r, int64_t width, const char *role,
-                              const char *second)
+static steno_value_id joined_weights(struct steno_make *m, const char *name, const char *suffix,
+                                     const struct steno_make_rnn *r, int64_t width,
+                                     const char *role, const char *second)
 {
     const struct cell *c = &cells[r->cell];
     const int64_t ways = r->both ? 2 : 1, rows = c->gates * r->units;
@@ -81,9 +81,9 @@ steno_value_id steno_make_recur(struct steno_make *m, steno_value_id x, const ch
     int n = 0, n_in = 4;
     steno_value_id in[7], out[3], y;
     in[0] = x;
-    in[1] = weights(m, name, suffix, r, r->in, "weight_ih", NULL);
-    in[2] = weights(m, name, suffix, r, r->units, "weight_hh", NULL);
-    in[3] = weights(m, name, suffix, r, 0, "bias_ih", "bias_hh");
+    in[1] = joined_weights(m, name, suffix, r, r->in, "weight_ih", NULL);
+    in[2] = joined_weights(m, name, suffix, r, r->units, "weight_hh", NULL);
+    in[3] = joined_weights(m, name, suffix, r, 0, "bias_ih", "bias_hh");
     if (start) {
         in[4] = STENO_NONE; /* lengths: all of them whole */
         in[5] = start->h;

@@ -11,27 +11,27 @@
 #define HIDDEN -10000.0f
 #define POSITIONS 2048 /* 30 s of 30 tokens per second, and a prompt */
 
-static steno_value_id heads_of(struct steno_make *m, steno_value_id x, const char *name,
-                               const struct steno_nemo_aed *t, bool columns)
+static steno_value_id canary_heads(struct steno_make *m, steno_value_id x, const char *name,
+                                   const struct steno_nemo_aed *t, bool columns)
 {
     x = steno_make_linear(m, x, name, t->d, t->d, true);
     return steno_make_heads(m, x, t->heads, t->d, columns);
 }
 
 /* PART.* of the layer at m->prefix; mask: added to the scores, or STENO_NONE. */
-static steno_value_id attend(struct steno_make *m, const char *part, steno_value_id x,
-                             steno_value_id keys, steno_value_id mask,
-                             const struct steno_nemo_aed *t)
+static steno_value_id canary_attend(struct steno_make *m, const char *part, steno_value_id x,
+                                    steno_value_id keys, steno_value_id mask,
+                                    const struct steno_nemo_aed *t)
 {
     const float root = sqrtf((float)(t->d / t->heads));
     char name[64];
     steno_value_id q, k, v;
     snprintf(name, sizeof name, "%s.query_net", part);
-    q = heads_of(m, x, name, t, false);
+    q = canary_heads(m, x, name, t, false);
     snprintf(name, sizeof name, "%s.key_net", part);
-    k = heads_of(m, keys, name, t, true);
+    k = canary_heads(m, keys, name, t, true);
     snprintf(name, sizeof name, "%s.value_net", part);
-    v = heads_of(m, keys, name, t, false);
+    v = canary_heads(m, keys, name, t, false);
     q = steno_make_2(m, "Div", steno_make_2(m, "MatMul", q, k), steno_make_number(m, root));
     if (mask != STENO_NONE)
         q = steno_make_add(m, q, mask);
@@ -39,39 +39,41 @@ static steno_value_id attend(struct steno_make *m, const char *part, steno_value
     return steno_make_linear(m, steno_make_weigh(m, q, v, t->d), name, t->d, t->d, true);
 }
 
-static steno_value_id feed_forward(struct steno_make *m, steno_value_id x,
-                                   const struct steno_nemo_aed *t)
+static steno_value_id canary_feed_forward(struct steno_make *m, steno_value_id x,
+                                          const struct steno_nemo_aed *t)
 {
     x = steno_make_linear(m, x, "third_sub_layer.dense_in", t->d, t->ff, true);
     x = steno_make_activation(m, x, t->activation);
     return steno_make_linear(m, x, "third_sub_layer.dense_out", t->ff, t->d, true);
 }
 
-static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name,
-                           const struct steno_nemo_aed *t)
+static steno_value_id canary_norm(struct steno_make *m, steno_value_id x, const char *name,
+                                  const struct steno_nemo_aed *t)
 {
     return steno_make_norm(m, x, name, t->d, STENO_NEMO_EPSILON);
 }
 
 /* x [1,1,d], keys [1,n,d]: x and what went before it. */
-static steno_value_id layer(struct steno_make *m, steno_value_id x, steno_value_id keys,
-                            steno_value_id states, steno_value_id mask,
-                            const struct steno_nemo_aed *t)
+static steno_value_id canary_layer(struct steno_make *m, steno_value_id x, steno_value_id keys,
+                                   steno_value_id states, steno_value_id mask,
+                                   const struct steno_nemo_aed *t)
 {
     steno_value_id y;
     if (!t->before) {
-        y = attend(m, "first_sub_layer", x, keys, STENO_NONE, t);
-        x = norm(m, steno_make_add(m, y, x), "layer_norm_1", t);
-        y = attend(m, "second_sub_layer", x, states, mask, t);
-        x = norm(m, steno_make_add(m, y, x), "layer_norm_2", t);
-        return norm(m, steno_make_add(m, feed_forward(m, x, t), x), "layer_norm_3", t);
+        y = canary_attend(m, "first_sub_layer", x, keys, STENO_NONE, t);
+        x = canary_norm(m, steno_make_add(m, y, x), "layer_norm_1", t);
+        y = canary_attend(m, "second_sub_layer", x, states, mask, t);
+        x = canary_norm(m, steno_make_add(m, y, x), "layer_norm_2", t);
+        return canary_norm(m, steno_make_add(m, canary_feed_forward(m, x, t), x), "layer_norm_3",
+                           t);
     }
-    y = norm(m, x, "layer_norm_1", t);
-    y = attend(m, "first_sub_layer", y, norm(m, keys, "layer_norm_1", t), STENO_NONE, t);
+    y = canary_norm(m, x, "layer_norm_1", t);
+    y = canary_attend(m, "first_sub_layer", y, canary_norm(m, keys, "layer_norm_1", t), STENO_NONE,
+                      t);
     x = steno_make_add(m, y, x);
-    y = attend(m, "second_sub_layer", norm(m, x, "layer_norm_2", t), states, mask, t);
+    y = canary_attend(m, "second_sub_layer", canary_norm(m, x, "layer_norm_2", t), states, mask, t);
     x = steno_make_add(m, y, x);
-    y = feed_forward(m, norm(m, x, "layer_norm_3", t), t);
+    y = canary_feed_forward(m, canary_norm(m, x, "layer_norm_3", t), t);
     return steno_make_add(m, y, x);
 }
 
@@ -93,20 +95,20 @@ static steno_value_id position_table(struct steno_make *m, const struct steno_ne
 }
 
 /* ids [1,2]: token and position. */
-static steno_value_id embed(struct steno_make *m, steno_value_id ids,
-                            const struct steno_nemo_aed *t)
+static steno_value_id canary_embed(struct steno_make *m, steno_value_id ids,
+                                   const struct steno_nemo_aed *t)
 {
     steno_value_id x, at;
     steno_make_at(m, "transf_decoder._embedding.");
     x = steno_make_embed(m, steno_make_slice(m, ids, 1, 0, 1), "token_embedding.weight", t->rows,
                          t->d);
     at = steno_make_2(m, "Gather", position_table(m, t), steno_make_slice(m, ids, 1, 1, 2));
-    return norm(m, steno_make_add(m, x, at), "layer_norm", t);
+    return canary_norm(m, steno_make_add(m, x, at), "layer_norm", t);
 }
 
 /* Scores of the vocabulary; NeMo fills it up to a multiple of 8 with tokens that are none. */
-static steno_value_id scores(struct steno_make *m, steno_value_id x, const struct steno_nemo_aed *t,
-                             int64_t vocab)
+static steno_value_id vocabulary_scores(struct steno_make *m, steno_value_id x,
+                                        const struct steno_nemo_aed *t, int64_t vocab)
 {
     steno_make_at(m, "log_softmax.mlp.");
     m->asked = "head and the vocabulary";
@@ -164,20 +166,20 @@ steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
     mask = steno_make_input(&m, "enc_mask", STENO_BOOL, 2, (int64_t[]){1, frames});
     mask = steno_make_hide(&m, mask, 0, steno_make_number(&m, HIDDEN));
     mask = steno_make_unsqueeze(&m, steno_make_unsqueeze(&m, mask, 1), 1);
-    x = embed(&m, ids, t);
+    x = canary_embed(&m, ids, t);
     for (int i = 0; i < t->layers && !m.st; i++) {
         next[i] = steno_make_concat(&m, 1, past[i], x);
         steno_make_at(&m, "transf_decoder._decoder.layers.%d.", i);
-        x = layer(&m, x, next[i], states, mask, t);
+        x = canary_layer(&m, x, next[i], states, mask, t);
     }
     check_layers(&m, t);
     next[t->layers] = steno_make_concat(&m, 1, past[t->layers], x);
     if (t->before && t->final) {
         steno_make_at(&m, "transf_decoder._decoder.");
-        x = norm(&m, x, "final_layer_norm", t);
+        x = canary_norm(&m, x, "final_layer_norm", t);
         next[n - 1] = steno_make_concat(&m, 1, past[n - 1], x);
     }
-    x = scores(&m, x, t, a->vocab);
+    x = vocabulary_scores(&m, x, t, a->vocab);
     steno_make_output(&m, x, "logits", STENO_F32, 3, (int64_t[]){1, 1, a->vocab});
     for (int i = 0; i < n; i++)
         remember(&m, i, next[i], t->d);

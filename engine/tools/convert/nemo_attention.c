@@ -12,29 +12,30 @@
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-static steno_value_id project(struct steno_make *m, steno_value_id x, const char *name,
-                              const struct steno_nemo_arch *a)
+static steno_value_id project_heads(struct steno_make *m, steno_value_id x, const char *name,
+                                    const struct steno_nemo_arch *a)
 {
     return steno_make_split(m, steno_make_linear(m, x, name, a->d, a->d, a->bias), a->heads, a->d);
 }
 
-static steno_value_id rows(struct steno_make *m, steno_value_id x)
+static steno_value_id heads_to_front(struct steno_make *m, steno_value_id x)
 {
     return steno_make_transpose(m, x, 4, (int64_t[]){0, 2, 1, 3});
 }
 
-static steno_value_id columns(struct steno_make *m, steno_value_id x)
+static steno_value_id key_columns(struct steno_make *m, steno_value_id x)
 {
     return steno_make_transpose(m, x, 4, (int64_t[]){0, 2, 3, 1});
 }
 
 /* The weighted values; scores and f->hidden have the last axis of keys, v [..,keys,d / heads]. */
-static steno_value_id weigh(struct steno_make *m, steno_value_id scores, steno_value_id v,
-                            const struct steno_nemo_frame *f)
+static steno_value_id weigh_hidden(struct steno_make *m, steno_value_id scores, steno_value_id v,
+                                   const struct steno_nemo_frame *f)
 {
     scores = steno_make_root(m, scores, f->a->d / f->a->heads);
     scores = steno_make_softmax(m, "Softmax", steno_make_hide(m, f->hidden, HIDDEN, scores), -1);
-    return rows(m, steno_make_2(m, "MatMul", steno_make_hide(m, f->hidden, 0, scores), v));
+    return heads_to_front(m,
+                          steno_make_2(m, "MatMul", steno_make_hide(m, f->hidden, 0, scores), v));
 }
 
 /* Products of q [..,heads,d / heads] with the positions: [..,heads,rows,positions]. */
@@ -47,28 +48,28 @@ static steno_value_id to_positions(struct steno_make *m, steno_value_id q,
     p = steno_make_split(m, p, a->heads, a->d);
     return steno_make_2(m, "MatMul",
                         steno_make_biased(m, q, "self_attn", "pos_bias_v", a->heads, a->d),
-                        columns(m, p));
+                        key_columns(m, p));
 }
 
 static steno_value_id attend_all(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
 {
     const struct steno_nemo_arch *a = f->a;
-    steno_value_id q = project(m, x, "self_attn.linear_q", a), all = x, scores, v, y;
+    steno_value_id q = project_heads(m, x, "self_attn.linear_q", a), all = x, scores, v, y;
     if (a->streaming) {
         all = steno_make_concat(m, 1, f->channel, x);
         f->channel = steno_make_slice(m, all, 1, -a->left, INT64_MAX);
     }
-    y = columns(m, project(m, all, "self_attn.linear_k", a));
-    v = rows(m, project(m, all, "self_attn.linear_v", a));
+    y = key_columns(m, project_heads(m, all, "self_attn.linear_k", a));
+    v = heads_to_front(m, project_heads(m, all, "self_attn.linear_v", a));
     if (a->rel) {
         scores = to_positions(m, q, f);
         y = steno_make_2(m, "MatMul",
                          steno_make_biased(m, q, "self_attn", "pos_bias_u", a->heads, a->d), y);
         scores = steno_make_add(m, y, steno_make_shift(m, scores, true));
     } else {
-        scores = steno_make_2(m, "MatMul", rows(m, q), y);
+        scores = steno_make_2(m, "MatMul", heads_to_front(m, q), y);
     }
-    return steno_make_reshape(m, weigh(m, scores, v, f), 3, (int64_t[]){0, -1, a->d});
+    return steno_make_reshape(m, weigh_hidden(m, scores, v, f), 3, (int64_t[]){0, -1, a->d});
 }
 
 /* ---- local attention ----------------------------------------------------------------------- */
@@ -114,12 +115,12 @@ static steno_value_id attend_locally(struct steno_make *m, steno_value_id x,
     q = steno_make_linear(m, x, "self_attn.linear_q", a->d, a->d, a->bias);
     q = steno_nemo_pad(m, q, steno_make_2(m, "Sub", f->rows, n));
     q = steno_make_reshape(m, q, 4, (int64_t[]){-1, block_of(a), a->heads, a->d / a->heads});
-    k = columns(m, project_windows(m, x, "self_attn.linear_k", f));
-    v = rows(m, project_windows(m, x, "self_attn.linear_v", f));
+    k = key_columns(m, project_windows(m, x, "self_attn.linear_k", f));
+    v = heads_to_front(m, project_windows(m, x, "self_attn.linear_v", f));
     scores = skew(m, to_positions(m, q, f), a);
     y = steno_make_2(m, "MatMul",
                      steno_make_biased(m, q, "self_attn", "pos_bias_u", a->heads, a->d), k);
-    y = weigh(m, steno_make_add(m, y, scores), v, f);
+    y = weigh_hidden(m, steno_make_add(m, y, scores), v, f);
     k = steno_make_concat(m, 0, steno_make_ints(m, 1, (int64_t[]){-1}), f->rows);
     k = steno_make_concat(m, 0, k, steno_make_ints(m, 1, &a->d));
     y = steno_make_2(m, "Reshape", y, k);

@@ -58,7 +58,8 @@ static steno_status integer(struct steno_nemo_job *j, const char *path, long min
     return steno_conf_int(j->y, path, min, max, out, j->err);
 }
 
-static steno_status wanted(struct steno_nemo_job *j, const char *path, long max, int64_t *out)
+static steno_status wanted_number(struct steno_nemo_job *j, const char *path, long max,
+                                  int64_t *out)
 {
     if (steno_yaml_null(steno_yaml_find(j->y, path)))
         return steno_yaml_missing(j->y, path, j->err);
@@ -399,7 +400,7 @@ static steno_status read_streaming(struct steno_nemo_job *j)
     return STENO_OK;
 }
 
-static steno_status read_encoder(struct steno_nemo_job *j)
+static steno_status read_nemo_encoder(struct steno_nemo_job *j)
 {
     struct steno_nemo_arch *a = &j->a;
     const char *attention = "rel_pos";
@@ -412,8 +413,8 @@ static steno_status read_encoder(struct steno_nemo_job *j)
     READ(steno_conf_keys(j->y, "encoder", encoder_keys, j->err));
     READ(integer(j, "encoder.feat_in", 1, 512, &in));
     READ(integer(j, "encoder.feat_out", -1, 65536, &a->out));
-    READ(wanted(j, "encoder.n_layers", 256, &a->layers));
-    READ(wanted(j, "encoder.d_model", 65536, &a->d));
+    READ(wanted_number(j, "encoder.n_layers", 256, &a->layers));
+    READ(wanted_number(j, "encoder.d_model", 65536, &a->d));
     READ(integer(j, "encoder.n_heads", 1, 1024, &a->heads));
     READ(integer(j, "encoder.ff_expansion_factor", 1, 64, &expansion));
     READ(integer(j, "encoder.pos_emb_max_len", 1, 100000, &a->positions));
@@ -475,9 +476,9 @@ static steno_status read_transducer(struct steno_nemo_job *j)
     READ(only(j, "decoder.normalization_mode", "null"));
     READ(only(j, "decoder.blank_as_pad", "true"));
     READ(only(j, "decoder.prednet.rnn_hidden_size", "-1"));
-    READ(wanted(j, "decoder.prednet.pred_hidden", 65536, &a->pred));
-    READ(wanted(j, "decoder.prednet.pred_rnn_layers", 64, &a->pred_layers));
-    READ(wanted(j, "joint.jointnet.joint_hidden", 65536, &a->joint));
+    READ(wanted_number(j, "decoder.prednet.pred_hidden", 65536, &a->pred));
+    READ(wanted_number(j, "decoder.prednet.pred_rnn_layers", 64, &a->pred_layers));
+    READ(wanted_number(j, "joint.jointnet.joint_hidden", 65536, &a->joint));
     a->joint_activation = "relu";
     READ(choice(j, "joint.jointnet.activation", "relu|sigmoid|tanh", &a->joint_activation));
     READ(integer(j, "joint.num_extra_outputs", 0, 1000, &a->durations));
@@ -548,9 +549,9 @@ static steno_status read_aed_decoder(struct steno_nemo_job *j)
     t->heads = 1;
     t->activation = "relu";
     READ(steno_conf_keys(j->y, AED, aed_keys, j->err));
-    READ(wanted(j, AED ".num_layers", STENO_NEMO_MEMORIES - 2, &t->layers));
-    READ(wanted(j, AED ".hidden_size", 65536, &t->d));
-    READ(wanted(j, AED ".inner_size", 1 << 20, &t->ff));
+    READ(wanted_number(j, AED ".num_layers", STENO_NEMO_MEMORIES - 2, &t->layers));
+    READ(wanted_number(j, AED ".hidden_size", 65536, &t->d));
+    READ(wanted_number(j, AED ".inner_size", 1 << 20, &t->ff));
     READ(integer(j, AED ".num_attention_heads", 1, 1024, &t->heads));
     READ(integer(j, AED ".max_sequence_length", 1, 1 << 20, &t->positions));
     READ(steno_yaml_bool(j->y, AED ".learn_positional_encodings", &t->learnt, j->err));
@@ -593,7 +594,7 @@ static steno_status read_multitask(struct steno_nemo_job *j, const char *target)
     return st;
 }
 
-static steno_status read_heads(struct steno_nemo_job *j)
+static steno_status read_output_heads(struct steno_nemo_job *j)
 {
     const char *target = NULL;
     bool hybrid, ctc;
@@ -639,8 +640,8 @@ static void name_model(struct steno_nemo_job *j)
 steno_status steno_nemo_read_conf(struct steno_nemo_job *j)
 {
     steno_status st = read_features(j);
-    READ(read_encoder(j));
-    READ(read_heads(j));
+    READ(read_nemo_encoder(j));
+    READ(read_output_heads(j));
     if (!st)
         name_model(j);
     return st;

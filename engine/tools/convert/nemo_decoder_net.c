@@ -12,7 +12,7 @@ static steno_value_id transpose3(struct steno_make *m, steno_value_id x, int64_t
     return steno_make_transpose(m, x, 3, (int64_t[]){a, b, c});
 }
 
-static steno_value_id append(struct steno_make *m, steno_value_id all, steno_value_id x)
+static steno_value_id append_state(struct steno_make *m, steno_value_id all, steno_value_id x)
 {
     return all == STENO_NONE ? x : steno_make_concat(m, 0, all, x);
 }
@@ -50,8 +50,8 @@ steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
         start.h = steno_make_slice(&m, h, 0, i, i + 1);
         start.c = steno_make_slice(&m, c, 0, i, i + 1);
         x = steno_make_recur(&m, x, "dec_rnn.lstm", suffix, &lstm, &start, &end);
-        all.h = append(&m, all.h, end.h);
-        all.c = append(&m, all.c, end.c);
+        all.h = append_state(&m, all.h, end.h);
+        all.c = append_state(&m, all.c, end.c);
     }
     x = transpose3(&m, x, 1, 2, 0);
     steno_make_output(&m, x, "outputs", STENO_F32, 3, (int64_t[]){batch, a->pred, count});
@@ -62,7 +62,8 @@ steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
     return steno_make_write(&m, path, NULL);
 }
 
-static steno_value_id activation(struct steno_make *m, steno_value_id x, const char *name)
+static steno_value_id nemo_joint_activation(struct steno_make *m, steno_value_id x,
+                                            const char *name)
 {
     return *name == 's' ? steno_make_1(m, "Sigmoid", x) : steno_make_activation(m, x, name);
 }
@@ -88,7 +89,7 @@ steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
     x = steno_make_linear(&m, transpose3(&m, x, 0, 2, 1), "enc", a->out, a->joint, true);
     y = steno_make_linear(&m, transpose3(&m, y, 0, 2, 1), "pred", a->pred, a->joint, true);
     x = steno_make_add(&m, steno_make_unsqueeze(&m, x, 2), steno_make_unsqueeze(&m, y, 1));
-    x = activation(&m, x, a->joint_activation);
+    x = nemo_joint_activation(&m, x, a->joint_activation);
     /* a dropout stands between the two layers, if there is one */
     x = steno_make_linear(&m, x,
                           steno_make_has(&m, "joint_net.1.weight") ? "joint_net.1" : "joint_net.2",

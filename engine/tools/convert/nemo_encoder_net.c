@@ -21,16 +21,16 @@ int64_t steno_nemo_window(const struct steno_nemo_arch *a)
 
 /* ---- layers -------------------------------------------------------------------------------- */
 
-static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const char *name,
-                                   const struct steno_nemo_arch *a)
+static steno_value_id nemo_feed_forward(struct steno_make *m, steno_value_id x, const char *name,
+                                        const struct steno_nemo_arch *a)
 {
     x = steno_make_linear_of(m, x, name, "linear1", a->d, a->ff, a->bias);
     return steno_make_linear_of(m, steno_make_activation(m, x, "swish"), name, "linear2", a->ff,
                                 a->d, a->bias);
 }
 
-static steno_value_id convolution(struct steno_make *m, steno_value_id x,
-                                  struct steno_nemo_frame *f)
+static steno_value_id nemo_convolution(struct steno_make *m, steno_value_id x,
+                                       struct steno_nemo_frame *f)
 {
     const struct steno_nemo_arch *a = f->a;
     const struct steno_make_conv_module c = {
@@ -53,21 +53,22 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x,
     return steno_make_conv_out(m, steno_make_activation(m, x, "swish"), &c);
 }
 
-static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name,
-                           const struct steno_nemo_frame *f)
+static steno_value_id nemo_norm(struct steno_make *m, steno_value_id x, const char *name,
+                                const struct steno_nemo_frame *f)
 {
     return steno_make_norm(m, x, name, f->a->d, STENO_NEMO_EPSILON);
 }
 
-static steno_value_id layer(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
+static steno_value_id nemo_layer(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
 {
-    steno_value_id y = feed_forward(m, norm(m, x, "norm_feed_forward1", f), "feed_forward1", f->a);
+    steno_value_id y =
+        nemo_feed_forward(m, nemo_norm(m, x, "norm_feed_forward1", f), "feed_forward1", f->a);
     x = steno_make_add(m, x, steno_make_scale(m, y, 0.5f));
-    x = steno_make_add(m, x, steno_nemo_attend(m, norm(m, x, "norm_self_att", f), f));
-    x = steno_make_add(m, x, convolution(m, norm(m, x, "norm_conv", f), f));
-    y = feed_forward(m, norm(m, x, "norm_feed_forward2", f), "feed_forward2", f->a);
+    x = steno_make_add(m, x, steno_nemo_attend(m, nemo_norm(m, x, "norm_self_att", f), f));
+    x = steno_make_add(m, x, nemo_convolution(m, nemo_norm(m, x, "norm_conv", f), f));
+    y = nemo_feed_forward(m, nemo_norm(m, x, "norm_feed_forward2", f), "feed_forward2", f->a);
     x = steno_make_add(m, x, steno_make_scale(m, y, 0.5f));
-    return norm(m, x, "norm_out", f);
+    return nemo_norm(m, x, "norm_out", f);
 }
 
 /* ---- caches -------------------------------------------------------------------------------- */
@@ -119,7 +120,7 @@ static void streaming_layer(struct steno_make *m, steno_value_id *x, struct sten
 {
     f->channel = of_layer(m, c->channel, i);
     f->time = of_layer(m, c->time, i);
-    *x = layer(m, *x, f);
+    *x = nemo_layer(m, *x, f);
     c->next_channel = stacked(m, c->next_channel, f->channel);
     c->next_time = stacked(m, c->next_time, f->time);
 }
@@ -195,7 +196,7 @@ static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value
         if (a->streaming)
             streaming_layer(m, &x, &f, c, i);
         else
-            x = layer(m, x, &f);
+            x = nemo_layer(m, x, &f);
     }
     check_layers(m, a);
     steno_make_at(m, "encoder.");

@@ -58,16 +58,16 @@ static steno_value_id halve(struct steno_make *m, steno_value_id x, const char *
 }
 
 /* [B,C,T,bands] -> [B,T,d]. */
-static steno_value_id join(struct steno_make *m, steno_value_id x, int64_t bands,
-                           const struct steno_nemo_arch *a)
+static steno_value_id join_bands(struct steno_make *m, steno_value_id x, int64_t bands,
+                                 const struct steno_nemo_arch *a)
 {
     x = steno_make_transpose(m, x, 4, (int64_t[]){0, 2, 1, 3});
     x = steno_make_reshape(m, x, 3, (int64_t[]){0, -1, a->channels * bands});
     return steno_make_linear(m, x, "out", a->channels * bands, a->d, true);
 }
 
-static steno_value_id convolve(struct steno_make *m, steno_value_id x, steno_value_id *length,
-                               const struct steno_nemo_arch *a)
+static steno_value_id convolve_halving(struct steno_make *m, steno_value_id x,
+                                       steno_value_id *length, const struct steno_nemo_arch *a)
 {
     const bool depthwise = a->subsampling == STENO_NEMO_DW_STRIDING;
     const struct steno_make_conv point = {
@@ -88,7 +88,7 @@ static steno_value_id convolve(struct steno_make *m, steno_value_id x, steno_val
         at++;
         bands = (bands + (a->causal ? 2 : 1)) / 2;
     }
-    return join(m, x, bands, a);
+    return join_bands(m, x, bands, a);
 }
 
 /* Pairs of convolutions, each pair followed by the maxima of squares of 2 x 2; the last square of
@@ -120,7 +120,7 @@ static steno_value_id vggnet(struct steno_make *m, steno_value_id x, steno_value
         bands = (bands + 1) / 2;
         at++;
     }
-    return join(m, x, bands, a);
+    return join_bands(m, x, bands, a);
 }
 
 /* Convolutions over time alone, [B,bands,T] -> [B,T,d]. */
@@ -180,6 +180,6 @@ steno_value_id steno_nemo_subsample(struct steno_make *m, steno_value_id x, sten
     case STENO_NEMO_VGGNET:
         return vggnet(m, x, length, a);
     default:
-        return convolve(m, x, length, a);
+        return convolve_halving(m, x, length, a);
     }
 }

@@ -10,7 +10,8 @@
 #define MAX_NAME 300
 #define MARK "\xE2\x96\x81" /* U+2581, before the first piece of a word */
 
-static steno_status add(struct steno_nemo_job *j, const char *mark, const char *piece, size_t n)
+static steno_status add_marked_piece(struct steno_nemo_job *j, const char *mark, const char *piece,
+                                     size_t n)
 {
     struct steno_buf *b = &j->tokens;
     steno_status st;
@@ -25,8 +26,8 @@ static steno_status add(struct steno_nemo_job *j, const char *mark, const char *
 }
 
 /* "nemo:HASH_tokenizer.model": the name in the archive. Else the only file of such a name. */
-static steno_status find_file(struct steno_nemo_job *j, const char *section, const char *key,
-                              const char *ending, char out[MAX_NAME])
+static steno_status find_tokenizer(struct steno_nemo_job *j, const char *section, const char *key,
+                                   const char *ending, char out[MAX_NAME])
 {
     const char *v = NULL;
     char path[MAX_NAME];
@@ -50,7 +51,7 @@ static steno_status add_pieces(struct steno_nemo_job *j, const steno_sentencepie
     steno_status st = STENO_OK;
     for (int32_t i = 0; i < steno_sentencepiece_count(s) && !st; i++) {
         const char *piece = steno_sentencepiece_piece(s, i);
-        st = add(j, "", piece, strlen(piece));
+        st = add_marked_piece(j, "", piece, strlen(piece));
         if (!st && scores)
             st = steno_buf_printf(&j->bpe, "%s\t%g\n", piece,
                                   (double)steno_sentencepiece_score(s, i));
@@ -63,7 +64,7 @@ static steno_status read_bpe(struct steno_nemo_job *j, const char *section, bool
     steno_sentencepiece *s = NULL;
     struct steno_blob blob = {0};
     char name[MAX_NAME];
-    steno_status st = find_file(j, section, "model_path", ".model", name);
+    steno_status st = find_tokenizer(j, section, "model_path", ".model", name);
     if (!st)
         st = steno_bundle_read(j->b, name, STENO_SENTENCEPIECE_MAX_FILE, &blob, j->err);
     if (!st)
@@ -81,7 +82,7 @@ static steno_status read_wpe(struct steno_nemo_job *j, const char *section)
 {
     struct steno_blob blob = {0};
     char name[MAX_NAME];
-    steno_status st = find_file(j, section, "vocab_path", "vocab.txt", name);
+    steno_status st = find_tokenizer(j, section, "vocab_path", "vocab.txt", name);
     const char *p, *end;
     if (!st)
         st = steno_bundle_read(j->b, name, STENO_NEMO_MAX_TEXT, &blob, j->err);
@@ -94,7 +95,7 @@ static steno_status read_wpe(struct steno_nemo_job *j, const char *section)
         const char *mark = n && p[0] == '[' ? "" : MARK;
         if (n && p[n - 1] == '\r')
             n--;
-        st = inner ? add(j, "", p + 2, n - 2) : add(j, mark, p, n);
+        st = inner ? add_marked_piece(j, "", p + 2, n - 2) : add_marked_piece(j, mark, p, n);
         p = stop ? stop + 1 : end;
     }
     steno_blob_close(&blob);
@@ -102,7 +103,7 @@ static steno_status read_wpe(struct steno_nemo_job *j, const char *section)
 }
 
 /* A vocabulary in the configuration: characters, or pieces if the tokenizer's file is missing. */
-static steno_status read_list(struct steno_nemo_job *j)
+static steno_status read_label_list(struct steno_nemo_job *j)
 {
     static const char *const paths[] = {"joint.vocabulary", "decoder.vocabulary",
                                         "aux_ctc.decoder.vocabulary", "labels"};
@@ -120,7 +121,7 @@ static steno_status read_list(struct steno_nemo_job *j)
                           steno_yaml_name(j->y));
     for (const struct steno_yaml_node *n = list->first; n && !st; n = n->next)
         st = n->kind == STENO_YAML_SCALAR
-                 ? add(j, "", n->text, strlen(n->text))
+                 ? add_marked_piece(j, "", n->text, strlen(n->text))
                  : steno_fail(j->err, STENO_ERR_FORMAT, "%s: line %zu: a token is no text",
                               steno_yaml_name(j->y), n->line);
     return st;
@@ -139,7 +140,7 @@ static steno_status read_one(struct steno_nemo_job *j, const char *section, bool
 }
 
 /* A tokenizer for each language; their tokens come one after the other. */
-static steno_status read_all(struct steno_nemo_job *j)
+static steno_status read_tokenizers(struct steno_nemo_job *j)
 {
     const struct steno_yaml_node *langs = steno_yaml_find(j->y, "tokenizer.langs");
     char section[MAX_NAME];
@@ -161,9 +162,9 @@ steno_status steno_nemo_read_tokens(struct steno_nemo_job *j)
     if (st)
         return st;
     if (!any)
-        st = read_list(j);
+        st = read_label_list(j);
     else
-        st = strcmp(type, "agg") ? read_one(j, "tokenizer", !j->a.aed.layers) : read_all(j);
+        st = strcmp(type, "agg") ? read_one(j, "tokenizer", !j->a.aed.layers) : read_tokenizers(j);
     j->a.aed.rows = (j->a.vocab + 7) / 8 * 8;
     if (st || j->a.aed.layers) /* an attention decoder has no blank */
         return st;

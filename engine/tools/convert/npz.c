@@ -8,7 +8,7 @@
 
 #define MAX_BYTES ((size_t)16 << 20)
 
-static steno_status put(struct steno_buf *b, uint64_t v, int bytes)
+static steno_status put_little_endian(struct steno_buf *b, uint64_t v, int bytes)
 {
     unsigned char p[8];
     for (int i = 0; i < bytes; i++)
@@ -35,20 +35,20 @@ static steno_status put_array(struct steno_buf *b, const struct steno_npz_array 
 /* The fields that a local header and an entry of the directory share. */
 static steno_status put_fields(struct steno_buf *b, const char *name, uint32_t crc, size_t size)
 {
-    steno_status st = put(b, 20, 2); /* version */
+    steno_status st = put_little_endian(b, 20, 2); /* version */
     for (int i = 0; i < 3 && !st; i++)
-        st = put(b, 0, 2); /* flags, stored, time */
+        st = put_little_endian(b, 0, 2); /* flags, stored, time */
     if (!st)
-        st = put(b, 0x21, 2); /* 1980-01-01 */
+        st = put_little_endian(b, 0x21, 2); /* 1980-01-01 */
     if (!st)
-        st = put(b, crc, 4);
+        st = put_little_endian(b, crc, 4);
     if (!st)
-        st = put(b, size, 4);
+        st = put_little_endian(b, size, 4);
     if (!st)
-        st = put(b, size, 4);
+        st = put_little_endian(b, size, 4);
     if (!st)
-        st = put(b, strlen(name) + 4, 2);
-    return st ? st : put(b, 0, 2);
+        st = put_little_endian(b, strlen(name) + 4, 2);
+    return st ? st : put_little_endian(b, 0, 2);
 }
 
 static steno_status put_member(struct steno_buf *file, struct steno_buf *directory,
@@ -62,7 +62,7 @@ static steno_status put_member(struct steno_buf *file, struct steno_buf *directo
     st = put_array(&data, a);
     crc = (uint32_t)crc32_z(0, (const unsigned char *)data.data, data.len);
     if (!st)
-        st = put(file, 0x04034b50u, 4);
+        st = put_little_endian(file, 0x04034b50u, 4);
     if (!st)
         st = put_fields(file, a->name, crc, data.len);
     if (!st)
@@ -70,15 +70,15 @@ static steno_status put_member(struct steno_buf *file, struct steno_buf *directo
     if (!st)
         st = steno_buf_add(file, data.data, data.len);
     if (!st)
-        st = put(directory, 0x02014b50u, 4);
+        st = put_little_endian(directory, 0x02014b50u, 4);
     if (!st)
-        st = put(directory, 20, 2);
+        st = put_little_endian(directory, 20, 2);
     if (!st)
         st = put_fields(directory, a->name, crc, data.len);
     for (int i = 0; i < 5 && !st; i++) /* comment, disk, attributes */
-        st = put(directory, 0, 2);
+        st = put_little_endian(directory, 0, 2);
     if (!st)
-        st = put(directory, at, 4);
+        st = put_little_endian(directory, at, 4);
     if (!st)
         st = steno_buf_printf(directory, "%s.npy", a->name);
     steno_buf_free(&data);
@@ -90,18 +90,18 @@ static steno_status put_end(struct steno_buf *file, const struct steno_buf *dire
     const size_t at = file->len;
     steno_status st = steno_buf_add(file, directory->data, directory->len);
     if (!st)
-        st = put(file, 0x06054b50u, 4);
+        st = put_little_endian(file, 0x06054b50u, 4);
     if (!st)
-        st = put(file, 0, 4);
+        st = put_little_endian(file, 0, 4);
     if (!st)
-        st = put(file, (uint64_t)n, 2);
+        st = put_little_endian(file, (uint64_t)n, 2);
     if (!st)
-        st = put(file, (uint64_t)n, 2);
+        st = put_little_endian(file, (uint64_t)n, 2);
     if (!st)
-        st = put(file, directory->len, 4);
+        st = put_little_endian(file, directory->len, 4);
     if (!st)
-        st = put(file, at, 4);
-    return st ? st : put(file, 0, 2);
+        st = put_little_endian(file, at, 4);
+    return st ? st : put_little_endian(file, 0, 2);
 }
 
 steno_status steno_npz_write(const char *path, const struct steno_npz_array *a, int n,

@@ -43,7 +43,7 @@ static bool is_kind(const struct kind *k, const steno_torch *t)
 }
 
 /* Keep the path of a checkpoint, or free it. */
-static void look(struct files *f, char *path)
+static void look_at_file(struct files *f, char *path)
 {
     steno_torch *t = NULL;
     char **to = NULL;
@@ -68,24 +68,24 @@ static int is_checkpoint(const struct dirent *e)
            (!strcmp(dot, ".bin") || !strcmp(dot, ".pt") || !strcmp(dot, ".ckpt"));
 }
 
-static void search(struct files *f, const char *in)
+static void search_folder(struct files *f, const char *in)
 {
     struct dirent **list = NULL;
     int n;
     if (!steno_path_is_dir(in)) {
-        look(f, strdup(in));
+        look_at_file(f, strdup(in));
         return;
     }
     n = scandir(in, &list, is_checkpoint, alphasort);
     for (int i = 0; i < n; i++) {
         if (n <= MAX_FILES)
-            look(f, steno_path_join(in, list[i]->d_name));
+            look_at_file(f, steno_path_join(in, list[i]->d_name));
         free(list[i]);
     }
     free(list);
 }
 
-static void forget(struct files *f)
+static void forget_files(struct files *f)
 {
     for (int i = 0; i < KINDS; i++)
         free(f->path[i]);
@@ -96,10 +96,10 @@ bool steno_convert_speakers_probe(const struct steno_bundle *b)
 {
     struct files f = {0};
     bool any = false;
-    search(&f, b->path);
+    search_folder(&f, b->path);
     for (int i = 0; i < KINDS; i++)
         any |= f.path[i] != NULL;
-    forget(&f);
+    forget_files(&f);
     return any;
 }
 
@@ -129,7 +129,7 @@ struct asked {
     bool *read; /* for each tensor: something has asked for it */
 };
 
-static const struct steno_torch_tensor *find(const void *of, const char *name)
+static const struct steno_torch_tensor *find_converted(const void *of, const char *name)
 {
     const struct asked *a = of;
     const struct steno_torch_tensor *t = steno_torch_find(a->t, name);
@@ -166,7 +166,7 @@ static steno_status write(const struct kind *k, const char *in, const char *out,
     st = a.read ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", in);
     if (!st) {
         const struct steno_make_weights w = {
-            .file = in, .torch = t, .find = find, .of = &a, .root = k->root};
+            .file = in, .torch = t, .find = find_converted, .of = &a, .root = k->root};
         steno_output_network(path, out, k->network);
         st = k->write(&w, path, err);
     }
@@ -183,13 +183,13 @@ steno_status steno_convert_speakers(const struct steno_bundle *b, const char *ou
     struct files f = {0};
     steno_status st;
     (void)o;
-    search(&f, b->path);
+    search_folder(&f, b->path);
     st = f.second
              ? steno_fail(err, STENO_ERR_INVAL, "%s is a second checkpoint of its kind", f.second)
              : steno_output_make(out, err);
     for (int i = 0; i < KINDS && !st; i++)
         if (f.path[i])
             st = write(&kinds[i], f.path[i], out, err);
-    forget(&f);
+    forget_files(&f);
     return st;
 }

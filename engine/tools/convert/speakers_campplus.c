@@ -25,7 +25,8 @@ static steno_value_id all(struct steno_make *m, int64_t d, float is)
     return v;
 }
 
-static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d)
+static steno_value_id campplus_norm(struct steno_make *m, steno_value_id x, const char *name,
+                                    int64_t d)
 {
     static const char *const roles[] = {"weight", "bias", "running_mean", "running_var"};
     const struct steno_attr a = {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = 1e-5f};
@@ -41,12 +42,12 @@ static steno_value_id norm(struct steno_make *m, steno_value_id x, const char *n
 
 static steno_value_id norm_relu(struct steno_make *m, steno_value_id x, const char *name, int64_t d)
 {
-    return steno_make_1(m, "Relu", norm(m, x, name, d));
+    return steno_make_1(m, "Relu", campplus_norm(m, x, name, d));
 }
 
 /* A convolution over time; *d columns in, and then those out. */
-static steno_value_id convolve(struct steno_make *m, steno_value_id x, const char *name, int64_t *d,
-                               struct steno_make_conv c)
+static steno_value_id convolve_normed(struct steno_make *m, steno_value_id x, const char *name,
+                                      int64_t *d, struct steno_make_conv c)
 {
     c.rank = 1;
     c.in = *d;
@@ -87,9 +88,9 @@ static steno_value_id residual(struct steno_make *m, steno_value_id x, int layer
     steno_value_id y, rest = x;
     steno_make_at(m, "head.layer%d.%d.", layer, at);
     y = norm_relu(m, planes(m, x, "conv1", d, d, 3, step), "bn1", d);
-    y = norm(m, planes(m, y, "conv2", d, d, 3, 1), "bn2", d);
+    y = campplus_norm(m, planes(m, y, "conv2", d, d, 3, 1), "bn2", d);
     if (!at)
-        rest = norm(m, planes(m, x, "shortcut.0", d, d, 1, step), "shortcut.1", d);
+        rest = campplus_norm(m, planes(m, x, "shortcut.0", d, d, 1, step), "shortcut.1", d);
     return steno_make_1(m, "Relu", steno_make_add(m, y, rest));
 }
 
@@ -131,14 +132,14 @@ static steno_value_id masked(struct steno_make *m, steno_value_id x, int64_t *d,
     const struct steno_make_conv local = {
         .kernel = 3, .stride = 1, .pad = dilation, .dilation = dilation};
     int64_t out = *d;
-    steno_value_id y = convolve(m, x, "cam_layer.linear_local", &out, local);
+    steno_value_id y = convolve_normed(m, x, "cam_layer.linear_local", &out, local);
     x = steno_make_add(m, mean(m, x), means_of_stretches(m, x));
     x = steno_make_1(m, "Relu", pointwise(m, x, "cam_layer.linear1", d, true));
     x = pointwise(m, x, "cam_layer.linear2", d, true);
     return steno_make_2(m, "Mul", y, steno_make_1(m, "Sigmoid", x));
 }
 
-static steno_value_id block(struct steno_make *m, steno_value_id x, int at, int64_t *d)
+static steno_value_id dense_block(struct steno_make *m, steno_value_id x, int at, int64_t *d)
 {
     for (int i = 1; i <= MAX_LAYERS && !m->st; i++) {
         int64_t n = *d;
@@ -175,15 +176,16 @@ static steno_value_id statistics(struct steno_make *m, steno_value_id x)
 static steno_value_id xvector(struct steno_make *m, steno_value_id x, int64_t *d)
 {
     steno_make_at(m, "xvector.tdnn.");
-    x = convolve(m, x, "linear", d, (struct steno_make_conv){.kernel = 5, .stride = 2, .pad = 2});
+    x = convolve_normed(m, x, "linear", d,
+                        (struct steno_make_conv){.kernel = 5, .stride = 2, .pad = 2});
     x = norm_relu(m, x, "nonlinear.batchnorm", *d);
     for (int i = 1; i <= 3; i++)
-        x = block(m, x, i, d);
+        x = dense_block(m, x, i, d);
     steno_make_at(m, "xvector.");
     x = statistics(m, norm_relu(m, x, "out_nonlinear.batchnorm", *d));
     *d *= 2;
     x = pointwise(m, x, "dense.linear", d, false);
-    return steno_make_squeeze(m, norm(m, x, "dense.nonlinear.batchnorm", *d), 2);
+    return steno_make_squeeze(m, campplus_norm(m, x, "dense.nonlinear.batchnorm", *d), 2);
 }
 
 /* What sherpa-onnx and engine/speech/speakers read: features of samples of 16 bits without their

@@ -43,8 +43,8 @@ bool steno_convert_wenet_takes(const char *flag)
     return !strcmp(flag, "layout") || !strcmp(flag, "chunk-size") || !strcmp(flag, "left-chunks");
 }
 
-static steno_status number(const struct steno_convert_options *o, const char *name, long max,
-                           int64_t *out, steno_err *err)
+static steno_status option_number(const struct steno_convert_options *o, const char *name, long max,
+                                  int64_t *out, steno_err *err)
 {
     const char *v = steno_convert_flag(o, name);
     char *end;
@@ -64,9 +64,9 @@ static steno_status read_chunks(struct job *j, const struct steno_convert_option
     struct steno_wenet_arch *a = &j->a;
     steno_status st;
     a->chunk = !j->c.chunks ? -1 : j->c.static_chunk ? j->c.static_chunk : CHUNK;
-    st = number(o, "chunk-size", 1024, &a->chunk, j->err);
+    st = option_number(o, "chunk-size", 1024, &a->chunk, j->err);
     a->left = a->chunk < 0 ? -1 : LEFT;
-    READ(number(o, "left-chunks", 1024, &a->left, j->err));
+    READ(option_number(o, "left-chunks", 1024, &a->left, j->err));
     if (st)
         return st;
     if (!a->chunk || (a->chunk < 0 && a->left >= 0))
@@ -319,7 +319,7 @@ static steno_status read_conf(struct job *j)
     return st ? st : steno_wenet_conf_read(j->y, &j->a, &j->c, j->err);
 }
 
-static steno_status convert(struct job *j, const struct steno_convert_options *o)
+static steno_status convert_model(struct job *j, const struct steno_convert_options *o)
 {
     steno_status st = read_conf(j);
     READ(read_flags(j, o));
@@ -339,7 +339,7 @@ steno_status steno_convert_wenet(const struct steno_bundle *b, const char *out,
                                  const struct steno_convert_options *o, steno_err *err)
 {
     struct job j = {.b = b, .out = out, .err = err};
-    steno_status st = convert(&j, o);
+    steno_status st = convert_model(&j, o);
     free(j.stats);
     steno_torch_close(j.t);
     steno_blob_close(&j.blob);

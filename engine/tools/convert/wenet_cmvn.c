@@ -9,8 +9,9 @@
 
 #define LEAST_VARIANCE 1e-20
 
-static steno_status finish(const char *name, size_t bands, const double *sum, const double *square,
-                           double count, float *mean, float *istd, steno_err *err)
+static steno_status finish_cmvn(const char *name, size_t bands, const double *sum,
+                                const double *square, double count, float *mean, float *istd,
+                                steno_err *err)
 {
     for (size_t i = 0; i < bands; i++) {
         const double m = sum[i] / count, v = square[i] / count - m * m;
@@ -23,7 +24,7 @@ static steno_status finish(const char *name, size_t bands, const double *sum, co
     return STENO_OK;
 }
 
-static bool number(const char *text, double *out)
+static bool parse_number(const char *text, double *out)
 {
     char *end;
     *out = strtod(text, &end);
@@ -39,7 +40,7 @@ static steno_status json_list(const steno_json *j, const char *key, const char *
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %s is no list of %zu numbers", name, key,
                           bands);
     for (const struct steno_json_node *n = list->first; n; n = n->next, i++)
-        if (n->kind != STENO_JSON_NUMBER || !number(n->text, &out[i]))
+        if (n->kind != STENO_JSON_NUMBER || !parse_number(n->text, &out[i]))
             return steno_fail(err, STENO_ERR_FORMAT, "%s: line %zu: %s[%zu] is no number", name,
                               n->line, key, i);
     return STENO_OK;
@@ -56,7 +57,7 @@ static steno_status parse_json(const void *bytes, size_t n, const char *name, si
     if (!st)
         st = json_list(j, "var_stat", name, bands, square, err);
     frames = st ? NULL : steno_json_get(steno_json_root(j), "frame_num");
-    if (!st && (!frames || frames->kind != STENO_JSON_NUMBER || !number(frames->text, count)))
+    if (!st && (!frames || frames->kind != STENO_JSON_NUMBER || !parse_number(frames->text, count)))
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: frame_num is no number", name);
     steno_json_close(j);
     return st;
@@ -76,7 +77,7 @@ static steno_status parse_kaldi(char *text, const char *name, size_t bands, doub
     for (size_t i = 0; i < want; i++) {
         double v = 0;
         word = strtok_r(NULL, " \t\r\n", &save);
-        if (!word || !number(word, &v))
+        if (!word || !parse_number(word, &v))
             return steno_fail(err, STENO_ERR_FORMAT, "%s: entry %zu is '%.20s', expected a number",
                               name, i, word ? word : "missing");
         if (i < bands)
@@ -109,7 +110,7 @@ steno_status steno_wenet_cmvn_parse(const void *bytes, size_t n, const char *nam
                              : parse_kaldi(text, name, bands, x, x + bands, &count, err);
     }
     if (!st)
-        st = finish(name, bands, x, x + bands, count, mean, istd, err);
+        st = finish_cmvn(name, bands, x, x + bands, count, mean, istd, err);
     free(text);
     free(x);
     return st;

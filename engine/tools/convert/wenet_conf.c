@@ -118,8 +118,8 @@ static steno_status check_encoder(const steno_yaml *y, const struct steno_wenet_
     return STENO_OK;
 }
 
-static steno_status read_encoder(const steno_yaml *y, struct steno_wenet_arch *a,
-                                 struct steno_wenet_conf *c, steno_err *err)
+static steno_status read_wenet_encoder(const steno_yaml *y, struct steno_wenet_arch *a,
+                                       struct steno_wenet_conf *c, steno_err *err)
 {
     const char *kind = "conformer", *norm = "batch_norm";
     bool dynamic = false;
@@ -215,8 +215,8 @@ static steno_status special(const steno_yaml *y, const char *token, int64_t *out
     return steno_conf_int(y, path, 0, (1 << 20) - 1, out, err);
 }
 
-static steno_status read_tokens(const steno_yaml *y, struct steno_wenet_arch *a,
-                                struct steno_wenet_conf *c, steno_err *err)
+static steno_status read_wenet_tokens(const steno_yaml *y, struct steno_wenet_arch *a,
+                                      struct steno_wenet_conf *c, steno_err *err)
 {
     steno_status st = steno_conf_int(y, "output_dim", 1, 1 << 20, &a->vocab, err);
     a->sos = a->eos = -1;
@@ -274,9 +274,9 @@ steno_status steno_wenet_conf_read(const steno_yaml *y, struct steno_wenet_arch 
     READ(steno_conf_only(y, "ctc", "ctc", err));
     READ(steno_yaml_double(y, "model_conf.reverse_weight", 0, 1, &a->reverse_weight, err));
     READ(read_features(y, a, err));
-    READ(read_encoder(y, a, c, err));
+    READ(read_wenet_encoder(y, a, c, err));
     READ(read_decoder(y, a, err));
-    READ(read_tokens(y, a, c, err));
+    READ(read_wenet_tokens(y, a, c, err));
     READ(read_normalization(y, c, err));
     return st;
 }

@@ -65,8 +65,9 @@ struct decoder {
     steno_value_id range;  /* [L] */
 };
 
-static steno_value_id attention(struct steno_make *m, const struct decoder *e, const char *name,
-                                steno_value_id x, steno_value_id kv, steno_value_id mask)
+static steno_value_id decoder_attention(struct steno_make *m, const struct decoder *e,
+                                        const char *name, steno_value_id x, steno_value_id kv,
+                                        steno_value_id mask)
 {
     const struct steno_wenet_arch *a = e->a;
     const int64_t h = a->dec_heads, d = a->d;
@@ -76,14 +77,15 @@ static steno_value_id attention(struct steno_make *m, const struct decoder *e, c
     return steno_wenet_weigh(m, name, steno_wenet_products(m, q, k), mask, v, h, d);
 }
 
-static steno_value_id layer(struct steno_make *m, const struct decoder *e, steno_value_id x)
+static steno_value_id wenet_decoder_layer(struct steno_make *m, const struct decoder *e,
+                                          steno_value_id x)
 {
     const struct steno_wenet_arch *a = e->a;
     const float eps = a->dec_epsilon;
     STENO_MAKE_RESIDUAL(m, x, "norm1", a->d, a->dec_before, eps, 1,
-                        attention(m, e, "self_attn", y, y, e->mask));
+                        decoder_attention(m, e, "self_attn", y, y, e->mask));
     STENO_MAKE_RESIDUAL(m, x, "norm2", a->d, a->dec_before, eps, 1,
-                        attention(m, e, "src_attn", y, e->memory, STENO_NONE));
+                        decoder_attention(m, e, "src_attn", y, e->memory, STENO_NONE));
     STENO_MAKE_RESIDUAL(
         m, x, "norm3", a->d, a->dec_before, eps, 1,
         steno_make_feed_forward(m, y, "feed_forward", a->d, a->dec_ff, a->dec_activation));
@@ -101,8 +103,9 @@ static void refuse_more(struct steno_make *m, int64_t blocks)
 }
 
 /* Scores [B,L,vocab] of the next token behind each token of ids [B,L]. */
-static steno_value_id scores(struct steno_make *m, const struct decoder *e, const char *prefix,
-                             int64_t blocks, steno_value_id ids, steno_value_id pe)
+static steno_value_id token_scores(struct steno_make *m, const struct decoder *e,
+                                   const char *prefix, int64_t blocks, steno_value_id ids,
+                                   steno_value_id pe)
 {
     const struct steno_wenet_arch *a = e->a;
     static const int64_t zero = 0;
@@ -115,7 +118,7 @@ static steno_value_id scores(struct steno_make *m, const struct decoder *e, cons
                        steno_make_cut(m, pe, 1, steno_make_ints(m, 1, &zero), n));
     for (int i = 0; i < blocks && !m->st; i++) {
         steno_make_at(m, "%sdecoders.%d.", prefix, i);
-        x = layer(m, e, x);
+        x = wenet_decoder_layer(m, e, x);
     }
     steno_make_at(m, "%s", prefix);
     if (a->dec_before)
@@ -173,12 +176,12 @@ steno_status steno_wenet_write_decoder(const struct steno_wenet_arch *a,
     lengths = steno_make_unsqueeze(&m, lengths, 1);
     e.mask = mask_of(&m, e.range, lengths);
     pe = steno_make_sinusoids(&m, "pe", STENO_WENET_POSITIONS, a->d, 0, 1);
-    y = scores(&m, &e, a->right_blocks ? "decoder.left_decoder." : "decoder.", a->dec_blocks, ids,
-               pe);
+    y = token_scores(&m, &e, a->right_blocks ? "decoder.left_decoder." : "decoder.", a->dec_blocks,
+                     ids, pe);
     steno_make_output(&m, y, "score", STENO_F32, 3, (int64_t[]){batch, length, a->vocab});
     if (a->right_blocks)
-        y = scores(&m, &e, "decoder.right_decoder.", a->right_blocks,
-                   reversed(&m, &e, ids, lengths), pe);
+        y = token_scores(&m, &e, "decoder.right_decoder.", a->right_blocks,
+                         reversed(&m, &e, ids, lengths), pe);
     else /* WeNet's network has this output in any case */
         y = steno_make_1(&m, "Identity", steno_make_number(&m, 0));
     steno_make_output(&m, y, "r_score", STENO_F32, a->right_blocks ? 3 : 0,

@@ -65,7 +65,8 @@ static void join_cache(struct steno_make *m, struct encoder *e, int i, steno_val
     e->next_attention[e->n_attention++] = steno_make_concat(m, 3, *k, *v);
 }
 
-static steno_value_id attention(struct steno_make *m, struct encoder *e, int i, steno_value_id x)
+static steno_value_id encoder_attention(struct steno_make *m, struct encoder *e, int i,
+                                        steno_value_id x)
 {
     static const char name[] = "self_attn";
     const struct steno_wenet_arch *a = e->a;
@@ -106,7 +107,8 @@ static steno_value_id join_past(struct steno_make *m, struct encoder *e, int i, 
     return x;
 }
 
-static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i, steno_value_id x)
+static steno_value_id wenet_convolution(struct steno_make *m, struct encoder *e, int i,
+                                        steno_value_id x)
 {
     const struct steno_wenet_arch *a = e->a;
     const int64_t pad = a->causal ? 0 : (a->kernel - 1) / 2;
@@ -142,9 +144,9 @@ static steno_value_id conformer_layer(struct steno_make *m, struct encoder *e, i
         STENO_MAKE_RESIDUAL(
             m, x, "norm_ff_macaron", d, a->before, eps, by,
             steno_make_feed_forward(m, y, "feed_forward_macaron", d, a->ff, a->activation));
-    STENO_MAKE_RESIDUAL(m, x, "norm_mha", d, a->before, eps, 1, attention(m, e, i, y));
+    STENO_MAKE_RESIDUAL(m, x, "norm_mha", d, a->before, eps, 1, encoder_attention(m, e, i, y));
     if (a->conv)
-        STENO_MAKE_RESIDUAL(m, x, "norm_conv", d, a->before, eps, 1, convolution(m, e, i, y));
+        STENO_MAKE_RESIDUAL(m, x, "norm_conv", d, a->before, eps, 1, wenet_convolution(m, e, i, y));
     STENO_MAKE_RESIDUAL(m, x, "norm_ff", d, a->before, eps, by,
                         steno_make_feed_forward(m, y, "feed_forward", d, a->ff, a->activation));
     return a->conv ? steno_make_norm(m, x, "norm_final", d, eps) : x;
@@ -154,7 +156,8 @@ static steno_value_id transformer_layer(struct steno_make *m, struct encoder *e,
                                         steno_value_id x)
 {
     const struct steno_wenet_arch *a = e->a;
-    STENO_MAKE_RESIDUAL(m, x, "norm1", a->d, a->before, a->epsilon, 1, attention(m, e, i, y));
+    STENO_MAKE_RESIDUAL(m, x, "norm1", a->d, a->before, a->epsilon, 1,
+                        encoder_attention(m, e, i, y));
     STENO_MAKE_RESIDUAL(m, x, "norm2", a->d, a->before, a->epsilon, 1,
                         steno_make_feed_forward(m, y, "feed_forward", a->d, a->ff, a->activation));
     return x;
@@ -195,8 +198,8 @@ int64_t steno_wenet_conv_cache(const struct steno_wenet_arch *a)
     return a->conv && a->causal ? a->kernel - 1 : 0;
 }
 
-static steno_value_id normalize(struct steno_make *m, steno_value_id x,
-                                const struct steno_wenet_arch *a)
+static steno_value_id normalize_features(struct steno_make *m, steno_value_id x,
+                                         const struct steno_wenet_arch *a)
 {
     if (!a->mean)
         return x;
@@ -227,8 +230,8 @@ static steno_value_id minus(struct steno_make *m, steno_value_id x, int64_t by)
 }
 
 /* Frames of the output for as many of the input: (n - kernel) / stride + 1 for each convolution. */
-static steno_value_id frames_of(struct steno_make *m, steno_value_id n,
-                                const struct steno_wenet_arch *a)
+static steno_value_id subsampled_frames(struct steno_make *m, steno_value_id n,
+                                        const struct steno_wenet_arch *a)
 {
     const struct steno_make_subsampling *s = subsampling_of(a);
     for (int i = 0; i < s->n; i++)
@@ -250,7 +253,7 @@ static void whole_masks(struct steno_make *m, struct encoder *e, steno_value_id 
 {
     static const int64_t heads_and_rows[] = {1, 2};
     steno_value_id n = steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_int(m, 1));
-    e->lengths = frames_of(m, lengths, e->a);
+    e->lengths = subsampled_frames(m, lengths, e->a);
     n = before_end(m, n, e->lengths);
     e->mask = steno_make_2(m, "Unsqueeze", n, steno_make_ints(m, 2, heads_and_rows));
     if (e->a->conv && !e->a->causal)
@@ -267,8 +270,8 @@ static void chunk_mask(struct steno_make *m, struct encoder *e, steno_value_id m
 }
 
 /* Rows [from, from + n) of the table, or 0 to n. */
-static steno_value_id rows_of(struct steno_make *m, steno_value_id pe, steno_value_id from,
-                              steno_value_id n)
+static steno_value_id position_rows(struct steno_make *m, steno_value_id pe, steno_value_id from,
+                                    steno_value_id n)
 {
     static const int64_t zero = 0;
     if (from == STENO_NONE)
@@ -285,11 +288,11 @@ static steno_value_id positions(struct steno_make *m, struct encoder *e, steno_v
         return x;
     x = steno_make_scale(m, x, sqrtf((float)a->d));
     if (a->position == STENO_WENET_ABS)
-        return steno_make_add(m, x,
-                              rows_of(m, table(m, a->d), offset, steno_make_extent_of(m, x, 1)));
+        return steno_make_add(
+            m, x, position_rows(m, table(m, a->d), offset, steno_make_extent_of(m, x, 1)));
     if (!e->whole)
         offset = steno_make_2(m, "Sub", offset, cached);
-    e->positions = rows_of(m, table(m, a->d), offset, keys);
+    e->positions = position_rows(m, table(m, a->d), offset, keys);
     return x;
 }
 
@@ -413,7 +416,7 @@ static steno_status write_chunk(const struct steno_wenet_arch *a,
     refuse_more(&m, a);
     rows = steno_make_symbol(&m, "T_OUT");
     chunk_inputs(&m, &e, names, bounded, &in);
-    x = subsample(&m, normalize(&m, in.x, a), a);
+    x = subsample(&m, normalize_features(&m, in.x, a), a);
     offset = as_list(&m, in.offset, names->rank);
     cached = steno_make_extent_of(&m, e.attention, 2);
     keys = steno_make_add(&m, cached, steno_make_extent_of(&m, x, 1));
@@ -461,7 +464,7 @@ steno_status steno_wenet_write_offline(const struct steno_wenet_arch *a,
     x = steno_make_input(&m, "x", STENO_F32, 3,
                          (int64_t[]){batch, steno_make_symbol(&m, "T"), a->in});
     lengths = steno_make_input(&m, "x_lens", STENO_I64, 1, &batch);
-    y = subsample(&m, normalize(&m, x, a), a);
+    y = subsample(&m, normalize_features(&m, x, a), a);
     whole_masks(&m, &e, y, lengths);
     y = layers(&m, &e,
                positions(&m, &e, y, STENO_NONE, STENO_NONE, steno_make_extent_of(&m, y, 1)));

@@ -102,7 +102,7 @@ static const char *kept_type(const struct steno_torch_tensor *t)
                                          : NULL;
 }
 
-static size_t bytes_of(const struct steno_torch_tensor *t)
+static size_t tensor_bytes(const struct steno_torch_tensor *t)
 {
     return t->count * (kept_type(t) ? steno_torch_item(t->type) : sizeof(float));
 }
@@ -121,7 +121,7 @@ static steno_status add_entry(struct steno_buf *b, const struct steno_torch_tens
                                        b->len > 1 ? "," : "", name, type ? type : "F32");
     for (int i = 0; i < t->rank && !st; i++)
         st = steno_buf_printf(b, "%s%lld", i ? "," : "", (long long)t->dim[i]);
-    return st ? st : steno_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes_of(t));
+    return st ? st : steno_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + tensor_bytes(t));
 }
 
 static steno_status make_head(struct job *j, struct steno_buf *b)
@@ -138,7 +138,7 @@ static steno_status make_head(struct job *j, struct steno_buf *b)
             return steno_fail(j->err, STENO_ERR_FORMAT, "%s: '%.100s' is no tensor of a Whisper",
                               j->path, t->name);
         st = add_entry(b, t, name, at);
-        at += bytes_of(t);
+        at += tensor_bytes(t);
     }
     if (!st)
         st = steno_buf_puts(b, "}");

@@ -58,20 +58,21 @@ static steno_value_id linear(struct steno_make *m, steno_value_id x, const char 
 }
 
 /* Columns from..to of [T, N, columns]. */
-static steno_value_id columns(struct steno_make *m, steno_value_id x, int64_t from, int64_t to)
+static steno_value_id slice_columns(struct steno_make *m, steno_value_id x, int64_t from,
+                                    int64_t to)
 {
     return steno_make_slice(m, x, 2, from, to);
 }
 
-static steno_value_id heads_of(struct steno_make *m, steno_value_id x, int64_t heads, int64_t d,
-                               const int64_t *order)
+static steno_value_id zipformer_heads(struct steno_make *m, steno_value_id x, int64_t heads,
+                                      int64_t d, const int64_t *order)
 {
     x = steno_make_reshape(m, x, 4, (int64_t[]){0, 0, heads, d});
     return steno_make_transpose(m, x, 4, order);
 }
 
 /* [heads, N, T, d] -> [T, N, heads d]. */
-static steno_value_id joined(struct steno_make *m, steno_value_id x, int64_t columns)
+static steno_value_id joined_heads(struct steno_make *m, steno_value_id x, int64_t columns)
 {
     x = steno_make_transpose(m, x, 4, by_head);
     return steno_make_reshape(m, x, 3, (int64_t[]){0, 0, columns});
@@ -79,8 +80,9 @@ static steno_value_id joined(struct steno_make *m, steno_value_id x, int64_t col
 
 /* Chunks: put the state before x along `axis`; the state becomes the last `keep` of both, of which
  * x has `added`. */
-static steno_value_id behind(struct steno_make *m, const struct steno_zipformer_env *e,
-                             steno_value_id x, int64_t axis, int64_t added, steno_value_id *state)
+static steno_value_id behind_past(struct steno_make *m, const struct steno_zipformer_env *e,
+                                  steno_value_id x, int64_t axis, int64_t added,
+                                  steno_value_id *state)
 {
     if (!e->chunk)
         return x;
@@ -110,12 +112,12 @@ static steno_value_id attention_weights(struct steno_make *m, const struct steno
     const int64_t h = e->s->heads, size = e->s->query, n = h * size, p_size = e->s->pos;
     steno_value_id q, k, r, p, scores;
     x = steno_make_linear(m, x, "self_attn_weights.in_proj", e->s->d, 2 * n + h * p_size, true);
-    q = columns(m, x, 0, n);
-    k = behind(m, e, columns(m, x, n, 2 * n), 0, e->chunk, state);
-    r = columns(m, x, 2 * n, INT64_MAX);
-    q = heads_of(m, q, h, size, by_head);
-    r = heads_of(m, r, h, p_size, by_head);
-    k = heads_of(m, k, h, size, by_head_turned);
+    q = slice_columns(m, x, 0, n);
+    k = behind_past(m, e, slice_columns(m, x, n, 2 * n), 0, e->chunk, state);
+    r = slice_columns(m, x, 2 * n, INT64_MAX);
+    q = zipformer_heads(m, q, h, size, by_head);
+    r = zipformer_heads(m, r, h, p_size, by_head);
+    k = zipformer_heads(m, k, h, size, by_head_turned);
     scores = steno_make_2(m, "MatMul", q, k);
     p = steno_make_linear(m, e->positions, "self_attn_weights.linear_pos", e->pos_dim, h * p_size,
                           false);
@@ -134,9 +136,9 @@ static steno_value_id weigh_values(struct steno_make *m, const struct steno_zipf
                                    steno_value_id *state)
 {
     const int64_t h = e->s->heads, n = h * e->s->value;
-    x = behind(m, e, linear(m, x, name, "in_proj", e->s->d, n), 0, e->chunk, state);
-    x = steno_make_2(m, "MatMul", weights, heads_of(m, x, h, e->s->value, by_head));
-    return linear(m, joined(m, x, n), name, "out_proj", n, e->s->d);
+    x = behind_past(m, e, linear(m, x, name, "in_proj", e->s->d, n), 0, e->chunk, state);
+    x = steno_make_2(m, "MatMul", weights, zipformer_heads(m, x, h, e->s->value, by_head));
+    return linear(m, joined_heads(m, x, n), name, "out_proj", n, e->s->d);
 }
 
 /* Non-linear attention (section 3.2): the weights of the first head. */
@@ -146,18 +148,19 @@ static steno_value_id nonlin(struct steno_make *m, const struct steno_zipformer_
     const int64_t n = 3 * e->s->d / 4;
     steno_value_id all, s;
     all = steno_make_linear(m, x, "nonlin_attention.in_proj", e->s->d, 3 * n, true);
-    s = steno_make_1(m, "Tanh", columns(m, all, 0, n));
-    x = steno_make_2(m, "Mul", columns(m, all, n, 2 * n), s);
-    x = behind(m, e, heads_of(m, x, 1, n, by_head), 2, e->chunk, state);
+    s = steno_make_1(m, "Tanh", slice_columns(m, all, 0, n));
+    x = steno_make_2(m, "Mul", slice_columns(m, all, n, 2 * n), s);
+    x = behind_past(m, e, zipformer_heads(m, x, 1, n, by_head), 2, e->chunk, state);
     x = steno_make_2(m, "MatMul", steno_make_slice(m, weights, 0, 0, 1), x);
-    x = steno_make_2(m, "Mul", joined(m, x, n), columns(m, all, 2 * n, 3 * n));
+    x = steno_make_2(m, "Mul", joined_heads(m, x, n), slice_columns(m, all, 2 * n, 3 * n));
     return steno_make_linear(m, x, "nonlin_attention.out_proj", n, e->s->d, true);
 }
 
 /* ---- feed-forward, convolution ------------------------------------------------------------- */
 
-static steno_value_id feed_forward(struct steno_make *m, const struct steno_zipformer_env *e, int i,
-                                   steno_value_id x)
+static steno_value_id zipformer_feed_forward(struct steno_make *m,
+                                             const struct steno_zipformer_env *e, int i,
+                                             steno_value_id x)
 {
     char name[24];
     snprintf(name, sizeof name, "feed_forward%d", i + 1);
@@ -213,7 +216,7 @@ static steno_value_id chunk_convolution(struct steno_make *m, const struct steno
                                         const char *name, steno_value_id x, steno_value_id *state)
 {
     const int64_t half = e->s->kernel / 2;
-    steno_value_id all = behind(m, e, x, 2, e->chunk, state), causal;
+    steno_value_id all = behind_past(m, e, x, 2, e->chunk, state), causal;
     causal = depthwise(m, e, name, ".causal_conv", all, half + 1, 0);
     x = steno_make_slice(m, all, 2, half, INT64_MAX);
     x = depthwise(m, e, name, ".chunkwise_conv", x, e->s->kernel, half);
@@ -251,15 +254,16 @@ static steno_value_id one_chunk(struct steno_make *m, const struct steno_zipform
     return steno_make_add(m, steno_make_2(m, "Mul", x, left), causal);
 }
 
-static steno_value_id convolution(struct steno_make *m, const struct steno_zipformer_env *e,
-                                  const char *name, steno_value_id x, steno_value_id *state)
+static steno_value_id zipformer_convolution(struct steno_make *m,
+                                            const struct steno_zipformer_env *e, const char *name,
+                                            steno_value_id x, steno_value_id *state)
 {
     static const int64_t to_columns[] = {1, 2, 0}, back[] = {2, 0, 1};
     const int64_t d = e->s->d;
     steno_value_id gate;
     x = linear(m, x, name, "in_proj", d, 2 * d);
-    gate = steno_make_1(m, "Sigmoid", columns(m, x, d, 2 * d));
-    x = steno_make_2(m, "Mul", columns(m, x, 0, d), gate);
+    gate = steno_make_1(m, "Sigmoid", slice_columns(m, x, d, 2 * d));
+    x = steno_make_2(m, "Mul", slice_columns(m, x, 0, d), gate);
     x = steno_make_transpose(m, x, 3, to_columns);
     if (e->chunk) {
         x = chunk_convolution(m, e, name, x, state);
@@ -280,15 +284,15 @@ steno_value_id steno_zipformer_layer(struct steno_make *m, const struct steno_zi
     enum { KEY, NONLIN, VALUE1, VALUE2, CONV1, CONV2 };
     const int64_t d = e->s->d;
     steno_value_id first = x, w = attention_weights(m, e, x, state + KEY);
-    x = steno_make_add(m, x, feed_forward(m, e, 0, x));
+    x = steno_make_add(m, x, zipformer_feed_forward(m, e, 0, x));
     x = steno_make_add(m, x, nonlin(m, e, w, x, state + NONLIN));
     x = steno_make_add(m, x, weigh_values(m, e, "self_attn1", w, x, state + VALUE1));
-    x = steno_make_add(m, x, convolution(m, e, "conv_module1", x, state + CONV1));
-    x = steno_make_add(m, x, feed_forward(m, e, 1, x));
+    x = steno_make_add(m, x, zipformer_convolution(m, e, "conv_module1", x, state + CONV1));
+    x = steno_make_add(m, x, zipformer_feed_forward(m, e, 1, x));
     x = steno_zipformer_bypass(m, first, x, "bypass_mid.bypass_scale", d);
     x = steno_make_add(m, x, weigh_values(m, e, "self_attn2", w, x, state + VALUE2));
-    x = steno_make_add(m, x, convolution(m, e, "conv_module2", x, state + CONV2));
-    x = steno_make_add(m, x, feed_forward(m, e, 2, x));
+    x = steno_make_add(m, x, zipformer_convolution(m, e, "conv_module2", x, state + CONV2));
+    x = steno_make_add(m, x, zipformer_feed_forward(m, e, 2, x));
     x = steno_zipformer_norm(m, x, "norm", d);
     return steno_zipformer_bypass(m, first, x, "bypass.bypass_scale", d);
 }

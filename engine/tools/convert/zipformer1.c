@@ -11,8 +11,9 @@ static const int64_t by_head[] = {1, 2, 0, 3}, keys_by_head[] = {1, 2, 3, 0};
 
 /* ---- small parts --------------------------------------------------------------------------- */
 
-static steno_value_id feed_forward(struct steno_make *m, const struct steno_zipformer1_env *e,
-                                   int i, steno_value_id x)
+static steno_value_id zipformer1_feed_forward(struct steno_make *m,
+                                              const struct steno_zipformer1_env *e, int i,
+                                              steno_value_id x)
 {
     const int64_t d = e->s->d, hidden = e->s->ff[i];
     char in[40], out[40];
@@ -23,8 +24,8 @@ static steno_value_id feed_forward(struct steno_make *m, const struct steno_zipf
 }
 
 /* Chunks: put the state before x along `axis`; the state becomes what the next chunk needs. */
-static steno_value_id behind(struct steno_make *m, const struct steno_zipformer1_env *e,
-                             steno_value_id x, int64_t axis, steno_value_id *state)
+static steno_value_id behind_cache(struct steno_make *m, const struct steno_zipformer1_env *e,
+                                   steno_value_id x, int64_t axis, steno_value_id *state)
 {
     if (!e->chunk)
         return x;
@@ -81,8 +82,8 @@ static steno_value_id pooling(struct steno_make *m, const struct steno_zipformer
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-static steno_value_id heads_of(struct steno_make *m, steno_value_id x, int64_t heads, int64_t size,
-                               const int64_t *order)
+static steno_value_id zipformer1_heads(struct steno_make *m, steno_value_id x, int64_t heads,
+                                       int64_t size, const int64_t *order)
 {
     x = steno_make_reshape(m, x, 4, (int64_t[]){0, 0, heads, size});
     return steno_make_transpose(m, x, 4, order);
@@ -99,28 +100,29 @@ static steno_value_id attention_weights(struct steno_make *m, const struct steno
     steno_value_id q, k, r, p, scores;
     x = steno_make_linear(m, x, "self_attn.in_proj", e->s->d, end + h * pos, true);
     q = steno_make_slice(m, x, 2, 0, n);
-    k = behind(m, e, steno_make_slice(m, x, 2, n, 2 * n), 0, state + STENO_ZIPFORMER1_KEY);
-    *values = behind(m, e, steno_make_slice(m, x, 2, 2 * n, end), 0, state + STENO_ZIPFORMER1_VAL);
-    r = heads_of(m, steno_make_slice(m, x, 2, end, INT64_MAX), h, pos, by_head);
+    k = behind_cache(m, e, steno_make_slice(m, x, 2, n, 2 * n), 0, state + STENO_ZIPFORMER1_KEY);
+    *values =
+        behind_cache(m, e, steno_make_slice(m, x, 2, 2 * n, end), 0, state + STENO_ZIPFORMER1_VAL);
+    r = zipformer1_heads(m, steno_make_slice(m, x, 2, end, INT64_MAX), h, pos, by_head);
     p = steno_make_linear(m, e->positions, "self_attn.linear_pos", e->s->d, h * pos, false);
-    p = heads_of(m, p, h, pos, turned);
+    p = zipformer1_heads(m, p, h, pos, turned);
     r = steno_make_shift(m, steno_make_2(m, "MatMul", r, p), !e->chunk);
     if (e->chunk)
         r = steno_make_slice(m, r, 3, 0, e->left + e->chunk);
-    scores = steno_make_2(m, "MatMul", heads_of(m, q, h, size, by_head),
-                          heads_of(m, k, h, size, keys_by_head));
+    scores = steno_make_2(m, "MatMul", zipformer1_heads(m, q, h, size, by_head),
+                          zipformer1_heads(m, k, h, size, keys_by_head));
     scores = steno_make_add(m, scores, r);
     if (!e->chunk)
         scores = steno_make_hide(m, steno_make_unsqueeze(m, e->mask, 1), -1e30f, scores);
     return steno_make_softmax(m, "Softmax", scores, -1);
 }
 
-static steno_value_id weigh(struct steno_make *m, const struct steno_zipformer1_env *e,
-                            steno_value_id weights, steno_value_id values, const char *out)
+static steno_value_id weigh_values(struct steno_make *m, const struct steno_zipformer1_env *e,
+                                   steno_value_id weights, steno_value_id values, const char *out)
 {
     static const int64_t back[] = {2, 0, 1, 3};
     const int64_t h = e->s->heads, n = h * e->s->value;
-    values = heads_of(m, values, h, e->s->value, by_head);
+    values = zipformer1_heads(m, values, h, e->s->value, by_head);
     values = steno_make_transpose(m, steno_make_2(m, "MatMul", weights, values), 4, back);
     values = steno_make_reshape(m, values, 3, (int64_t[]){0, 0, n});
     return steno_make_linear(m, values, out, n, e->s->d, true);
@@ -136,8 +138,9 @@ static steno_value_id pointwise(struct steno_make *m, steno_value_id x, const ch
     return steno_make_pointwise(m, x, full, in, out);
 }
 
-static steno_value_id convolution(struct steno_make *m, const struct steno_zipformer1_env *e,
-                                  const char *name, steno_value_id x, steno_value_id *state)
+static steno_value_id zipformer1_convolution(struct steno_make *m,
+                                             const struct steno_zipformer1_env *e, const char *name,
+                                             steno_value_id x, steno_value_id *state)
 {
     static const int64_t to_columns[] = {1, 2, 0}, back[] = {2, 0, 1};
     const int64_t d = e->s->d, pad = e->chunk ? 0 : e->s->kernel / 2;
@@ -146,7 +149,7 @@ static steno_value_id convolution(struct steno_make *m, const struct steno_zipfo
     x = steno_make_transpose(m, x, 3, to_columns);
     if (!e->chunk)
         x = steno_make_hide(m, e->mask, 0, x);
-    x = behind(m, e, x, 2, state);
+    x = behind_cache(m, e, x, 2, state);
     x = steno_make_conv_depthwise(m, x, &c);
     x = steno_icefall_double_swish(m, steno_make_transpose(m, x, 3, back));
     return pointwise(m, x, name, 2, d, d);
@@ -160,17 +163,19 @@ steno_value_id steno_zipformer1_layer(struct steno_make *m, const struct steno_z
     const int64_t d = e->s->d, n = e->s->heads * e->s->value;
     steno_value_id first = x, w, values;
     float *scale;
-    x = steno_make_add(m, x, feed_forward(m, e, 0, x));
+    x = steno_make_add(m, x, zipformer1_feed_forward(m, e, 0, x));
     x = steno_make_add(m, x, pooling(m, e, x, state));
     w = attention_weights(m, e, x, state, &values);
-    x = steno_make_add(m, x, weigh(m, e, w, values, "self_attn.out_proj"));
-    x = steno_make_add(m, x, convolution(m, e, "conv_module1", x, state + STENO_ZIPFORMER1_CONV1));
-    x = steno_make_add(m, x, feed_forward(m, e, 1, x));
+    x = steno_make_add(m, x, weigh_values(m, e, w, values, "self_attn.out_proj"));
+    x = steno_make_add(
+        m, x, zipformer1_convolution(m, e, "conv_module1", x, state + STENO_ZIPFORMER1_CONV1));
+    x = steno_make_add(m, x, zipformer1_feed_forward(m, e, 1, x));
     values = steno_make_linear(m, x, "self_attn.in_proj2", d, n, false);
-    values = behind(m, e, values, 0, state + STENO_ZIPFORMER1_VAL2);
-    x = steno_make_add(m, x, weigh(m, e, w, values, "self_attn.out_proj2"));
-    x = steno_make_add(m, x, convolution(m, e, "conv_module2", x, state + STENO_ZIPFORMER1_CONV2));
-    x = steno_make_add(m, x, feed_forward(m, e, 2, x));
+    values = behind_cache(m, e, values, 0, state + STENO_ZIPFORMER1_VAL2);
+    x = steno_make_add(m, x, weigh_values(m, e, w, values, "self_attn.out_proj2"));
+    x = steno_make_add(
+        m, x, zipformer1_convolution(m, e, "conv_module2", x, state + STENO_ZIPFORMER1_CONV2));
+    x = steno_make_add(m, x, zipformer1_feed_forward(m, e, 2, x));
     x = steno_make_2(m, "Sub", steno_icefall_basic_norm(m, x, "norm_final"), first);
     scale = steno_make_read(m, "bypass_scale", 0, NULL);
     x = steno_make_add(m, first, steno_make_scale(m, x, scale ? *scale : 1));

@@ -27,7 +27,7 @@ static const int64_t swap_times[] = {1, 0, 2};
 /* ---- embedding ----------------------------------------------------------------------------- */
 
 /* [N, 2 T + 7, bins] -> [T, N, d]. */
-static steno_value_id embed(struct encoder *e, steno_value_id x)
+static steno_value_id embed_frames(struct encoder *e, steno_value_id x)
 {
     static const int64_t turn[] = {0, 2, 1, 3}, strides[3][2] = {{1, 1}, {2, 2}, {1, 2}};
     static const int64_t pads[3][4] = {{0, 1, 0, 1}};
@@ -255,7 +255,7 @@ static steno_value_id stacks(struct encoder *e, steno_value_id x)
 
 /* ---- whole recordings ---------------------------------------------------------------------- */
 
-static steno_value_id whole(struct encoder *e, steno_value_id *lengths)
+static steno_value_id whole_zipformer1(struct encoder *e, steno_value_id *lengths)
 {
     const int64_t frames = steno_make_symbol(e->m, "T"), zero = 0;
     struct steno_make *m = e->m;
@@ -264,7 +264,7 @@ static steno_value_id whole(struct encoder *e, steno_value_id *lengths)
                          (int64_t[]){e->batch_symbol, frames, STENO_ICEFALL_BINS});
     *lengths = steno_make_input(m, "x_lens", STENO_I64, 1, &e->batch_symbol);
     e->batch = steno_make_extent_of(m, x, 0);
-    x = embed(e, x);
+    x = embed_frames(e, x);
     e->frames = steno_make_extent_of(m, x, 0);
     *lengths = steno_icefall_half(m, *lengths, EMBED_FRAMES);
     at = steno_zipformer_count(m, steno_make_ints(m, 1, &zero), e->frames);
@@ -326,12 +326,12 @@ static steno_value_id chunks(struct encoder *e)
     const int64_t dim[] = {e->batch_symbol, 2 * e->a->chunk + EMBED_FRAMES, STENO_ICEFALL_BINS};
     steno_value_id x = steno_make_input(e->m, "x", STENO_F32, 3, dim);
     each_state(e, false);
-    return stacks(e, embed(e, x));
+    return stacks(e, embed_frames(e, x));
 }
 
 /* ---- the network --------------------------------------------------------------------------- */
 
-static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
+static void describe_zipformer1(struct steno_make *m, const struct steno_icefall_arch *a)
 {
     int64_t attention[STENO_ZIPFORMER_STACKS];
     /* the type under which sherpa-onnx has CTC on icefall's features */
@@ -358,12 +358,12 @@ steno_status steno_icefall_write_zipformer1(const struct steno_icefall_arch *a,
         return m.st;
     m.asked = "the architecture";
     e.batch_symbol = steno_make_symbol(&m, "N");
-    x = a->chunk ? chunks(&e) : whole(&e, &lengths);
+    x = a->chunk ? chunks(&e) : whole_zipformer1(&e, &lengths);
     steno_icefall_end(&m, a, x, e.batch_symbol, a->chunk / 2);
     if (a->chunk)
         each_state(&e, true);
     else
         steno_icefall_end_lengths(&m, a, lengths, e.batch_symbol);
-    describe(&m, a);
+    describe_zipformer1(&m, a);
     return steno_make_write(&m, path, NULL);
 }

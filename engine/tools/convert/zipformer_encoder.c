@@ -13,8 +13,8 @@ struct kernel {
     int64_t stride[2], pads[4]; /* of time and bands */
 };
 
-static steno_value_id convolve(struct steno_make *m, steno_value_id x, const char *name,
-                               const struct kernel *k)
+static steno_value_id convolve_embedded(struct steno_make *m, steno_value_id x, const char *name,
+                                        const struct kernel *k)
 {
     const struct steno_make_conv c = {.rank = 2,
                                       .in = k->in,
@@ -41,9 +41,9 @@ static steno_value_id convnext(struct steno_zipformer *e, steno_value_id x, sten
         *state = steno_make_slice(m, y, 2, chunk, chunk + STENO_ZIPFORMER_EMBED_STATE);
         x = steno_make_slice(m, x, 2, 0, chunk);
     }
-    y = convolve(m, y, "convnext.depthwise_conv", &depth);
-    y = steno_zipformer_swoosh(m, convolve(m, y, "convnext.pointwise_conv1", &in), true);
-    return steno_make_add(m, x, convolve(m, y, "convnext.pointwise_conv2", &out));
+    y = convolve_embedded(m, y, "convnext.depthwise_conv", &depth);
+    y = steno_zipformer_swoosh(m, convolve_embedded(m, y, "convnext.pointwise_conv1", &in), true);
+    return steno_make_add(m, x, convolve_embedded(m, y, "convnext.pointwise_conv2", &out));
 }
 
 steno_value_id steno_zipformer_embed(struct steno_zipformer *e, steno_value_id x,
@@ -60,7 +60,7 @@ steno_value_id steno_zipformer_embed(struct steno_zipformer *e, steno_value_id x
     steno_make_at(m, "encoder_embed.");
     x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < 3; i++)
-        x = steno_zipformer_swoosh(m, convolve(m, x, names[i], &k[i]), false);
+        x = steno_zipformer_swoosh(m, convolve_embedded(m, x, names[i], &k[i]), false);
     x = steno_make_transpose(m, convnext(e, x, state), 4, turn);
     x = steno_make_reshape(m, x, 3, (int64_t[]){0, 0, bands * c[2]});
     x = steno_make_linear(m, x, "out", bands * c[2], d, true);
@@ -261,7 +261,8 @@ static steno_value_id upsample(struct steno_zipformer *e, steno_value_id x, int6
 }
 
 /* More columns are zeros. */
-static steno_value_id widen(struct steno_make *m, steno_value_id x, int64_t from, int64_t to)
+static steno_value_id widen_columns(struct steno_make *m, steno_value_id x, int64_t from,
+                                    int64_t to)
 {
     if (from > to)
         return steno_make_slice(m, x, 2, 0, to);
@@ -343,7 +344,7 @@ steno_value_id steno_zipformer_stacks(struct steno_zipformer *e, steno_value_id 
     int64_t d = a->stack[0].d;
     x = steno_make_transpose(e->m, x, 3, swap_times);
     for (int i = 0; i < a->stacks; i++) {
-        x = out[i] = run_stack(e, i, widen(e->m, x, d, a->stack[i].d));
+        x = out[i] = run_stack(e, i, widen_columns(e->m, x, d, a->stack[i].d));
         d = a->stack[i].d;
     }
     steno_make_at(e->m, "encoder.");
