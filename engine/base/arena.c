@@ -107,7 +107,7 @@ void steno_arena_reset(steno_arena *a)
     a->used = 0;
 }
 
-static void *take(steno_arena *a, size_t n, size_t align)
+static void *take_from_block(steno_arena *a, size_t n, size_t align)
 {
     struct block *b = a->head;
     size_t at, need, total;
@@ -143,24 +143,25 @@ static void *take(steno_arena *a, size_t n, size_t align)
 
 void *steno_arena_alloc(steno_arena *a, size_t n)
 {
-    return take(a, n, 16);
+    return take_from_block(a, n, 16);
 }
 
 void *steno_arena_calloc(steno_arena *a, size_t n, size_t size)
 {
     size_t total;
-    return steno_mul_size(n, size, &total) ? take(a, total, 16) : NULL;
+    return steno_mul_size(n, size, &total) ? take_from_block(a, total, 16) : NULL;
 }
 
 void *steno_arena_alloc_tensor(steno_arena *a, size_t n)
 {
     size_t total;
-    return steno_add_size(n, STENO_OVERREAD, &total) ? take(a, total, STENO_ALIGN) : NULL;
+    return steno_add_size(n, STENO_OVERREAD, &total) ? take_from_block(a, total, STENO_ALIGN)
+                                                     : NULL;
 }
 
 char *steno_arena_strndup(steno_arena *a, const char *s, size_t n)
 {
-    char *p = n < SIZE_MAX ? take(a, n + 1, 1) : NULL;
+    char *p = n < SIZE_MAX ? take_from_block(a, n + 1, 1) : NULL;
     if (p) {
         if (n)
             memcpy(p, s, n);

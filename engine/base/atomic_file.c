@@ -11,7 +11,7 @@
 /* Check that the open file still has its name (the process that held the lock before may have
  * renamed it), and that it is a regular file that we own, that others cannot write, with a single
  * link. */
-static steno_status check(const struct steno_atomic_file *f, steno_err *err)
+static steno_status check_file(const struct steno_atomic_file *f, steno_err *err)
 {
     struct stat mine, named;
     if (fstat(f->fd, &mine))
@@ -40,7 +40,7 @@ steno_status steno_atomic_file_open(struct steno_atomic_file *f, const char *pat
                  ? steno_fail(err, STENO_ERR_BUSY, "%s: another process is writing it", f->path)
                  : steno_fail(err, STENO_ERR_IO, "%s: %s", f->temp, strerror(errno));
     if (!st)
-        st = check(f, err);
+        st = check_file(f, err);
     if (!st && ftruncate(f->fd, 0)) {
         st = steno_fail(err, STENO_ERR_IO, "%s: %s", f->temp, strerror(errno));
         unlink(f->temp); /* it is ours, and perhaps new */

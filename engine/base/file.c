@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static steno_status read_all(FILE *f, const char *path, size_t max, char **bytes, size_t *n,
-                             steno_err *err)
+static steno_status read_stream(FILE *f, const char *path, size_t max, char **bytes, size_t *n,
+                                steno_err *err)
 {
     size_t cap = 1 << 12, len = 0, k;
     char *p = malloc(cap);
@@ -43,7 +43,7 @@ steno_status steno_file_read(const char *path, size_t max, char **bytes, size_t 
     steno_status st;
     if (!f)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    st = read_all(f, path, max, bytes, n, err);
+    st = read_stream(f, path, max, bytes, n, err);
     fclose(f);
     return st;
 }

@@ -82,7 +82,7 @@ struct maps {
     char text[1024];
 };
 
-static int next(struct maps *m)
+static int next_mapping(struct maps *m)
 {
     if (m->at == m->n) {
         m->n = read(m->fd, m->text, sizeof m->text);
@@ -92,12 +92,12 @@ static int next(struct maps *m)
 }
 
 /* Read a hexadecimal number and the character behind it. */
-static uintptr_t number(struct maps *m, int *behind)
+static uintptr_t read_hexadecimal(struct maps *m, int *behind)
 {
     uintptr_t v = 0;
     int c;
     for (;;) {
-        c = next(m);
+        c = next_mapping(m);
         if (c >= '0' && c <= '9')
             v = v * 16 + (uintptr_t)(c - '0');
         else if (c >= 'a' && c <= 'f')
@@ -116,14 +116,15 @@ static uintptr_t end_of(uintptr_t a)
     uintptr_t found = 0;
     int c = m.fd < 0 ? -1 : 0;
     while (c >= 0 && !found) {
-        const uintptr_t from = number(&m, &c), to = number(&m, &c);
-        const bool reads = next(&m) == 'r', writes = next(&m) != '-', runs = next(&m) != '-';
+        const uintptr_t from = read_hexadecimal(&m, &c), to = read_hexadecimal(&m, &c);
+        const bool reads = next_mapping(&m) == 'r', writes = next_mapping(&m) != '-',
+                   runs = next_mapping(&m) != '-';
         if (a >= from && a < to) {
             found = reads && !writes && !runs ? to : 0;
             break;
         }
         while (c >= 0 && c != '\n')
-            c = next(&m);
+            c = next_mapping(&m);
     }
     if (m.fd >= 0)
         close(m.fd);

@@ -95,7 +95,7 @@ double steno_cpu_free(void)
 
 /* ---- control groups -------------------------------------------------------------------------- */
 
-static bool read_line(const char *dir, const char *name, char *line, size_t size)
+static bool read_group_line(const char *dir, const char *name, char *line, size_t size)
 {
     char path[2 * PATH_MAX + 32];
     FILE *f;
@@ -115,12 +115,12 @@ static double quota_of(const char *dir, bool unified)
     char line[64], period[64];
     double quota, of;
     if (unified) {
-        if (!read_line(dir, "cpu.max", line, sizeof line) ||
+        if (!read_group_line(dir, "cpu.max", line, sizeof line) ||
             sscanf(line, "%lf %lf", &quota, &of) != 2)
             return INFINITY;
     } else {
-        if (!read_line(dir, "cpu.cfs_quota_us", line, sizeof line) ||
-            !read_line(dir, "cpu.cfs_period_us", period, sizeof period))
+        if (!read_group_line(dir, "cpu.cfs_quota_us", line, sizeof line) ||
+            !read_group_line(dir, "cpu.cfs_period_us", period, sizeof period))
             return INFINITY;
         quota = strtod(line, NULL);
         of = strtod(period, NULL);

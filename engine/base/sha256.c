@@ -21,8 +21,8 @@ static uint32_t turn(uint32_t x, int n)
 
 /* A round (6.2.2, step 3). The caller turns the names of the eight variables instead of their
  * values: moving them took half of the time. */
-static inline void mix(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f,
-                       uint32_t g, uint32_t *h, uint32_t kw)
+static inline void mix_round(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e,
+                             uint32_t f, uint32_t g, uint32_t *h, uint32_t kw)
 {
     uint32_t t1 = *h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + kw;
     uint32_t t2 = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
@@ -42,14 +42,14 @@ static void take_block(uint32_t h[8], const uint8_t *p)
     }
     memcpy(v, h, sizeof v);
     for (int i = 0; i < 64; i += 8) {
-        mix(v[0], v[1], v[2], &v[3], v[4], v[5], v[6], &v[7], k[i] + w[i]);
-        mix(v[7], v[0], v[1], &v[2], v[3], v[4], v[5], &v[6], k[i + 1] + w[i + 1]);
-        mix(v[6], v[7], v[0], &v[1], v[2], v[3], v[4], &v[5], k[i + 2] + w[i + 2]);
-        mix(v[5], v[6], v[7], &v[0], v[1], v[2], v[3], &v[4], k[i + 3] + w[i + 3]);
-        mix(v[4], v[5], v[6], &v[7], v[0], v[1], v[2], &v[3], k[i + 4] + w[i + 4]);
-        mix(v[3], v[4], v[5], &v[6], v[7], v[0], v[1], &v[2], k[i + 5] + w[i + 5]);
-        mix(v[2], v[3], v[4], &v[5], v[6], v[7], v[0], &v[1], k[i + 6] + w[i + 6]);
-        mix(v[1], v[2], v[3], &v[4], v[5], v[6], v[7], &v[0], k[i + 7] + w[i + 7]);
+        mix_round(v[0], v[1], v[2], &v[3], v[4], v[5], v[6], &v[7], k[i] + w[i]);
+        mix_round(v[7], v[0], v[1], &v[2], v[3], v[4], v[5], &v[6], k[i + 1] + w[i + 1]);
+        mix_round(v[6], v[7], v[0], &v[1], v[2], v[3], v[4], &v[5], k[i + 2] + w[i + 2]);
+        mix_round(v[5], v[6], v[7], &v[0], v[1], v[2], v[3], &v[4], k[i + 3] + w[i + 3]);
+        mix_round(v[4], v[5], v[6], &v[7], v[0], v[1], v[2], &v[3], k[i + 4] + w[i + 4]);
+        mix_round(v[3], v[4], v[5], &v[6], v[7], v[0], v[1], &v[2], k[i + 5] + w[i + 5]);
+        mix_round(v[2], v[3], v[4], &v[5], v[6], v[7], v[0], &v[1], k[i + 6] + w[i + 6]);
+        mix_round(v[1], v[2], v[3], &v[4], v[5], v[6], v[7], &v[0], k[i + 7] + w[i + 7]);
     }
     for (int i = 0; i < 8; i++)
         h[i] += v[i];

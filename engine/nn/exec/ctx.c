@@ -72,7 +72,7 @@ void *steno_op_scratch(struct steno_op_ctx *ctx, size_t n)
     return steno_workspace_scratch(ctx->ws, n);
 }
 
-static steno_status no_memory(const struct steno_op_ctx *ctx, steno_err *err, int i)
+static steno_status no_memory_for_output(const struct steno_op_ctx *ctx, steno_err *err, int i)
 {
     if (ctx->ws->max_bytes)
         return steno_fail(err, STENO_ERR_LIMIT,
@@ -115,12 +115,12 @@ static steno_status unread(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
 {
     struct steno_tensor *t = steno_workspace_scratch(ctx->ws, sizeof *t);
     if (!t)
-        return no_memory(ctx, err, i);
+        return no_memory_for_output(ctx, err, i);
     t->dtype = dtype;
     t->shape = *shape;
     t->data = steno_workspace_scratch(ctx->ws, bytes);
     if (!t->data)
-        return no_memory(ctx, err, i);
+        return no_memory_for_output(ctx, err, i);
     *out = t;
     return STENO_OK;
 }
@@ -159,7 +159,7 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
     }
     data = memory_for(ctx, s, bytes);
     if (!data)
-        return no_memory(ctx, err, i);
+        return no_memory_for_output(ctx, err, i);
     s->t.dtype = dtype;
     s->t.shape = *shape;
     s->t.data = data;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static double count(const struct steno_shape *s)
+static double count_elements(const struct steno_shape *s)
 {
     double n = 1;
     if (!steno_shape_known(s))
@@ -24,34 +24,35 @@ static double dim(const struct steno_shape *s, int i)
 
 static double matmul(const struct steno_tensor *const *in, const struct slot *y)
 {
-    return 2 * count(&y->t.shape) * dim(&in[0]->shape, -1);
+    return 2 * count_elements(&y->t.shape) * dim(&in[0]->shape, -1);
 }
 
 static double gemm(const struct steno_node *n, const struct steno_tensor *const *in,
                    const struct slot *y)
 {
-    return 2 * count(&y->t.shape) * dim(&in[0]->shape, steno_node_int(n, "transA", 0) ? 0 : 1);
+    return 2 * count_elements(&y->t.shape) *
+           dim(&in[0]->shape, steno_node_int(n, "transA", 0) ? 0 : 1);
 }
 
 /* Weights [M, C/group, k...]. */
 static double conv(const struct steno_tensor *const *in, const struct slot *y)
 {
     double per = dim(&in[1]->shape, 0);
-    return per > 0 ? 2 * count(&y->t.shape) * count(&in[1]->shape) / per : 0;
+    return per > 0 ? 2 * count_elements(&y->t.shape) * count_elements(&in[1]->shape) / per : 0;
 }
 
 /* Weights [C, M/group, k...]: every input element is multiplied with M/group * k of them. */
 static double conv_transpose(const struct steno_tensor *const *in)
 {
     double per = dim(&in[1]->shape, 0);
-    return per > 0 ? 2 * count(&in[0]->shape) * count(&in[1]->shape) / per : 0;
+    return per > 0 ? 2 * count_elements(&in[0]->shape) * count_elements(&in[1]->shape) / per : 0;
 }
 
 /* X [time, batch, input], W [dirs, gates*hidden, input], R [dirs, gates*hidden, hidden]. */
 static double recurrent(const struct steno_tensor *const *in)
 {
     return 2 * dim(&in[0]->shape, 0) * dim(&in[0]->shape, 1) *
-           (count(&in[1]->shape) + count(&in[2]->shape));
+           (count_elements(&in[1]->shape) + count_elements(&in[2]->shape));
 }
 
 /* Both products, and the product with positions: nn/ops/op_fused_attention.c. */
@@ -62,7 +63,7 @@ static double attention(const struct steno_node *n, const struct steno_tensor *c
     const double v_size = (double)steno_node_int(n, "v_size", 0);
     const int time = steno_node_int(n, "apart", 0) & 2 && in[1]->shape.rank == 4 ? 2 : 1;
     const double keys = dim(&in[1]->shape, time);
-    const double rows = v_size > 0 ? count(&y->t.shape) / v_size : 0; /* over all heads */
+    const double rows = v_size > 0 ? count_elements(&y->t.shape) / v_size : 0; /* over all heads */
     const bool positions = n->n_in > 4 && in[4];
     return 2 * rows * keys * (size * (positions ? 2 : 1) + v_size);
 }
@@ -76,7 +77,8 @@ static double absorbed_attention(const struct steno_node *n, const struct steno_
     double rows = 2 * (double)steno_node_int(n, "heads", 1) * dim(&in[1]->shape, 1);
     return n->n_in > 4 && in[2] && in[4]
                ? 2 * queries *
-                     (count(&in[2]->shape) + count(&in[4]->shape) + rows * dim(&in[1]->shape, 2))
+                     (count_elements(&in[2]->shape) + count_elements(&in[4]->shape) +
+                      rows * dim(&in[1]->shape, 2))
                : 0;
 }
 
@@ -85,8 +87,8 @@ static double window_attention(const struct steno_node *n, const struct steno_te
 {
     const double v = (double)steno_node_int(n, "v_size", 1);
     const double size = (double)steno_node_int(n, "size", 1);
-    return in[2] ? 2 * count(&y->t.shape) / v * (dim(&in[2]->shape, 1) + dim(&y->t.shape, 1)) *
-                       (size + v)
+    return in[2] ? 2 * count_elements(&y->t.shape) / v *
+                       (dim(&in[2]->shape, 1) + dim(&y->t.shape, 1)) * (size + v)
                  : 0;
 }
 
@@ -98,7 +100,7 @@ static double local_attention(const struct steno_node *n, const struct steno_ten
     const double size = (double)steno_node_int(n, "size", 1);
     const double span = 2 * (double)steno_node_int(n, "window", 0) + 1,
                  rows = dim(&in[1]->shape, 1);
-    return 2 * count(&y->t.shape) / v * (span < rows ? span : rows) * (size + v);
+    return 2 * count_elements(&y->t.shape) / v * (span < rows ? span : rows) * (size + v);
 }
 
 /* X [N, H, W, C], weights of both convolutions [O, C/group, k, k]; the attributes are lists for
@@ -118,7 +120,7 @@ static double conv_row_tiles(const struct steno_node *n, const struct steno_tens
         const double room = dim(&in[0]->shape, i + 1) + (double)(pads[i] + pads[i + 2]) - span;
         pixels *= floor(room / (double)strides[i]) + 1;
     }
-    return 2 * pixels * count(&in[1]->shape) + conv(in + 2, y);
+    return 2 * pixels * count_elements(&in[1]->shape) + conv(in + 2, y);
 }
 
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,

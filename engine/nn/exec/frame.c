@@ -17,7 +17,7 @@
  * shapes, which serves all later runs. */
 #define MAX_BODY_MISSES 16
 
-static steno_status no_memory(const struct workspace *ws, steno_err *err)
+static steno_status no_memory_for_frame(const struct workspace *ws, steno_err *err)
 {
     if (ws->max_bytes)
         return steno_fail(err, STENO_ERR_LIMIT,
@@ -33,7 +33,7 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
 {
     struct frame *f = calloc(1, sizeof *f);
     if (!f)
-        return no_memory(ws, err);
+        return no_memory_for_frame(ws, err);
     f->ws = ws;
     f->g = g;
     f->up = up;
@@ -46,7 +46,7 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
     f->captured = calloc((size_t)f->n_captured + 1, sizeof *f->captured);
     if (!f->outs || !f->out_t || !f->captured) {
         steno_frame_free(f);
-        return no_memory(ws, err);
+        return no_memory_for_frame(ws, err);
     }
     for (int32_t i = 0, k = 0; i < g->n_values; i++)
         if (g->values[i].captured_from != STENO_NONE)
@@ -93,7 +93,8 @@ static bool fits_value(const struct steno_shape *key, const struct steno_tensor 
     return steno_dtype_is_block(t->dtype) || steno_shape_equal(key, &t->shape);
 }
 
-static bool fits(const struct frame *f, const struct plan *p, const struct steno_tensor *const *in)
+static bool plan_fits(const struct frame *f, const struct plan *p,
+                      const struct steno_tensor *const *in)
 {
     for (int i = 0; i < f->g->n_inputs; i++)
         if (!fits_value(&p->key[i], in[i]))
@@ -104,12 +105,12 @@ static bool fits(const struct frame *f, const struct plan *p, const struct steno
     return true;
 }
 
-static struct plan *cached(struct frame *f, const struct steno_tensor *const *in)
+static struct plan *cached_plan(struct frame *f, const struct steno_tensor *const *in)
 {
-    if (f->cur && (f->misses > MAX_BODY_MISSES || fits(f, f->cur, in)))
+    if (f->cur && (f->misses > MAX_BODY_MISSES || plan_fits(f, f->cur, in)))
         return f->cur;
     for (int i = 0; i < STENO_MAX_PLANS; i++)
-        if (f->plans[i] && fits(f, f->plans[i], in))
+        if (f->plans[i] && plan_fits(f, f->plans[i], in))
             return f->plans[i];
     return NULL;
 }
@@ -169,7 +170,7 @@ static void limit_plan_constants(struct frame *f, int at)
 static steno_status choose_plan(struct frame *f, const struct steno_tensor *const *in,
                                 steno_err *err)
 {
-    struct plan *p = cached(f, in);
+    struct plan *p = cached_plan(f, in);
     if (!p) {
         int at = oldest(f);
         bool shapes = !f->up || ++f->misses <= MAX_BODY_MISSES;
@@ -196,7 +197,7 @@ static steno_status size_arena(struct frame *f, const struct plan *p, steno_err 
     ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
     return steno_workspace_regrow(f->ws, &f->arena, &f->arena_cap, p->arena_bytes)
                ? STENO_OK
-               : no_memory(f->ws, err);
+               : no_memory_for_frame(f->ws, err);
 }
 
 static bool reads(const struct frame *f, const struct steno_tensor *const *in, const void *buf,
@@ -223,12 +224,12 @@ static steno_status size_outputs(struct frame *f, const struct plan *p,
         if (o->buf[o->sel] && o->cap[o->sel] >= p->out_bytes[i])
             continue;
         if (!steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], p->out_bytes[i]))
-            return no_memory(f->ws, err);
+            return no_memory_for_frame(f->ws, err);
     }
     return STENO_OK;
 }
 
-static void bind(struct frame *f, struct plan *p, const struct steno_tensor *const *in)
+static void bind_inputs(struct frame *f, struct plan *p, const struct steno_tensor *const *in)
 {
     for (int i = 0; i < f->g->n_inputs; i++)
         p->slots[f->g->inputs[i]].t = *in[i];
@@ -252,7 +253,7 @@ static void bind(struct frame *f, struct plan *p, const struct steno_tensor *con
 
 /* ---- steps ---- */
 
-static void release(struct slot *const *dead, int n)
+static void release_slots(struct slot *const *dead, int n)
 {
     for (int i = 0; i < n; i++) {
         steno_workspace_unref(dead[i]->block);
@@ -355,7 +356,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
 }
 
 /* Copy graph outputs that are not in their buffer: inputs, constants, views, duplicates. */
-static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
+static steno_status finish_outputs(struct frame *f, struct plan *p, steno_err *err)
 {
     for (int i = 0; i < f->g->n_outputs; i++) {
         const struct slot *s = &p->slots[p->top->slot[f->g->outputs[i]]];
@@ -369,7 +370,7 @@ static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
             return steno_fail(err, STENO_ERR_INTERNAL, "graph output %d has no shape", i);
         if (o->cap[o->sel] < bytes &&
             !steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes))
-            return no_memory(f->ws, err);
+            return no_memory_for_frame(f->ws, err);
         f->out_t[i] = s->t;
         f->out_t[i].data = o->buf[o->sel];
         if (bytes && s->t.data != o->buf[o->sel])
@@ -395,20 +396,20 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
         st = size_outputs(f, p, in, err);
     if (st)
         return st;
-    bind(f, p, in);
+    bind_inputs(f, p, in);
     f->flops = p->flops;
     ASAN_POISON_MEMORY_REGION(f->arena, f->arena_cap);
     for (int32_t k = 0; !st && k < p->n_steps; k++) {
         if (p->steps[k].view && !p->misplanned)
             continue;
         st = run_step(f, p, &p->steps[k], err);
-        release(p->steps[k].dead, p->steps[k].n_dead);
+        release_slots(p->steps[k].dead, p->steps[k].n_dead);
         poison(f, p, &p->steps[k], k);
     }
     if (!st)
-        st = finish(f, p, err);
+        st = finish_outputs(f, p, err);
     /* graph outputs are released after the run; after a failure everything is */
-    release(p->to_end, p->n_to_end);
+    release_slots(p->to_end, p->n_to_end);
     for (int32_t i = 0; st && i < p->n_slots; i++)
         if (p->slots[i].block) {
             steno_workspace_unref(p->slots[i].block);

@@ -7,7 +7,7 @@ const struct steno_node *steno_infer_node(const struct steno_infer *ic)
     return ic->node;
 }
 
-static const struct steno_known *input(const struct steno_infer *ic, int in)
+static const struct steno_known *known_input(const struct steno_infer *ic, int in)
 {
     if (in < 0 || in >= ic->node->n_in || ic->node->in[in] == STENO_NONE)
         return NULL;
@@ -16,25 +16,25 @@ static const struct steno_known *input(const struct steno_infer *ic, int in)
 
 bool steno_infer_has(const struct steno_infer *ic, int in)
 {
-    return input(ic, in) != NULL;
+    return known_input(ic, in) != NULL;
 }
 
 steno_dtype steno_infer_dtype(const struct steno_infer *ic, int in)
 {
-    const struct steno_known *k = input(ic, in);
+    const struct steno_known *k = known_input(ic, in);
     return k ? k->dtype : STENO_DT_NONE;
 }
 
 struct steno_shape steno_infer_shape(const struct steno_infer *ic, int in)
 {
-    const struct steno_known *k = input(ic, in);
+    const struct steno_known *k = known_input(ic, in);
     struct steno_shape none = {.rank = STENO_RANK_ANY};
     return k ? k->shape : none;
 }
 
 const struct steno_tensor *steno_infer_value(const struct steno_infer *ic, int in)
 {
-    const struct steno_known *k = input(ic, in);
+    const struct steno_known *k = known_input(ic, in);
     return k ? k->value : NULL;
 }
 
@@ -117,7 +117,7 @@ static void name_extents(struct steno_infer *ic, int32_t input)
 }
 
 /* Set the entries of the values that no node writes. */
-static void start(struct steno_infer *ic)
+static void start_values(struct steno_infer *ic)
 {
     for (int32_t i = 0; i < ic->g->n_values; i++) {
         const struct steno_value *v = &ic->g->values[i];
@@ -149,7 +149,7 @@ static void remember(struct steno_graph *g, struct steno_value *v, const struct 
     v->inferred = copy;
 }
 
-static uint64_t mix(uint64_t h, int64_t v)
+static uint64_t mix_hash(uint64_t h, int64_t v)
 {
     return (h ^ (uint64_t)v) * 1099511628211u; /* FNV-1a by words */
 }
@@ -194,7 +194,7 @@ static void note_equal(struct steno_infer *ic)
         k = &ic->known[n->out[0]];
         whole = k->part->n > 0 && k->shape.rank >= 0;
         for (int e = 0; e < k->part->n; e++) {
-            h = mix(h, k->part->v[e]);
+            h = mix_hash(h, k->part->v[e]);
             whole = whole && !(k->part->sym[e] && k->part->v[e] == STENO_DIM_ANY);
         }
         at = (size_t)(h ^ h >> 32) & (size - 1);
@@ -207,7 +207,7 @@ static void note_equal(struct steno_infer *ic)
     }
 }
 
-static steno_status run(struct steno_infer *ic, steno_err *err)
+static steno_status infer_nodes(struct steno_infer *ic, steno_err *err)
 {
     for (int32_t i = 0; i < ic->g->n_nodes; i++) {
         steno_status st = ic->g->nodes[i].dead
@@ -257,14 +257,14 @@ steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
     sub.known = steno_arena_calloc(ic->mem, (size_t)g->n_values + 1, sizeof *sub.known);
     if (!sub.known)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory in shape inference");
-    start(&sub);
+    start_values(&sub);
     for (int i = 0; i < n_in; i++) {
         struct steno_known *k = &sub.known[g->inputs[i]];
         k->dtype = in_dtype[i];
         k->shape = in_shape[i];
         k->value = NULL;
     }
-    st = run(&sub, err);
+    st = infer_nodes(&sub, err);
     if (st)
         return st;
     ic->sub = g;
@@ -295,8 +295,8 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
         ic.mem ? steno_arena_calloc(ic.mem, (size_t)g->n_values + 1, sizeof *ic.known) : NULL;
     ic.exprs = ic.known ? steno_expressions_new(ic.mem) : NULL;
     if (ic.exprs) {
-        start(&ic);
-        st = run(&ic, err);
+        start_values(&ic);
+        st = infer_nodes(&ic, err);
         if (st == STENO_ERR_INVAL) /* here it is the file that has contradictory shapes */
             st = steno_fail_in(err, STENO_ERR_FORMAT, "the model contradicts itself");
     } else {

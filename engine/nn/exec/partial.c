@@ -47,7 +47,7 @@ static bool from_shape(struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-static bool take(struct steno_partial *p, const struct steno_partial *x, int64_t i)
+static bool take_element(struct steno_partial *p, const struct steno_partial *x, int64_t i)
 {
     i = i < 0 ? i + x->n : i;
     if (i < 0 || i >= x->n || p->n == STENO_MAX_RANK)
@@ -57,7 +57,7 @@ static bool take(struct steno_partial *p, const struct steno_partial *x, int64_t
     return true;
 }
 
-static bool gather(struct steno_infer *ic, struct steno_partial *p)
+static bool gather_partial(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 0);
     int64_t idx[STENO_MAX_RANK];
@@ -65,13 +65,13 @@ static bool gather(struct steno_infer *ic, struct steno_partial *p)
     if (!x || !steno_infer_ints(ic, 1, idx, STENO_MAX_RANK, &n))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!take(p, x, idx[i]))
+        if (!take_element(p, x, idx[i]))
             return false;
     return true;
 }
 
 /* Read an optional vector of length 1 of Slice. */
-static bool one(const struct steno_infer *ic, int in, int64_t fallback, int64_t *out)
+static bool read_slice_end(const struct steno_infer *ic, int in, int64_t fallback, int64_t *out)
 {
     size_t n;
     *out = fallback;
@@ -82,13 +82,14 @@ static bool slice(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 0);
     int64_t start, end, axis, step;
-    if (!x || ic->node->opset < 10 || !one(ic, 1, 0, &start) || !one(ic, 2, 0, &end) ||
-        !one(ic, 3, 0, &axis) || !one(ic, 4, 1, &step) || (axis != 0 && axis != -1) || step != 1)
+    if (!x || ic->node->opset < 10 || !read_slice_end(ic, 1, 0, &start) ||
+        !read_slice_end(ic, 2, 0, &end) || !read_slice_end(ic, 3, 0, &axis) ||
+        !read_slice_end(ic, 4, 1, &step) || (axis != 0 && axis != -1) || step != 1)
         return false;
     start = start < 0 ? start + x->n : start;
     end = end < 0 ? end + x->n : end > x->n ? x->n : end;
     for (int64_t i = start < 0 ? 0 : start; i < end; i++)
-        if (!take(p, x, i))
+        if (!take_element(p, x, i))
             return false;
     return true;
 }
@@ -98,7 +99,7 @@ static bool concat(struct steno_infer *ic, struct steno_partial *p)
     for (int k = 0; k < ic->node->n_in; k++) {
         const struct steno_partial *x = of(ic, k);
         for (int i = 0; x && i < x->n; i++)
-            if (!take(p, x, i))
+            if (!take_element(p, x, i))
                 return false;
         if (!x)
             return false;
@@ -106,7 +107,7 @@ static bool concat(struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-static bool copy(struct steno_infer *ic, struct steno_partial *p)
+static bool copy_partial(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 0);
     if (x)
@@ -179,7 +180,7 @@ static bool where(struct steno_infer *ic, struct steno_partial *p)
         bool sa = a->sym[i], sb = b->sym[i], apart = (sa && b->v[i] < 0) || (sb && a->v[i] < 0);
         if ((sa || sb) && (sa == sb || !apart))
             return false;
-        if (!take(p, !sa && !sb && a->v[i] == b->v[i] ? x : y, i))
+        if (!take_element(p, !sa && !sb && a->v[i] == b->v[i] ? x : y, i))
             return false;
     }
     return true;
@@ -190,10 +191,10 @@ static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
     static const struct {
         const char *type;
         bool (*fn)(struct steno_infer *ic, struct steno_partial *p);
-    } rows[] = {{"Shape", from_shape}, {"Gather", gather},  {"Slice", slice},
-                {"Concat", concat},    {"Squeeze", copy},   {"Identity", copy},
-                {"Unsqueeze", copy},   {"Add", arithmetic}, {"Sub", arithmetic},
-                {"Mul", arithmetic},   {"Div", arithmetic}, {"Where", where}};
+    } rows[] = {{"Shape", from_shape},       {"Gather", gather_partial}, {"Slice", slice},
+                {"Concat", concat},          {"Squeeze", copy_partial},  {"Identity", copy_partial},
+                {"Unsqueeze", copy_partial}, {"Add", arithmetic},        {"Sub", arithmetic},
+                {"Mul", arithmetic},         {"Div", arithmetic},        {"Where", where}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!strcmp(ic->node->op_type, rows[i].type))
             return rows[i].fn(ic, p);
@@ -346,8 +347,8 @@ static void slice_length(struct steno_infer *ic, struct steno_shape *y)
     struct steno_shape x = steno_infer_shape(ic, 0);
     int64_t start, end, axis, step, part;
     if (ic->node->opset < 10 || x.rank < 0 || x.rank != y->rank || !single(ic, 1, &start) ||
-        start || !single(ic, 2, &end) || end >= 0 || !one(ic, 3, 0, &axis) ||
-        !one(ic, 4, 1, &step) || step != 1)
+        start || !single(ic, 2, &end) || end >= 0 || !read_slice_end(ic, 3, 0, &axis) ||
+        !read_slice_end(ic, 4, 1, &step) || step != 1)
         return;
     axis = axis < 0 ? axis + y->rank : axis;
     if (axis < 0 || axis >= y->rank || y->dim[axis] >= 0)

@@ -58,7 +58,7 @@ void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, in
     steno_node_each_graph(c->node, each_captured, &r);
 }
 
-static steno_status no_memory(const struct chooser *m)
+static steno_status no_memory_to_choose(const struct chooser *m)
 {
     return steno_fail(m->err, STENO_ERR_NOMEM, "out of memory while planning");
 }
@@ -95,7 +95,7 @@ static steno_status make_room(struct chooser *m)
     p->slots = steno_arena_calloc(p->mem, values + 1, sizeof *p->slots);
     m->chosen = steno_arena_calloc(m->tmp, nodes + 1, sizeof *m->chosen);
     if (!p->slots || !m->chosen)
-        return no_memory(m);
+        return no_memory_to_choose(m);
     for (int32_t i = 0; i < p->n_slots; i++) {
         p->slots[i].root = i;
         p->slots[i].last = -1;
@@ -111,10 +111,10 @@ static steno_status part_new(struct chooser *m, struct part *part, struct steno_
     *part = (struct part){.scope = s, .ic = {.g = g, .next_dim = &m->next_dim, .mem = m->tmp}};
     part->ic.known = steno_arena_calloc(m->tmp, n, sizeof *part->ic.known);
     if (!s || !part->ic.known)
-        return no_memory(m);
+        return no_memory_to_choose(m);
     s->g = g;
     s->slot = steno_arena_calloc(m->p->mem, n, sizeof *s->slot);
-    return s->slot ? STENO_OK : no_memory(m);
+    return s->slot ? STENO_OK : no_memory_to_choose(m);
 }
 
 static void start_constant(struct chooser *m, struct part *part, steno_value_id i)
@@ -273,7 +273,7 @@ static steno_status eval_for_plan(struct chooser *m, struct part *part, const st
     bool *wanted = steno_arena_calloc(m->tmp, outs, sizeof *wanted);
     steno_status st;
     if (!in || !out || !wanted)
-        return no_memory(m);
+        return no_memory_to_choose(m);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] != STENO_NONE)
             in[i] = known[n->in[i]].value ? known[n->in[i]].value
@@ -303,7 +303,7 @@ static steno_status show_rows(struct chooser *m, struct part *part, const struct
     r = steno_arena_alloc(m->p->mem, sizeof *r);
     src = steno_arena_alloc(m->tmp, sizeof *src);
     if (!r || !src)
-        return no_memory(m);
+        return no_memory_to_choose(m);
     st = steno_table_rows_take(m->f->ws, &part->ic, n, &range, &m->table, &r->rows, m->err);
     if (st || !r->rows)
         return st;
@@ -329,7 +329,7 @@ static bool is_idle(const struct chooser *m, const struct steno_node *n)
     return i;
 }
 
-static void mark(void *arg, int32_t slot)
+static void mark_slot(void *arg, int32_t slot)
 {
     bool *read = arg;
     read[slot] = true;
@@ -343,11 +343,11 @@ static steno_status drop_idle(struct chooser *m, const struct part *part)
     bool *read = steno_arena_calloc(m->tmp, (size_t)m->p->n_slots + 1, sizeof *read);
     int32_t n = 0;
     if (!read)
-        return no_memory(m);
+        return no_memory_to_choose(m);
     for (int i = 0; i < g->n_outputs; i++)
         read[slot[g->outputs[i]]] = true;
     for (int32_t i = 0; i < m->p->n_steps; i++)
-        steno_plan_each_read(&m->chosen[i], mark, read);
+        steno_plan_each_read(&m->chosen[i], mark_slot, read);
     for (int32_t i = 0; i < m->p->n_steps; i++) {
         const struct steno_chosen *c = &m->chosen[i];
         if (c->scope != part->scope || !is_idle(m, c->node) || read[slot[c->node->out[0]]])

@@ -15,7 +15,7 @@ struct maker {
     steno_err *err;
 };
 
-static steno_status no_memory(struct maker *m)
+static steno_status no_memory_for_plan(struct maker *m)
 {
     return steno_fail(m->err, STENO_ERR_NOMEM, "out of memory while planning");
 }
@@ -71,7 +71,7 @@ static steno_status body_frames(struct maker *m, struct step *s)
         if (!s->sub) {
             s->sub = steno_arena_calloc(m->p->mem, (size_t)n->n_attr, sizeof *s->sub);
             if (!s->sub)
-                return no_memory(m);
+                return no_memory_for_plan(m);
         }
         st = steno_frame_new(&s->sub[i], m->f->ws, n->attr[i].g, m->f, m->p, s->scope, m->err);
         if (st)
@@ -88,7 +88,7 @@ static steno_status make_step(struct maker *m, struct step *s, const struct sten
     s->in = steno_arena_calloc(m->p->mem, (size_t)n->n_in + 1, sizeof *s->in);
     s->out = steno_arena_calloc(m->p->mem, (size_t)n->n_out + 1, sizeof *s->out);
     if (!s->in || !s->out)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] != STENO_NONE)
             s->in[i] = &steno_plan_slot(m->p, s->scope, n->in[i])->t;
@@ -104,7 +104,7 @@ static steno_status make_steps(struct maker *m)
     int32_t n = p->n_steps;
     p->steps = steno_arena_calloc(p->mem, (size_t)n + 1, sizeof *p->steps);
     if (!p->steps)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     for (int32_t k = 0; k < n; k++) {
         steno_status st = make_step(m, &p->steps[k], &m->chosen[k]);
         if (st)
@@ -127,13 +127,13 @@ static steno_status dead_lists(struct maker *m)
             p->n_to_end += p->slots[i].last >= p->n_steps;
     p->to_end = steno_arena_calloc(p->mem, (size_t)p->n_to_end + 1, sizeof(struct slot *));
     if (!p->to_end)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     p->n_to_end = 0;
     for (int32_t k = 0; k < p->n_steps; k++) {
         struct step *s = &p->steps[k];
         s->dead = steno_arena_calloc(p->mem, (size_t)s->n_dead + 1, sizeof *s->dead);
         if (!s->dead)
-            return no_memory(m);
+            return no_memory_for_plan(m);
         s->n_dead = 0;
     }
     for (int32_t i = 0; i < n; i++)
@@ -149,7 +149,7 @@ static steno_status dead_lists(struct maker *m)
 /* ---- homes ---- */
 
 /* Let slot s share the memory of root r. */
-static void join(struct plan *p, struct slot *s, int32_t r)
+static void join_slots(struct plan *p, struct slot *s, int32_t r)
 {
     struct slot *root = &p->slots[r];
     s->root = r;
@@ -207,7 +207,7 @@ static bool home_of_view(struct maker *m, struct step *step, bool is_out)
         return false;
     if (x->home == HOME_ARENA && o->planned) {
         o->home = HOME_ARENA;
-        join(m->p, o, x->root);
+        join_slots(m->p, o, x->root);
         step->view = planned_view(m, step);
         return true;
     }
@@ -288,9 +288,9 @@ static void home_of_first(struct maker *m, int32_t k, bool is_out)
     if (!o->planned)
         return;
     if ((step->node->op->flags & STENO_OP_INPLACE0) && may_overwrite(m, k, 0))
-        join(p, o, input_slot(m, step, 0)->root);
+        join_slots(p, o, input_slot(m, step, 0)->root);
     else if ((step->node->op->flags & STENO_OP_INPLACE1) && may_overwrite(m, k, 1))
-        join(p, o, input_slot(m, step, 1)->root);
+        join_slots(p, o, input_slot(m, step, 1)->root);
 }
 
 static steno_status homes(struct maker *m)
@@ -299,7 +299,7 @@ static steno_status homes(struct maker *m)
     const struct steno_graph *g = m->f->g;
     bool *is_out = steno_arena_calloc(m->tmp, (size_t)p->n_slots + 1, sizeof *is_out);
     if (!is_out)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     for (int i = 0; i < g->n_outputs; i++)
         is_out[p->top->slot[g->outputs[i]]] = true;
     for (int32_t k = 0; k < p->n_steps; k++)
@@ -324,7 +324,7 @@ static steno_status homes(struct maker *m)
     return STENO_OK;
 }
 
-static steno_status collect(struct maker *m)
+static steno_status collect_slots(struct maker *m)
 {
     struct plan *p = m->p;
     size_t n = (size_t)p->n_slots + 1;
@@ -333,7 +333,7 @@ static steno_status collect(struct maker *m)
     p->busy = steno_arena_calloc(p->mem, (size_t)p->n_steps + 1, sizeof *p->busy);
     p->out_bytes = steno_arena_calloc(p->mem, (size_t)m->f->g->n_outputs + 1, sizeof(size_t));
     if (!p->by_home || !p->views || !p->busy || !p->out_bytes)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     p->n_views = 0;
     for (int32_t k = 0; k < p->n_steps; k++)
         if (!p->steps[k].view)
@@ -372,7 +372,7 @@ static void first_step(const struct plan *p, int32_t *first)
 
 /* Place everything that lies in the arena: values, and the scratch that steps have used. With
  * scratch the arena takes at most `most` bytes; otherwise nothing changes. */
-static steno_status place(struct maker *m, size_t most)
+static steno_status place_in_arena(struct maker *m, size_t most)
 {
     struct plan *p = m->p;
     const int32_t n = p->n_slots;
@@ -382,7 +382,7 @@ static steno_status place(struct maker *m, size_t most)
     size_t total;
     steno_status st;
     if (!v || !first)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     first_step(p, first);
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].home == HOME_ARENA && p->slots[i].root == i) {
@@ -424,7 +424,7 @@ steno_status steno_plan_place_scratch(struct plan *p, steno_err *err)
     steno_status st;
     for (int32_t k = 0; k < p->n_steps; k++)
         apart = p->steps[k].scratch_needed > apart ? p->steps[k].scratch_needed : apart;
-    st = m.tmp ? place(&m, p->arena_bytes + apart) : no_memory(&m);
+    st = m.tmp ? place_in_arena(&m, p->arena_bytes + apart) : no_memory_for_plan(&m);
     steno_arena_free(m.tmp);
     p->grown = false;
     return st;
@@ -439,7 +439,7 @@ static steno_status make_key(struct maker *m, const struct steno_tensor *const *
     p->key =
         steno_arena_calloc(p->mem, (size_t)(f->g->n_inputs + f->n_captured) + 1, sizeof *p->key);
     if (!p->key)
-        return no_memory(m);
+        return no_memory_for_plan(m);
     for (int i = 0; i < f->g->n_inputs; i++)
         p->key[p->n_key++] = in[i]->shape;
     for (int i = 0; i < f->n_captured; i++)
@@ -461,8 +461,8 @@ static steno_status make(struct maker *m, const struct steno_tensor *const *in, 
     if (!st)
         st = homes(m);
     if (!st)
-        st = collect(m);
-    return st ? st : place(m, SIZE_MAX);
+        st = collect_slots(m);
+    return st ? st : place_in_arena(m, SIZE_MAX);
 }
 
 steno_status steno_plan_make(struct plan **out, struct frame *f,
@@ -476,7 +476,7 @@ steno_status steno_plan_make(struct plan **out, struct frame *f,
     if (!m.tmp || !m.p) {
         steno_arena_free(mem);
         steno_arena_free(m.tmp);
-        return no_memory(&m);
+        return no_memory_for_plan(&m);
     }
     m.p->mem = mem;
     st = make(&m, in, shapes);

@@ -32,7 +32,7 @@ static size_t bytes_out(const struct orderer *o, const struct steno_chosen *c, b
 /* Depth of node c if it is deferred; 0: it runs where it stands. A deferred node that reads the
  * result of another keeps that result alive until it runs, so its own result must not be
  * smaller. */
-static int depth_of(const struct orderer *o, const struct steno_chosen *c)
+static int depth_of_chosen(const struct orderer *o, const struct steno_chosen *c)
 {
     int depth = 1;
     size_t read = 0;
@@ -54,7 +54,7 @@ static int depth_of(const struct orderer *o, const struct steno_chosen *c)
     return written >= read && depth <= MAX_DEPTH ? depth : 0;
 }
 
-static void run(struct orderer *o, int32_t k);
+static void append_chosen(struct orderer *o, int32_t k);
 
 /* Run the deferred node that writes slot s, if it still waits. */
 static void bring(void *arg, int32_t s)
@@ -64,10 +64,10 @@ static void bring(void *arg, int32_t s)
     if (k < 0 || !o->depth[k])
         return;
     o->depth[k] = 0;
-    run(o, k);
+    append_chosen(o, k);
 }
 
-static void run(struct orderer *o, int32_t k)
+static void append_chosen(struct orderer *o, int32_t k)
 {
     steno_plan_each_read(&o->from[k], bring, o);
     o->to[o->n++] = o->from[k];
@@ -93,11 +93,11 @@ steno_status steno_plan_order(const struct plan *p, struct steno_chosen **chosen
     if (!o.to || !o.maker || !o.depth)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory while planning");
     for (int32_t k = 0; k < p->n_steps; k++) {
-        const int depth = depth_of(&o, &o.from[k]);
+        const int depth = depth_of_chosen(&o, &o.from[k]);
         if (depth)
             hold(&o, k, depth);
         else
-            run(&o, k);
+            append_chosen(&o, k);
     }
     for (int32_t s = 0; s < p->n_slots; s++) /* results that only the caller reads */
         bring(&o, s);

@@ -225,8 +225,8 @@ static bool counted(const struct steno_packed_store *s, const void *data)
 }
 
 /* Note what block b is packed from. Without memory it is not shared. */
-static void describe(const struct steno_prepare *pc, int in, const struct steno_packing *how,
-                     struct steno_packed_block *b)
+static void describe_block(const struct steno_prepare *pc, int in, const struct steno_packing *how,
+                           struct steno_packed_block *b)
 {
     const int inputs[3] = {in, how ? how->also[0] : 0, how ? how->also[1] : 0};
     if (!how || !how->n || how->n > sizeof how->key || !(b->how = malloc(sizeof *b->how)))
@@ -251,7 +251,7 @@ void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes,
         b->data = from_cache(s, bytes);
         is_new = b->data && !counted(s, b->data);
     } else {
-        describe(pc, in, how, b);
+        describe_block(pc, in, how, b);
         b->data = shared_block(s, b);
         is_new = !b->data;
         if (is_new)
@@ -334,7 +334,7 @@ void steno_prepare_drop(struct steno_graph *g)
     (void)drop_spent(g, NULL);
 }
 
-static steno_status prepare(struct steno_prepare *pc, struct steno_node *n, steno_err *err)
+static steno_status prepare_node(struct steno_prepare *pc, struct steno_node *n, steno_err *err)
 {
     steno_status st;
     if (!n->op->prepare)
@@ -360,7 +360,7 @@ steno_status steno_prepare_one(struct steno_graph *g, struct steno_node *n, cons
                                struct steno_packed_store *store, steno_err *err)
 {
     struct steno_prepare pc = {.g = g, .k = k, .store = store};
-    return prepare(&pc, n, err);
+    return prepare_node(&pc, n, err);
 }
 
 /* ---- the order of packing ---- */
@@ -422,7 +422,7 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
     }
     for (int32_t i = 0; !st && i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[order[i].node];
-        st = prepare(&pc, n, err);
+        st = prepare_node(&pc, n, err);
         if (!st)
             drop_consumed(&pc, n);
         for (int k2 = 0; !st && k2 < n->n_attr; k2++)

@@ -54,7 +54,8 @@ static const struct steno_tensor *known(const struct steno_infer *ic, const stru
 }
 
 /* Read a known input that is one i64 number. */
-static bool number(const struct steno_infer *ic, const struct steno_node *n, int i, int64_t *out)
+static bool known_number(const struct steno_infer *ic, const struct steno_node *n, int i,
+                         int64_t *out)
 {
     const struct steno_tensor *t = known(ic, n, i);
     if (!t || t->dtype != STENO_I64 || steno_numel(t) != 1)
@@ -79,8 +80,9 @@ static bool takes_rows(const struct steno_infer *ic, const struct steno_node *n,
     int64_t axis, step = 1;
     if (!strcmp(n->domain, "ai.steno.run") && !strcmp(n->op_type, "Positions"))
         return n->n_in == 3 && n->in[END] != STENO_NONE;
-    return !*n->domain && !strcmp(n->op_type, "Slice") && number(ic, n, 3, &axis) &&
-           (n->n_in < 5 || n->in[4] == STENO_NONE || (number(ic, n, 4, &step) && step == 1)) &&
+    return !*n->domain && !strcmp(n->op_type, "Slice") && known_number(ic, n, 3, &axis) &&
+           (n->n_in < 5 || n->in[4] == STENO_NONE ||
+            (known_number(ic, n, 4, &step) && step == 1)) &&
            (axis == table->shape.rank - 2 || axis == -2);
 }
 
@@ -102,8 +104,8 @@ bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node
         return false;
     table = known(ic, src, 0);
     if (!table || !table->data || table->dtype != STENO_F32 || !is_matrix(&table->shape) ||
-        !takes_rows(ic, src, table) || !number(ic, src, START, &out->lo) ||
-        !number(ic, src, END, &out->hi))
+        !takes_rows(ic, src, table) || !known_number(ic, src, START, &out->lo) ||
+        !known_number(ic, src, END, &out->hi))
         return false;
     if (out->lo < INT32_MIN || out->hi > INT32_MAX ||
         (!*src->domain && (out->lo < 0 || out->hi > table->shape.dim[table->shape.rank - 2])))
@@ -138,8 +140,8 @@ static struct steno_table_rows *newest_of(const struct steno_row_store *s,
 
 /* Find rows that include *range; they get another reference. NULL: *range becomes the rows to
  * compute, existing rows included; it becomes empty if there is no room. */
-static struct steno_table_rows *take(struct steno_row_store *s, const struct steno_node *n,
-                                     size_t row_bytes, struct steno_row_range *range)
+static struct steno_table_rows *take_rows(struct steno_row_store *s, const struct steno_node *n,
+                                          size_t row_bytes, struct steno_row_range *range)
 {
     struct steno_table_rows *r;
     int64_t lo = range->lo, hi = range->hi, room;
@@ -246,10 +248,10 @@ static steno_status table_rows(struct workspace *ws, const struct steno_infer *i
     return steno_eval_node(ws, n, in, &t->x, &wanted, t->mem, err);
 }
 
-static steno_status compute(struct workspace *ws, const struct steno_infer *ic,
-                            const struct steno_node *n, const struct steno_row_range *range,
-                            size_t row_bytes, struct steno_table_part *t,
-                            struct steno_table_rows **out, steno_err *err)
+static steno_status compute_rows(struct workspace *ws, const struct steno_infer *ic,
+                                 const struct steno_node *n, const struct steno_row_range *range,
+                                 size_t row_bytes, struct steno_table_part *t,
+                                 struct steno_table_rows **out, steno_err *err)
 {
     steno_arena *mem = steno_arena_new(0);
     struct steno_table_rows *r = mem ? steno_arena_alloc(mem, sizeof *r) : NULL;
@@ -290,7 +292,7 @@ steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infe
     *out = NULL;
     if (ws->max_bytes && (size_t)(want->hi - want->lo) > ws->max_bytes / row_bytes)
         return STENO_OK;
-    *out = take(ws->row_store, n, row_bytes, &range);
+    *out = take_rows(ws->row_store, n, row_bytes, &range);
     return *out || range.hi == range.lo ? STENO_OK
-                                        : compute(ws, ic, n, &range, row_bytes, t, out, err);
+                                        : compute_rows(ws, ic, n, &range, row_bytes, t, out, err);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static Onnx__Attribute__Kind kind_of(const Onnx__Attribute *a)
+static Onnx__Attribute__Kind attribute_kind(const Onnx__Attribute *a)
 {
     if (a->type != ONNX__ATTRIBUTE__KIND__UNDEFINED)
         return a->type;
@@ -97,15 +97,16 @@ static steno_status attr_graph(struct loader *l, struct scope *s, struct steno_a
 /* True if the attribute is kept as it is in the file. */
 static bool unread(const struct loader *l, const Onnx__Attribute *m)
 {
-    bool binary =
-        kind_of(m) == ONNX__ATTRIBUTE__KIND__STRING && m->s.len && memchr(m->s.data, 0, m->s.len);
+    bool binary = attribute_kind(m) == ONNX__ATTRIBUTE__KIND__STRING && m->s.len &&
+                  memchr(m->s.data, 0, m->s.len);
     if (!l->opt || !l->opt->keep_unknown)
         return false;
     for (size_t i = 0; i < m->n_strings; i++)
         binary |= m->strings[i].len && memchr(m->strings[i].data, 0, m->strings[i].len);
-    return binary || kind_of(m) == ONNX__ATTRIBUTE__KIND__TENSORS ||
-           kind_of(m) >= ONNX__ATTRIBUTE__KIND__SPARSE_TENSOR ||
-           (kind_of(m) == ONNX__ATTRIBUTE__KIND__TENSOR && m->t && !steno_onnx_readable(m->t));
+    return binary || attribute_kind(m) == ONNX__ATTRIBUTE__KIND__TENSORS ||
+           attribute_kind(m) >= ONNX__ATTRIBUTE__KIND__SPARSE_TENSOR ||
+           (attribute_kind(m) == ONNX__ATTRIBUTE__KIND__TENSOR && m->t &&
+            !steno_onnx_readable(m->t));
 }
 
 static steno_status attr_value(struct loader *l, struct scope *s, struct steno_attr *a,
@@ -115,7 +116,7 @@ static steno_status attr_value(struct loader *l, struct scope *s, struct steno_a
         a->kind = STENO_ATTR_OPAQUE;
         return steno_onnx_keep_attribute(l, s->g, m, &a->opaque);
     }
-    switch (kind_of(m)) {
+    switch (attribute_kind(m)) {
     case ONNX__ATTRIBUTE__KIND__INT:
         a->kind = STENO_ATTR_INT;
         a->i = m->i;
@@ -154,7 +155,7 @@ static steno_status attr_value(struct loader *l, struct scope *s, struct steno_a
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
                           "attribute '%s': kind %d is not "
                           "supported",
-                          m->name, (int)kind_of(m));
+                          m->name, (int)attribute_kind(m));
     }
 }
 

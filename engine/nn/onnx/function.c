@@ -8,7 +8,7 @@
 
 #define MAX_CALL_DEPTH 32
 
-static steno_status put(struct loader *l, struct scope *f, const char *name, steno_value_id v)
+static steno_status put_name(struct loader *l, struct scope *f, const char *name, steno_value_id v)
 {
     return steno_names_put(&f->names, name, v)
                ? steno_fail(l->err, STENO_ERR_NOMEM, "out of memory")
@@ -29,7 +29,7 @@ static steno_status bind_inputs(struct loader *l, struct scope *s, struct scope 
             st = steno_fail(l->err, STENO_ERR_FORMAT, "call of %s reads '%s', which nothing writes",
                             f->func->name, f->call->input[i]);
         if (!st)
-            st = put(l, f, f->func->input[i], v);
+            st = put_name(l, f, f->func->input[i], v);
         if (st)
             return st;
     }
@@ -60,7 +60,7 @@ static steno_status bind_outputs(struct loader *l, struct scope *s, struct scope
         if (!*f->call->output[i])
             continue;
         to = steno_names_find(&s->names, f->call->output[i]);
-        st = from == STENO_NONE ? put(l, f, formal, to) : pass_through(l, f, from, to);
+        st = from == STENO_NONE ? put_name(l, f, formal, to) : pass_through(l, f, from, to);
         if (st)
             return st;
     }

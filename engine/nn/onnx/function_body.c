@@ -19,20 +19,20 @@ static steno_status broken(struct parser *p, const char *want)
                       p->p);
 }
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory_for_body(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
-static void skip(struct parser *p)
+static void skip_space(struct parser *p)
 {
     while (*p->p == ' ')
         p->p++;
 }
 
-static bool take(struct parser *p, char c)
+static bool take_char(struct parser *p, char c)
 {
-    skip(p);
+    skip_space(p);
     if (*p->p != c)
         return false;
     p->p++;
@@ -53,7 +53,7 @@ static char *name(struct parser *p)
 {
     size_t n;
     char *s;
-    skip(p);
+    skip_space(p);
     n = word(p->p);
     if (!n)
         return NULL;
@@ -69,32 +69,32 @@ static steno_status names(struct parser *p, char end, char ***out, size_t *count
 {
     char *list[MAX_LIST], empty[1] = "";
     size_t n = 0;
-    while (!take(p, end)) {
+    while (!take_char(p, end)) {
         char *s;
         if (n == MAX_LIST)
             return broken(p, "end of a list");
         s = name(p);
         list[n++] = s ? s : steno_arena_strdup(p->a, empty);
         if (!list[n - 1])
-            return no_memory(p->err);
-        skip(p);
-        if (!take(p, ',') && *p->p != end)
+            return no_memory_for_body(p->err);
+        skip_space(p);
+        if (!take_char(p, ',') && *p->p != end)
             return broken(p, "comma");
     }
     *out = steno_arena_calloc(p->a, n + 1, sizeof **out);
     if (!*out)
-        return no_memory(p->err);
+        return no_memory_for_body(p->err);
     memcpy(*out, list, n * sizeof *list);
     *count = n;
     return STENO_OK;
 }
 
 /* Read a number; real if it has a point, an exponent, or is inf or nan. */
-static steno_status number(struct parser *p, int64_t *i, double *f, bool *real)
+static steno_status parse_body_number(struct parser *p, int64_t *i, double *f, bool *real)
 {
     char *after_f;
     char *after_i;
-    skip(p);
+    skip_space(p);
     errno = 0;
     *f = strtod(p->p, &after_f);
     *i = strtoll(p->p, &after_i, 10);
@@ -111,23 +111,23 @@ static steno_status list_value(struct parser *p, Onnx__Attribute *m)
     float floats[MAX_LIST];
     bool any_real = false;
     size_t n = 0;
-    while (!take(p, ']')) {
+    while (!take_char(p, ']')) {
         bool real;
         double f;
         steno_status st;
         if (n == MAX_LIST)
             return broken(p, "end of a list");
-        st = number(p, &ints[n], &f, &real);
+        st = parse_body_number(p, &ints[n], &f, &real);
         if (st)
             return st;
         floats[n++] = (float)f;
         any_real = any_real || real;
-        (void)take(p, ',');
+        (void)take_char(p, ',');
     }
     m->ints = steno_arena_calloc(p->a, n + 1, sizeof *m->ints);
     m->floats = steno_arena_calloc(p->a, n + 1, sizeof *m->floats);
     if (!m->ints || !m->floats)
-        return no_memory(p->err);
+        return no_memory_for_body(p->err);
     m->type = any_real ? ONNX__ATTRIBUTE__KIND__FLOATS : ONNX__ATTRIBUTE__KIND__INTS;
     memcpy(m->ints, ints, n * sizeof *ints);
     memcpy(m->floats, floats, n * sizeof *floats);
@@ -141,19 +141,19 @@ static steno_status value(struct parser *p, Onnx__Attribute *m)
     bool real;
     double f;
     steno_status st;
-    if (take(p, '['))
+    if (take_char(p, '['))
         return list_value(p, m);
-    if (take(p, '"')) {
+    if (take_char(p, '"')) {
         size_t n = strcspn(p->p, "\"\n");
         m->type = ONNX__ATTRIBUTE__KIND__STRING;
         m->s.data = (uint8_t *)steno_arena_strndup(p->a, p->p, n);
         m->s.len = n;
         p->p += n;
         if (!m->s.data)
-            return no_memory(p->err);
-        return take(p, '"') ? STENO_OK : broken(p, "quote");
+            return no_memory_for_body(p->err);
+        return take_char(p, '"') ? STENO_OK : broken(p, "quote");
     }
-    st = number(p, &m->i, &f, &real);
+    st = parse_body_number(p, &m->i, &f, &real);
     if (st)
         return st;
     m->type = real ? ONNX__ATTRIBUTE__KIND__FLOAT : ONNX__ATTRIBUTE__KIND__INT;
@@ -168,23 +168,23 @@ static steno_status attributes(struct parser *p, Onnx__Node *n)
 {
     Onnx__Attribute *list[MAX_LIST];
     size_t count = 0;
-    while (!take(p, '>')) {
+    while (!take_char(p, '>')) {
         Onnx__Attribute *m = steno_arena_alloc(p->a, sizeof *m);
         steno_status st;
         if (!m)
-            return no_memory(p->err);
+            return no_memory_for_body(p->err);
         onnx__attribute__init(m);
-        if (count == MAX_LIST || !(m->name = name(p)) || !take(p, '='))
+        if (count == MAX_LIST || !(m->name = name(p)) || !take_char(p, '='))
             return broken(p, "attribute");
         st = value(p, m);
         if (st)
             return st;
         list[count++] = m;
-        (void)take(p, ',');
+        (void)take_char(p, ',');
     }
     n->attribute = steno_arena_calloc(p->a, count + 1, sizeof *n->attribute);
     if (!n->attribute)
-        return no_memory(p->err);
+        return no_memory_for_body(p->err);
     memcpy(n->attribute, list, count * sizeof *list);
     n->n_attribute = count;
     return STENO_OK;
@@ -204,7 +204,7 @@ static void store(void *dst, size_t at, steno_dtype t, int64_t i, double f)
         memcpy(p, &i, steno_dtype_size(t)); /* little-endian, as ONNX is */
 }
 
-static steno_status constant(struct parser *p, steno_dtype t, bool scalar, Onnx__Node *n)
+static steno_status parse_constant(struct parser *p, steno_dtype t, bool scalar, Onnx__Node *n)
 {
     Onnx__Attribute *m = steno_arena_alloc(p->a, sizeof *m);
     Onnx__Tensor *x = steno_arena_alloc(p->a, sizeof *x);
@@ -212,26 +212,26 @@ static steno_status constant(struct parser *p, steno_dtype t, bool scalar, Onnx_
     n->op_type = steno_arena_strdup(p->a, "Constant");
     n->attribute = steno_arena_calloc(p->a, 1, sizeof *n->attribute);
     if (!m || !x || !n->op_type || !n->attribute)
-        return no_memory(p->err);
+        return no_memory_for_body(p->err);
     onnx__attribute__init(m);
     onnx__tensor__init(x);
     x->raw_data.data = steno_arena_alloc(p->a, MAX_LIST * sizeof(double));
     x->dims = steno_arena_alloc(p->a, sizeof *x->dims);
     m->name = steno_arena_strdup(p->a, "value");
     if (!x->raw_data.data || !x->dims || !m->name)
-        return no_memory(p->err);
-    while (!take(p, scalar ? ')' : ']')) {
+        return no_memory_for_body(p->err);
+    while (!take_char(p, scalar ? ')' : ']')) {
         int64_t i;
         double f;
         bool real;
         steno_status st;
         if (count == MAX_LIST)
             return broken(p, "end of a list");
-        st = number(p, &i, &f, &real);
+        st = parse_body_number(p, &i, &f, &real);
         if (st)
             return st;
         store(x->raw_data.data, count++, t, i, f);
-        (void)take(p, ',');
+        (void)take_char(p, ',');
     }
     if (scalar && count != 1)
         return broken(p, "one number");
@@ -267,16 +267,16 @@ static steno_status statement(struct parser *p, Onnx__Node *n)
     if (!n->n_output || !(n->op_type = name(p)))
         return broken(p, "operator");
     t = constant_type(n->op_type);
-    if (t && take(p, '('))
-        return constant(p, t, true, n);
-    if (t && take(p, '['))
-        return constant(p, t, false, n);
-    if (take(p, '<')) {
+    if (t && take_char(p, '('))
+        return parse_constant(p, t, true, n);
+    if (t && take_char(p, '['))
+        return parse_constant(p, t, false, n);
+    if (take_char(p, '<')) {
         st = attributes(p, n);
         if (st)
             return st;
     }
-    if (!take(p, '('))
+    if (!take_char(p, '('))
         return broken(p, "(");
     return names(p, ')', &n->input, &n->n_input);
 }
@@ -288,13 +288,13 @@ static steno_status statements(struct parser *p, Onnx__Function *f)
         lines += *s == '\n';
     f->node = steno_arena_calloc(p->a, lines + 1, sizeof *f->node);
     if (!f->node)
-        return no_memory(p->err);
+        return no_memory_for_body(p->err);
     while (*p->p) {
         Onnx__Node *n = steno_arena_alloc(p->a, sizeof *n);
-        steno_status st = n ? statement(p, n) : no_memory(p->err);
+        steno_status st = n ? statement(p, n) : no_memory_for_body(p->err);
         if (st)
             return st;
-        skip(p);
+        skip_space(p);
         if (*p->p != '\n' || f->n_node == lines)
             return broken(p, "end of line");
         p->p++;
@@ -312,9 +312,9 @@ static steno_status formals(steno_arena *a, const char *stem, size_t n, char ***
     for (size_t i = 0; *out && i < n; i++) {
         snprintf(s, sizeof s, "%s%zu", stem, i);
         if (!((*out)[i] = steno_arena_strdup(a, s)))
-            return no_memory(err);
+            return no_memory_for_body(err);
     }
-    return *out ? STENO_OK : no_memory(err);
+    return *out ? STENO_OK : no_memory_for_body(err);
 }
 
 static steno_status import(steno_arena *a, Onnx__Function *f, int opset, steno_err *err)
@@ -322,7 +322,7 @@ static steno_status import(steno_arena *a, Onnx__Function *f, int opset, steno_e
     Onnx__OperatorSetId *set = steno_arena_alloc(a, sizeof *set);
     f->opset_import = steno_arena_calloc(a, 1, sizeof *f->opset_import);
     if (!set || !f->opset_import)
-        return no_memory(err);
+        return no_memory_for_body(err);
     onnx__operator_set_id__init(set);
     set->version = opset;
     f->opset_import[0] = set;
@@ -337,7 +337,7 @@ steno_status steno_onnx_make_function(steno_arena *a, const char *text, int opse
     Onnx__Function *f = steno_arena_alloc(a, sizeof *f);
     steno_status st;
     if (!f)
-        return no_memory(err);
+        return no_memory_for_body(err);
     onnx__function__init(f);
     st = formals(a, "in", (size_t)n_in, &f->input, err);
     if (!st)
@@ -408,7 +408,7 @@ steno_status steno_onnx_same_function(const struct steno_onnx_options *opt,
     Onnx__Function *ours;
     steno_arena *a = steno_arena_new(0);
     int opset = opset_of(theirs);
-    steno_status st = a ? STENO_OK : no_memory(err);
+    steno_status st = a ? STENO_OK : no_memory_for_body(err);
     *same = false;
     steno_buf_init(&text, STENO_MAX_BODY);
     if (!st && theirs->n_input < 1000 && theirs->n_output < 1000 &&

@@ -34,7 +34,7 @@ static steno_status metadata(struct loader *l, struct steno_graph *g)
     return STENO_OK;
 }
 
-static void describe(const Onnx__Model *m, struct steno_onnx_info *info)
+static void describe_model(const Onnx__Model *m, struct steno_onnx_info *info)
 {
     memset(info, 0, sizeof *info);
     info->ir_version = m->ir_version;
@@ -48,7 +48,7 @@ static void describe(const Onnx__Model *m, struct steno_onnx_info *info)
     }
 }
 
-static steno_status convert(struct loader *l, struct steno_graph *g)
+static steno_status convert_model(struct loader *l, struct steno_graph *g)
 {
     struct scope top = {.g = g};
     steno_status st;
@@ -105,10 +105,10 @@ static steno_status parse_onnx(struct steno_graph **out, const void *data, size_
         return st;
     l.src.max_bytes = opt && opt->max_bytes ? opt->max_bytes : (size_t)64 << 30;
     if (info)
-        describe(l.model, info);
+        describe_model(l.model, info);
     l.src.info = info;
     g = steno_graph_new(NULL);
-    st = g ? convert(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = g ? convert_model(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     onnx__model__free_unpacked(l.model, &heap.alloc);
     steno_onnx_source_close(&l.src);
     if (st) {
@@ -137,9 +137,10 @@ static steno_status parse_ort(struct steno_graph **out, const void *data, size_t
     return st;
 }
 
-static steno_status parse(struct steno_graph **out, const void *data, size_t size, const char *dir,
-                          const struct steno_onnx_options *opt, struct steno_onnx_info *info,
-                          struct steno_onnx_large *large, steno_err *err)
+static steno_status parse_model(struct steno_graph **out, const void *data, size_t size,
+                                const char *dir, const struct steno_onnx_options *opt,
+                                struct steno_onnx_info *info, struct steno_onnx_large *large,
+                                steno_err *err)
 {
     return steno_ort_format_is(data, size)
                ? parse_ort(out, data, size, opt, info, err)
@@ -151,7 +152,7 @@ steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t
                               struct steno_onnx_info *info, steno_err *err)
 {
     struct steno_onnx_large large = {.from = opt ? opt->borrow_from : 0};
-    return parse(out, data, size, dir, opt, info, &large, err);
+    return parse_model(out, data, size, dir, opt, info, &large, err);
 }
 
 /* ---- files ---- */
@@ -179,7 +180,7 @@ static steno_status parse_file(struct steno_graph **out, int *fd, const char *pa
     st = steno_map_take(&map, *fd, false, path, err);
     if (!st) {
         *fd = -1;
-        st = parse(out, map.p, map.n, dir, opt, info, &large, err);
+        st = parse_model(out, map.p, map.n, dir, opt, info, &large, err);
         if (st && steno_map_changed(&map))
             st = steno_map_check(&map, path, err); /* the reason */
         if (st)

@@ -139,7 +139,7 @@ static steno_status fused_node(struct loader *l, struct scope *s, const Onnx__No
     return st;
 }
 
-static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node *m)
+static steno_status load_node(struct loader *l, struct scope *s, const Onnx__Node *m)
 {
     bool private = l->opt && l->opt->stored;
     int opset = private ? (int)strtol(m->overload, NULL, 10) : steno_onnx_opset(l, s, m->domain);
@@ -242,7 +242,7 @@ steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **no
                                      nodes[i]->op_type);
         }
     for (size_t i = 0; i < n; i++) {
-        steno_status st = add_node(l, s, nodes[i]);
+        steno_status st = load_node(l, s, nodes[i]);
         if (st)
             return st;
     }

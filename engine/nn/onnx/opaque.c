@@ -9,8 +9,8 @@ bool steno_onnx_readable(const Onnx__Tensor *m)
     return steno_dtype_is_element((steno_dtype)m->data_type) && m->n_dims <= STENO_MAX_RANK;
 }
 
-static steno_status pack(struct loader *l, struct steno_graph *g, const ProtobufCMessage *m,
-                         const struct steno_opaque **out)
+static steno_status pack_message(struct loader *l, struct steno_graph *g, const ProtobufCMessage *m,
+                                 const struct steno_opaque **out)
 {
     size_t n = protobuf_c_message_get_packed_size(m);
     struct steno_opaque *o = steno_graph_alloc(g, 1, sizeof *o, l->err);
@@ -27,7 +27,7 @@ static steno_status pack(struct loader *l, struct steno_graph *g, const Protobuf
 steno_status steno_onnx_keep_type(struct loader *l, struct steno_graph *g, const Onnx__Type *m,
                                   const struct steno_opaque **out)
 {
-    return pack(l, g, &m->base, out);
+    return pack_message(l, g, &m->base, out);
 }
 
 /* Tensors whose elements are put into their messages while these are packed. */
@@ -39,7 +39,7 @@ struct gathered {
     int n;
 };
 
-static steno_status gather(struct loader *l, struct gathered *g, Onnx__Tensor *m)
+static steno_status gather_message(struct loader *l, struct gathered *g, Onnx__Tensor *m)
 {
     const void *bytes;
     void *owned = NULL;
@@ -69,9 +69,9 @@ steno_status steno_onnx_keep_tensor(struct loader *l, struct steno_graph *g, Onn
                                     const struct steno_opaque **out)
 {
     struct gathered here = {.n = 0};
-    steno_status st = gather(l, &here, m);
+    steno_status st = gather_message(l, &here, m);
     if (!st)
-        st = pack(l, g, &m->base, out);
+        st = pack_message(l, g, &m->base, out);
     restore(&here);
     return st;
 }
@@ -80,13 +80,13 @@ steno_status steno_onnx_keep_attribute(struct loader *l, struct steno_graph *g,
                                        const Onnx__Attribute *m, const struct steno_opaque **out)
 {
     struct gathered here = {.n = 0};
-    steno_status st = gather(l, &here, m->t);
+    steno_status st = gather_message(l, &here, m->t);
     if (!st && m->sparse_tensor)
-        st = gather(l, &here, m->sparse_tensor->values);
+        st = gather_message(l, &here, m->sparse_tensor->values);
     if (!st && m->sparse_tensor)
-        st = gather(l, &here, m->sparse_tensor->indices);
+        st = gather_message(l, &here, m->sparse_tensor->indices);
     if (!st)
-        st = pack(l, g, &m->base, out);
+        st = pack_message(l, g, &m->base, out);
     restore(&here);
     return st;
 }

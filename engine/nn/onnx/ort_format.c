@@ -64,7 +64,7 @@ struct reader {
     int nesting;
 };
 
-static void fail(struct reader *r, steno_status st, const char *what)
+static void fail_reader(struct reader *r, steno_status st, const char *what)
 {
     if (r->st)
         return;
@@ -81,7 +81,7 @@ static uint64_t get(struct reader *r, place at, size_t bytes)
 {
     uint64_t v = 0;
     if (at > r->n || bytes > r->n - at) {
-        fail(r, STENO_ERR_FORMAT, "a field is outside the file");
+        fail_reader(r, STENO_ERR_FORMAT, "a field is outside the file");
         return 0;
     }
     for (size_t i = 0; i < bytes; i++)
@@ -99,7 +99,7 @@ static place field(struct reader *r, place table, int k)
         return 0;
     vtable = (int64_t)table - (int32_t)(uint32_t)get(r, table, 4);
     if (vtable <= 0 || (uint64_t)vtable >= r->n) {
-        fail(r, STENO_ERR_FORMAT, "a table is outside the file");
+        fail_reader(r, STENO_ERR_FORMAT, "a table is outside the file");
         return 0;
     }
     if (entry + 2 > get(r, (place)vtable, 2))
@@ -113,7 +113,7 @@ static place follow(struct reader *r, place at)
 {
     const uint64_t offset = at ? get(r, at, 4) : 0;
     if (at && (!offset || offset >= r->n - at))
-        fail(r, STENO_ERR_FORMAT, "an offset is outside the file");
+        fail_reader(r, STENO_ERR_FORMAT, "an offset is outside the file");
     return at && !r->st ? at + (size_t)offset : 0;
 }
 
@@ -122,7 +122,7 @@ static place child(struct reader *r, place table, int k)
     return follow(r, field(r, table, k));
 }
 
-static int64_t number(struct reader *r, place table, int k, size_t bytes)
+static int64_t number_in_table(struct reader *r, place table, int k, size_t bytes)
 {
     const place at = field(r, table, k);
     const uint64_t v = at ? get(r, at, bytes) : 0;
@@ -136,7 +136,7 @@ static size_t vector(struct reader *r, place table, int k, size_t bytes, place *
     const uint64_t n = at ? get(r, at, 4) : 0;
     *first = at + 4;
     if (n && n > (r->n - *first) / bytes)
-        fail(r, STENO_ERR_FORMAT, "a list is longer than the file");
+        fail_reader(r, STENO_ERR_FORMAT, "a list is longer than the file");
     return r->st ? 0 : (size_t)n;
 }
 
@@ -148,11 +148,11 @@ static place entry(struct reader *r, place first, size_t i)
 
 /* ---- protobuf -------------------------------------------------------------------------------- */
 
-static void put(struct reader *r, const void *p, size_t n)
+static void put_raw(struct reader *r, const void *p, size_t n)
 {
     const steno_status st = r->st || !n ? STENO_OK : steno_buf_add(r->out, p, n);
     if (st)
-        fail(r, st, "it is too large");
+        fail_reader(r, st, "it is too large");
 }
 
 static void put_varint(struct reader *r, uint64_t v)
@@ -162,7 +162,7 @@ static void put_varint(struct reader *r, uint64_t v)
     for (; v >= 0x80; v >>= 7)
         b[n++] = (uint8_t)(v | 0x80);
     b[n++] = (uint8_t)v;
-    put(r, b, n);
+    put_raw(r, b, n);
 }
 
 static void put_number(struct reader *r, int tag, int64_t v)
@@ -176,14 +176,14 @@ static void put_float(struct reader *r, int tag, place at)
     const uint32_t v = (uint32_t)get(r, at, 4);
     const uint8_t b[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
     put_varint(r, (uint64_t)tag << 3 | 5);
-    put(r, b, 4);
+    put_raw(r, b, 4);
 }
 
 static void put_bytes(struct reader *r, int tag, place at, size_t n)
 {
     put_varint(r, (uint64_t)tag << 3 | 2);
     put_varint(r, n);
-    put(r, r->p + at, n);
+    put_raw(r, r->p + at, n);
 }
 
 /* A string or byte vector; 0: none. */
@@ -193,7 +193,7 @@ static void put_string(struct reader *r, int tag, place at)
     if (!at || r->st)
         return;
     if (n > r->n - at - 4)
-        fail(r, STENO_ERR_FORMAT, "a string is longer than the file");
+        fail_reader(r, STENO_ERR_FORMAT, "a string is longer than the file");
     else
         put_bytes(r, tag, at + 4, (size_t)n);
 }
@@ -207,11 +207,11 @@ static void put_strings(struct reader *r, int tag, place table, int k)
 }
 
 /* Begin a message; the result is for end. */
-static size_t begin(struct reader *r, int tag)
+static size_t begin_message(struct reader *r, int tag)
 {
     static const uint8_t later[STENO_PROTOBUF_LENGTH];
     put_varint(r, (uint64_t)tag << 3 | 2);
-    put(r, later, sizeof later);
+    put_raw(r, later, sizeof later);
     return r->out->len;
 }
 
@@ -226,13 +226,13 @@ static void end(struct reader *r, size_t from)
 static void put_tensor(struct reader *r, int tag, place t)
 {
     place first;
-    const size_t message = begin(r, tag), n = vector(r, t, TENSOR_DIMS, 8, &first);
+    const size_t message = begin_message(r, tag), n = vector(r, t, TENSOR_DIMS, 8, &first);
     for (size_t i = 0; i < n && !r->st; i++)
         put_number(r, 1, (int64_t)get(r, first + 8 * i, 8));
-    put_number(r, 2, number(r, t, TENSOR_TYPE, 4));
+    put_number(r, 2, number_in_table(r, t, TENSOR_TYPE, 4));
     put_string(r, 8, child(r, t, TENSOR_NAME));
-    if (field(r, t, TENSOR_EXTERNAL) && number(r, t, TENSOR_EXTERNAL, 8) >= 0)
-        fail(r, STENO_ERR_UNSUPPORTED, "weights are in another file");
+    if (field(r, t, TENSOR_EXTERNAL) && number_in_table(r, t, TENSOR_EXTERNAL, 8) >= 0)
+        fail_reader(r, STENO_ERR_UNSUPPORTED, "weights are in another file");
     put_strings(r, 6, t, TENSOR_STRINGS);
     put_string(r, 9, child(r, t, TENSOR_RAW));
     end(r, message);
@@ -241,11 +241,11 @@ static void put_tensor(struct reader *r, int tag, place t)
 static void put_dimension(struct reader *r, place d)
 {
     const place v = child(r, d, DIMENSION_VALUE);
-    const size_t message = begin(r, 1);
+    const size_t message = begin_message(r, 1);
     const place kind = field(r, v, DIM_KIND);
     const uint64_t is = kind ? get(r, kind, 1) : 0;
     if (is == DIM_IS_VALUE)
-        put_number(r, 1, number(r, v, DIM_VALUE, 8));
+        put_number(r, 1, number_in_table(r, v, DIM_VALUE, 8));
     if (is == DIM_IS_PARAM)
         put_string(r, 2, child(r, v, DIM_PARAM));
     end(r, message);
@@ -255,17 +255,17 @@ static void put_value_info(struct reader *r, int tag, place value)
 {
     const place type = child(r, value, VALUE_TYPE), shaped = child(r, type, TYPE_VALUE);
     const place kind = field(r, type, TYPE_KIND);
-    const size_t message = begin(r, tag);
+    const size_t message = begin_message(r, tag);
     put_string(r, 1, child(r, value, VALUE_NAME));
     if (type && (!kind || get(r, kind, 1) != KIND_TENSOR))
-        fail(r, STENO_ERR_UNSUPPORTED, "an input or output is not a tensor");
+        fail_reader(r, STENO_ERR_UNSUPPORTED, "an input or output is not a tensor");
     if (shaped) {
-        const size_t outer = begin(r, 2), tensor = begin(r, 1);
+        const size_t outer = begin_message(r, 2), tensor = begin_message(r, 1);
         const place shape = child(r, shaped, SHAPED_SHAPE);
-        put_number(r, 1, number(r, shaped, SHAPED_ELEMENT, 4));
+        put_number(r, 1, number_in_table(r, shaped, SHAPED_ELEMENT, 4));
         if (shape) {
             place first;
-            const size_t dims = begin(r, 2), n = vector(r, shape, 0, 4, &first);
+            const size_t dims = begin_message(r, 2), n = vector(r, shape, 0, 4, &first);
             for (size_t i = 0; i < n && !r->st; i++)
                 put_dimension(r, entry(r, first, i));
             end(r, dims);
@@ -296,7 +296,7 @@ static void put_ends(struct reader *r, int tag, place graph, int k)
                !same_string(r, name, child(r, entry(r, values, j), VALUE_NAME)))
             j++;
         if (j == n_values)
-            fail(r, STENO_ERR_FORMAT, "an input or output of a graph is none of its values");
+            fail_reader(r, STENO_ERR_FORMAT, "an input or output of a graph is none of its values");
         else
             put_value_info(r, tag, entry(r, values, j));
     }
@@ -343,14 +343,14 @@ static void put_attribute_lists(struct reader *r, place a, int64_t type)
         put_graphs(r, 11, a, ATTR_GRAPHS, true);
         break;
     default:
-        fail(r, STENO_ERR_UNSUPPORTED, "an attribute is of a kind that is not read");
+        fail_reader(r, STENO_ERR_UNSUPPORTED, "an attribute is of a kind that is not read");
     }
 }
 
 static void put_attribute(struct reader *r, place a)
 {
-    const int64_t type = number(r, a, ATTR_TYPE, 4);
-    const size_t message = begin(r, 5);
+    const int64_t type = number_in_table(r, a, ATTR_TYPE, 4);
+    const size_t message = begin_message(r, 5);
     place at;
     put_string(r, 1, child(r, a, ATTR_NAME));
     put_number(r, 20, type);
@@ -361,7 +361,7 @@ static void put_attribute(struct reader *r, place a)
             put_float(r, 2, at);
         break;
     case INT:
-        put_number(r, 3, number(r, a, ATTR_I, 8));
+        put_number(r, 3, number_in_table(r, a, ATTR_I, 8));
         break;
     case STRING:
         put_string(r, 4, child(r, a, ATTR_S));
@@ -381,9 +381,9 @@ static void put_attribute(struct reader *r, place a)
 static void put_node(struct reader *r, place node)
 {
     place first;
-    const size_t message = begin(r, 1), n = vector(r, node, NODE_ATTRIBUTES, 4, &first);
-    if (number(r, node, NODE_TYPE, 4) == NODE_FUSED)
-        fail(r, STENO_ERR_UNSUPPORTED, "a node was compiled by the runtime");
+    const size_t message = begin_message(r, 1), n = vector(r, node, NODE_ATTRIBUTES, 4, &first);
+    if (number_in_table(r, node, NODE_TYPE, 4) == NODE_FUSED)
+        fail_reader(r, STENO_ERR_UNSUPPORTED, "a node was compiled by the runtime");
     put_strings(r, 1, node, NODE_INPUTS);
     put_strings(r, 2, node, NODE_OUTPUTS);
     put_string(r, 3, child(r, node, NODE_NAME));
@@ -399,13 +399,13 @@ static void put_graph(struct reader *r, int tag, place graph)
     place first;
     size_t n, message;
     if (!graph)
-        fail(r, STENO_ERR_FORMAT, "a graph is missing");
+        fail_reader(r, STENO_ERR_FORMAT, "a graph is missing");
     if (r->nesting == MAX_NESTING)
-        fail(r, STENO_ERR_LIMIT, "graphs are nested too deeply");
+        fail_reader(r, STENO_ERR_LIMIT, "graphs are nested too deeply");
     if (r->st)
         return;
     r->nesting++;
-    message = begin(r, tag);
+    message = begin_message(r, tag);
     n = vector(r, graph, GRAPH_NODES, 4, &first);
     for (size_t i = 0; i < n && !r->st; i++)
         put_node(r, entry(r, first, i));
@@ -413,7 +413,7 @@ static void put_graph(struct reader *r, int tag, place graph)
     for (size_t i = 0; i < n && !r->st; i++)
         put_tensor(r, 5, entry(r, first, i));
     if (vector(r, graph, GRAPH_SPARSE, 4, &first))
-        fail(r, STENO_ERR_UNSUPPORTED, "a tensor is sparse");
+        fail_reader(r, STENO_ERR_UNSUPPORTED, "a tensor is sparse");
     put_ends(r, 11, graph, GRAPH_INPUTS);
     put_ends(r, 12, graph, GRAPH_OUTPUTS);
     end(r, message);
@@ -424,19 +424,19 @@ static void put_model(struct reader *r, place model)
 {
     place first;
     size_t n = vector(r, model, MODEL_OPSETS, 4, &first);
-    put_number(r, 1, number(r, model, MODEL_IR_VERSION, 8));
+    put_number(r, 1, number_in_table(r, model, MODEL_IR_VERSION, 8));
     put_string(r, 2, child(r, model, MODEL_PRODUCER));
     for (size_t i = 0; i < n && !r->st; i++) {
         const place o = entry(r, first, i);
-        const size_t message = begin(r, 8);
+        const size_t message = begin_message(r, 8);
         put_string(r, 1, child(r, o, OPSET_DOMAIN));
-        put_number(r, 2, number(r, o, OPSET_VERSION, 8));
+        put_number(r, 2, number_in_table(r, o, OPSET_VERSION, 8));
         end(r, message);
     }
     n = vector(r, model, MODEL_METADATA, 4, &first);
     for (size_t i = 0; i < n && !r->st; i++) {
         const place e = entry(r, first, i);
-        const size_t message = begin(r, 14);
+        const size_t message = begin_message(r, 14);
         put_string(r, 1, child(r, e, ENTRY_KEY));
         put_string(r, 2, child(r, e, ENTRY_VALUE));
         end(r, message);
@@ -461,7 +461,7 @@ steno_status steno_ort_format_to_onnx(const void *data, size_t n, struct steno_b
     if (model)
         put_model(&r, model);
     else
-        fail(&r, STENO_ERR_FORMAT, "there is no model");
+        fail_reader(&r, STENO_ERR_FORMAT, "there is no model");
     if (r.st == STENO_ERR_NOMEM)
         return steno_fail(err, r.st, "out of memory");
     return r.st ? steno_fail(err, r.st, "ONNX Runtime's format: %s", r.what) : STENO_OK;

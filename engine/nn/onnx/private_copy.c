@@ -21,8 +21,8 @@ static steno_status node(struct writer *w, struct write_scope *s, const struct s
 }
 
 /* Write small constants in the message and the others with put. */
-static steno_status constant(struct writer *w, const struct write_scope *s, const char *name,
-                             const struct steno_value *v, Onnx__Tensor **out)
+static steno_status write_constant(struct writer *w, const struct write_scope *s, const char *name,
+                                   const struct steno_value *v, Onnx__Tensor **out)
 {
     const struct private_writer *o = (const struct private_writer *)w;
     struct steno_tensor t = *v->constant;
@@ -52,7 +52,7 @@ steno_status steno_onnx_write_private(const struct steno_graph *g, steno_onnx_st
                                       void *arg, struct steno_buf *out, steno_err *err)
 {
     static const struct steno_write_form form = {
-        .node = node, .constant = constant, .private_copy = true};
+        .node = node, .constant = write_constant, .private_copy = true};
     struct private_writer o = {.w = {.form = &form, .err = err}, .put = put, .arg = arg};
     Onnx__Model m;
     steno_status st = steno_write_model(&o.w, g, 21, &m);

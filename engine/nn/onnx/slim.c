@@ -31,7 +31,7 @@ static uint64_t varint(const uint8_t **p)
     }
 }
 
-static steno_status put(struct slim *s, const void *p, size_t n)
+static steno_status put_slim(struct slim *s, const void *p, size_t n)
 {
     return steno_buf_add(&s->out, p, n)
                ? steno_fail(s->err, STENO_ERR_NOMEM, "out of memory for the model's message")
@@ -41,32 +41,32 @@ static steno_status put(struct slim *s, const void *p, size_t n)
 static steno_status put_location(struct slim *s, uint8_t value)
 {
     const uint8_t field[2] = {DATA_LOCATION << 3, value};
-    return put(s, field, sizeof field);
+    return put_slim(s, field, sizeof field);
 }
 
 static steno_status put_place(struct slim *s, const uint8_t *p, uint64_t n)
 {
     const uint8_t head[2] = {STENO_ONNX_RAW_DATA << 3 | 2, 16};
     const uint64_t place[2] = {(uint64_t)(p - s->base), n};
-    steno_status st = put(s, head, sizeof head);
+    steno_status st = put_slim(s, head, sizeof head);
     if (!st)
-        st = put(s, place, sizeof place);
+        st = put_slim(s, place, sizeof place);
     return st ? st : put_location(s, STENO_ONNX_IN_PLACE);
 }
 
-static steno_status copy(struct slim *s, const uint8_t *p, const uint8_t *end,
-                         const ProtobufCMessageDescriptor *d);
+static steno_status copy_message(struct slim *s, const uint8_t *p, const uint8_t *end,
+                                 const ProtobufCMessageDescriptor *d);
 
 static steno_status copy_sub(struct slim *s, const uint8_t *key, size_t key_bytes, const uint8_t *p,
                              uint64_t n, const ProtobufCMessageDescriptor *d)
 {
     static const uint8_t later[STENO_PROTOBUF_LENGTH];
-    steno_status st = put(s, key, key_bytes);
+    steno_status st = put_slim(s, key, key_bytes);
     size_t at = s->out.len;
     if (!st)
-        st = put(s, later, sizeof later);
+        st = put_slim(s, later, sizeof later);
     if (!st)
-        st = copy(s, p, p + n, d);
+        st = copy_message(s, p, p + n, d);
     if (st)
         return st;
     steno_protobuf_put_length(s->out.data + at, s->out.len - at - sizeof later);
@@ -97,8 +97,8 @@ static steno_status tensor_field(struct slim *s, uint64_t key, const uint8_t *p,
     return STENO_OK;
 }
 
-static steno_status copy(struct slim *s, const uint8_t *p, const uint8_t *end,
-                         const ProtobufCMessageDescriptor *d)
+static steno_status copy_message(struct slim *s, const uint8_t *p, const uint8_t *end,
+                                 const ProtobufCMessageDescriptor *d)
 {
     while (p < end) {
         const uint8_t *at = p, *body;
@@ -121,7 +121,7 @@ static steno_status copy(struct slim *s, const uint8_t *p, const uint8_t *end,
         if (d == &onnx__tensor__descriptor)
             st = tensor_field(s, key, body, n, &done);
         if (!st && !done)
-            st = sub ? copy_sub(s, at, key_bytes, body, n, sub) : put(s, at, (size_t)(p - at));
+            st = sub ? copy_sub(s, at, key_bytes, body, n, sub) : put_slim(s, at, (size_t)(p - at));
         if (st)
             return st;
     }
@@ -134,7 +134,7 @@ steno_status steno_onnx_slim(const void *data, size_t size, const struct steno_o
     struct slim s = {.base = data, .large = large, .err = err};
     steno_status st;
     steno_buf_init(&s.out, SIZE_MAX / 4);
-    st = copy(&s, data, (const uint8_t *)data + size, &onnx__model__descriptor);
+    st = copy_message(&s, data, (const uint8_t *)data + size, &onnx__model__descriptor);
     if (st) {
         steno_buf_free(&s.out);
         return st;

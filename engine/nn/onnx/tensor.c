@@ -242,8 +242,8 @@ static bool from_typed(const Onnx__Tensor *m, steno_dtype t, size_t count, void 
     }
 }
 
-static steno_status shape_of(const char *name, const int64_t *dims, size_t rank,
-                             struct steno_shape *s, steno_err *err)
+static steno_status shape_of_dims(const char *name, const int64_t *dims, size_t rank,
+                                  struct steno_shape *s, steno_err *err)
 {
     if (rank > STENO_MAX_RANK)
         return steno_fail(err, STENO_ERR_LIMIT, "tensor '%s': rank %zu, at most %d is supported",
@@ -330,8 +330,8 @@ static bool worth_leaving(const struct steno_tensor *t, size_t count)
             t->dtype == STENO_I8 || t->dtype == STENO_U8);
 }
 
-static steno_status fill(struct steno_onnx_source *s, Onnx__Tensor *m, struct steno_tensor *t,
-                         size_t count, size_t bytes, steno_err *err)
+static steno_status fill_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
+                                struct steno_tensor *t, size_t count, size_t bytes, steno_err *err)
 {
     bool typed = m->n_float_data || m->n_int32_data || m->n_int64_data || m->n_double_data ||
                  m->n_uint64_data;
@@ -396,7 +396,7 @@ static steno_status read_elements(struct steno_onnx_source *s, Onnx__Tensor *m,
     t->data = steno_aligned_alloc(bytes);
     if (!t->data)
         return steno_fail(err, STENO_ERR_NOMEM, "tensor '%s': out of memory", m->name);
-    st = fill(s, m, t, count, bytes, err);
+    st = fill_tensor(s, m, t, count, bytes, err);
     if (st)
         steno_aligned_free(t->data);
     return st;
@@ -452,7 +452,7 @@ steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m, str
     size_t count, bytes, total;
     bool is_signed;
     const unsigned bits = narrow_bits(m->data_type, &is_signed);
-    steno_status st = shape_of(m->name, m->dims, m->n_dims, &r.shape, err);
+    steno_status st = shape_of_dims(m->name, m->dims, m->n_dims, &r.shape, err);
     if (!st && bits) {
         st = read_narrow(s, m, bits, is_signed, &r, err);
         if (!st)
@@ -513,8 +513,9 @@ static bool linear_index(const struct steno_shape *s, const int64_t *idx, int n,
     return true;
 }
 
-static steno_status scatter(const struct steno_tensor *v, const struct steno_tensor *idx,
-                            struct steno_tensor *t, size_t count, const char *name, steno_err *err)
+static steno_status scatter_sparse(const struct steno_tensor *v, const struct steno_tensor *idx,
+                                   struct steno_tensor *t, size_t count, const char *name,
+                                   steno_err *err)
 {
     size_t nnz = steno_numel(v), size = steno_dtype_size(v->dtype);
     int per = idx->shape.rank == 2 ? t->shape.rank : 1;
@@ -541,7 +542,7 @@ steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *
     if (!m->values || !m->indices)
         return steno_fail(err, STENO_ERR_FORMAT, "sparse tensor '%s' lacks values or indices",
                           name);
-    st = shape_of(name, m->dims, m->n_dims, &r.shape, err);
+    st = shape_of_dims(name, m->dims, m->n_dims, &r.shape, err);
     if (!st)
         st = steno_onnx_tensor(s, m->values, &v, NULL, err);
     if (!st)
@@ -559,7 +560,7 @@ steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *
         st = steno_fail(err, STENO_ERR_NOMEM, "sparse tensor '%s': out of memory", name);
         goto out;
     }
-    st = scatter(&v, &idx, &r, count, name, err);
+    st = scatter_sparse(&v, &idx, &r, count, name, err);
     if (st)
         goto out;
     s->bytes += bytes;
@@ -582,7 +583,7 @@ steno_status steno_onnx_stored(const struct steno_onnx_options *opt, const Onnx_
     if (!*stored)
         return STENO_OK;
     t->dtype = (steno_dtype)m->data_type;
-    st = shape_of(m->name, m->dims, m->n_dims, &t->shape, err);
+    st = shape_of_dims(m->name, m->dims, m->n_dims, &t->shape, err);
     if (st)
         return st;
     if (m->n_external_data != 1 || !parse_int(m->external_data[0]->value, &offset) ||

@@ -28,7 +28,7 @@ const ProtobufCMessageDescriptor *steno_onnx_submessage(const ProtobufCMessageDe
     return f && f->type == PROTOBUF_C_TYPE_MESSAGE ? f->descriptor : NULL;
 }
 
-static steno_status count(struct walk *w, const ProtobufCMessageDescriptor *d, int level)
+static steno_status count_fields(struct walk *w, const ProtobufCMessageDescriptor *d, int level)
 {
     if (level > MAX_LEVELS)
         return steno_fail(w->err, STENO_ERR_LIMIT,
@@ -59,7 +59,7 @@ static void note_large(struct walk *w, const ProtobufCMessageDescriptor *d, uint
 static steno_status walk(struct walk *w, const uint8_t *p, const uint8_t *end,
                          const ProtobufCMessageDescriptor *d, int level)
 {
-    steno_status st = count(w, d, level);
+    steno_status st = count_fields(w, d, level);
     if (st)
         return st;
     while (p < end) {

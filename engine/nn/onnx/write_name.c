@@ -101,7 +101,7 @@ struct body_constants {
     size_t n, cap;
 };
 
-static int collect(struct steno_graph *g, void *arg)
+static int collect_names(struct steno_graph *g, void *arg)
 {
     struct body_constants *l = arg;
     for (int32_t i = 0; i < g->n_values; i++) {
@@ -122,7 +122,7 @@ static int collect(struct steno_graph *g, void *arg)
         l->n++;
     }
     for (int32_t i = 0; i < g->n_nodes; i++)
-        if (!g->nodes[i].dead && steno_node_each_graph(&g->nodes[i], collect, l))
+        if (!g->nodes[i].dead && steno_node_each_graph(&g->nodes[i], collect_names, l))
             return 1;
     return 0;
 }
@@ -150,7 +150,7 @@ static steno_status name_shared(struct writer *w, struct write_scope *top)
     struct write_shared **last = &w->shared;
     size_t n = 0;
     for (int32_t i = 0; i < top->g->n_nodes; i++)
-        if (!top->g->nodes[i].dead && steno_node_each_graph(&top->g->nodes[i], collect, &l))
+        if (!top->g->nodes[i].dead && steno_node_each_graph(&top->g->nodes[i], collect_names, &l))
             return STENO_ERR_NOMEM;
     if (!l.n)
         return STENO_OK; /* qsort takes no NULL */

@@ -170,8 +170,8 @@ static bool as_tensor(struct steno_op_ctx *ctx, const void *from, bool wide, str
     return t->data != NULL;
 }
 
-static steno_status attend(struct steno_op_ctx *ctx, const struct flex *f, steno_dtype precision,
-                           struct steno_tensor *y, steno_err *err)
+static steno_status flex_attend(struct steno_op_ctx *ctx, const struct flex *f,
+                                steno_dtype precision, struct steno_tensor *y, steno_err *err)
 {
     const bool wide = y->dtype == STENO_F64 || precision == STENO_F64;
     const size_t rows = f->batch * f->heads * f->rows, all = rows * f->keys;
@@ -260,7 +260,7 @@ static steno_status run_flex(struct steno_op_ctx *ctx, steno_err *err)
     f.scale = steno_node_attr(n, "scale") ? (double)steno_node_float(n, "scale", 1)
               : f.size                    ? 1 / sqrt((double)f.size)
                                           : 1;
-    return attend(ctx, &f, precision, y, err);
+    return flex_attend(ctx, &f, precision, y, err);
 }
 
 const struct steno_op steno_ops_flex_attention[] = {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool is(const char *a, const char *b)
+static bool same_text(const char *a, const char *b)
 {
     return !strcmp(a, b);
 }
@@ -116,10 +116,10 @@ static const char *grid_check(const struct steno_node *n, const struct steno_sha
     if (x->dim[0] >= 0 && at->dim[0] >= 0 && x->dim[0] != at->dim[0])
         return "input and grid have different batches";
     g->d = x->rank - 2;
-    g->mode = is(mode, "nearest")                          ? 'n'
-              : is(mode, "linear") || is(mode, "bilinear") ? 'l'
-              : is(mode, "cubic") || is(mode, "bicubic")   ? 'c'
-                                                           : '?';
+    g->mode = same_text(mode, "nearest")                                 ? 'n'
+              : same_text(mode, "linear") || same_text(mode, "bilinear") ? 'l'
+              : same_text(mode, "cubic") || same_text(mode, "bicubic")   ? 'c'
+                                                                         : '?';
     g->padding = *padding;
     g->corners = steno_node_int(n, "align_corners", 0) != 0;
     for (int a = 0; a < g->d; a++)
@@ -201,7 +201,7 @@ static const char *block_shape(const struct steno_node *n, const struct steno_sh
                                struct steno_shape *y)
 {
     int64_t b = steno_node_int(n, "blocksize", 0);
-    bool deep = is(n->op_type, "DepthToSpace");
+    bool deep = same_text(n->op_type, "DepthToSpace");
     if (x->rank != 4 || b < 1 || b > 32767)
         return "the input must have rank 4, and blocksize be positive";
     *y = *x;
@@ -243,8 +243,8 @@ static steno_status run_blocks(struct steno_op_ctx *ctx, steno_err *err)
     static const int to_depth[6] = {0, 3, 5, 1, 2, 4}, to_columns[6] = {0, 1, 3, 5, 2, 4};
     const struct steno_node *n = steno_op_node(ctx);
     int64_t b = steno_node_int(n, "blocksize", 0);
-    bool deep = is(n->op_type, "DepthToSpace");
-    bool crd = is(steno_node_str(n, "mode", "DCR"), "CRD");
+    bool deep = same_text(n->op_type, "DepthToSpace");
+    bool crd = same_text(steno_node_str(n, "mode", "DCR"), "CRD");
     const int *perm = deep ? (crd ? depths : columns) : crd ? to_columns : to_depth;
     struct steno_shape s, split = {.rank = 6};
     const struct steno_tensor *x;
@@ -350,7 +350,7 @@ static steno_status infer_nms(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static const struct steno_tensor *optional(struct steno_op_ctx *ctx, int k)
+static const struct steno_tensor *optional_input(struct steno_op_ctx *ctx, int k)
 {
     const struct steno_tensor *t = k < steno_op_n_in(ctx) ? steno_op_in(ctx, k) : NULL;
     return t && steno_numel(t) ? t : NULL;
@@ -372,9 +372,9 @@ static steno_status run_nms(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     boxes = steno_op_in(ctx, 0);
     scores = steno_op_in(ctx, 1);
-    most = optional(ctx, 2);
-    overlap = optional(ctx, 3);
-    least = optional(ctx, 4);
+    most = optional_input(ctx, 2);
+    overlap = optional_input(ctx, 3);
+    least = optional_input(ctx, 4);
     if (boxes->shape.rank != 3 || scores->shape.rank != 3 || boxes->shape.dim[2] != 4 ||
         boxes->shape.dim[0] != scores->shape.dim[0] ||
         boxes->shape.dim[1] != scores->shape.dim[2] || boxes->dtype != STENO_F32 ||

@@ -75,8 +75,8 @@ static steno_status infer_get(struct steno_infer *ic, steno_err *err)
 
 /* The value in block x. Operators that move bytes accept optionals too and may have torn this one,
  * so nothing in it is taken on trust. */
-static steno_status value_of(const struct steno_op_ctx *ctx, const struct steno_tensor *x,
-                             struct steno_tensor *v, steno_err *err)
+static steno_status value_in_optional(const struct steno_op_ctx *ctx, const struct steno_tensor *x,
+                                      struct steno_tensor *v, steno_err *err)
 {
     const size_t size = steno_numel(x);
     struct head h;
@@ -110,7 +110,7 @@ static steno_status run_get(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     v = *x;
     if (steno_dtype_is_optional(x->dtype))
-        st = value_of(ctx, x, &v, err);
+        st = value_in_optional(ctx, x, &v, err);
     if (!st)
         st = steno_op_out(ctx, 0, v.dtype, &v.shape, &y, err);
     if (st)

@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
-static uint64_t next(uint64_t *state)
+static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -20,7 +20,7 @@ static uint64_t next(uint64_t *state)
 /* Uniform in [0, 1). */
 static double uniform(uint64_t *state)
 {
-    return (double)(next(state) >> 11) * 0x1p-53;
+    return (double)(next_random(state) >> 11) * 0x1p-53;
 }
 
 static uint64_t seed_of(const struct steno_node *n)
@@ -37,7 +37,7 @@ static uint64_t seed_of(const struct steno_node *n)
     return h;
 }
 
-static void fill(const struct steno_node *n, double *y, size_t count)
+static void fill_random(const struct steno_node *n, double *y, size_t count)
 {
     bool normal = !strncmp(n->op_type, "RandomNormal", 12);
     double a = (double)steno_node_float(n, normal ? "mean" : "low", 0);
@@ -52,7 +52,7 @@ static void fill(const struct steno_node *n, double *y, size_t count)
     }
 }
 
-static const char *wanted(const struct steno_node *n, steno_dtype like, steno_dtype *t)
+static const char *random_type(const struct steno_node *n, steno_dtype like, steno_dtype *t)
 {
     bool of_input = strstr(n->op_type, "Like") != NULL;
     *t = (steno_dtype)steno_node_int(n, "dtype", of_input ? (int64_t)like : STENO_F32);
@@ -80,7 +80,7 @@ static steno_status infer_random(struct steno_infer *ic, steno_err *err)
     bool like = strstr(n->op_type, "Like") != NULL;
     struct steno_shape s = steno_infer_shape(ic, 0);
     steno_dtype t;
-    const char *wrong = wanted(n, steno_infer_dtype(ic, 0), &t);
+    const char *wrong = random_type(n, steno_infer_dtype(ic, 0), &t);
     if (!wrong && !like)
         wrong = given_shape(n, &s);
     if (wrong)
@@ -102,7 +102,7 @@ static steno_status run_random(struct steno_op_ctx *ctx, steno_err *err)
     double *p;
     if (st)
         return st;
-    wrong = wanted(n, x ? x->dtype : STENO_F32, &t);
+    wrong = random_type(n, x ? x->dtype : STENO_F32, &t);
     if (!wrong && !x)
         wrong = given_shape(n, &s);
     if (wrong || !t)
@@ -113,7 +113,7 @@ static steno_status run_random(struct steno_op_ctx *ctx, steno_err *err)
     p = steno_ops_out_f64(ctx, y);
     if (!p)
         return steno_ops_nomem(ctx, err);
-    fill(n, p, steno_numel(y));
+    fill_random(n, p, steno_numel(y));
     steno_ops_put_f64(y, p);
     return STENO_OK;
 }

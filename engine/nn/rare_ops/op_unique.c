@@ -50,8 +50,8 @@ static void merge_sort(const struct lanes *l, int64_t *list, int64_t *tmp, size_
     }
 }
 
-static bool lanes_of(const struct steno_node *n, const struct steno_tensor *x, struct lanes *l,
-                     int *axis)
+static bool unique_lanes(const struct steno_node *n, const struct steno_tensor *x, struct lanes *l,
+                         int *axis)
 {
     *axis = -1;
     *l = (struct lanes){.x = x, .outer = 1, .n = steno_numel(x), .inner = 1};
@@ -153,7 +153,7 @@ static steno_status run_unique(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     if (!steno_ops_is_float(x->dtype) && !steno_ops_is_int(x->dtype) && x->dtype != STENO_BOOL)
         return steno_ops_bad_type(ctx, err, x->dtype);
-    if (!lanes_of(node, x, &l, &axis))
+    if (!unique_lanes(node, x, &l, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if (!steno_mul_size(l.n + 1, 4 * sizeof *list, &bytes) ||
         !(list = steno_op_scratch(ctx, bytes)))
