@@ -122,7 +122,7 @@ static int write_named(struct conversion *c, char place[STENO_PLACE_MAX])
     return rc;
 }
 
-static int convert(struct conversion *c)
+static int convert_and_tell(struct conversion *c)
 {
     char place[STENO_PLACE_MAX];
     int rc;
@@ -188,5 +188,5 @@ int cli_convert(int argc, char **argv)
     rc = cli_parse(argc, argv, usage, options, &c.in, 1, &n);
     if (rc != EX_OK)
         return rc < 0 ? EX_OK : rc;
-    return convert(&c);
+    return convert_and_tell(&c);
 }

@@ -74,7 +74,7 @@ static const char *const names[N_OPTIONS + 1] = {
     "--snip-edges", "--window",      "--scale",   "--n-fft",  "--hop",
     "--normalize",  "--chunk",       "--channel", "--output", NULL};
 
-static bool number(const char *option, const char *s, double *out)
+static bool option_to_number(const char *option, const char *s, double *out)
 {
     char *end;
     *out = strtod(s, &end);
@@ -98,7 +98,7 @@ static bool parse_type(const char *s, enum type *out)
 
 /* Build the extractor from options as strings; the last one given counts, so --type may stand
  * anywhere. */
-static bool build(struct job *j, const char *const *v)
+static bool build_extractor(struct job *j, const char *const *v)
 {
     long rate = 16000, bins = 80, fft = 512, hop = 128, chunk = BLOCK, channel = 0;
     double low = 0, high = 0, scale = 1;
@@ -110,9 +110,9 @@ static bool build(struct job *j, const char *const *v)
         (v[HOP] && !cli_int(names[HOP], v[HOP], 1, 65536, &hop)) ||
         (v[CHUNK] && !cli_int(names[CHUNK], v[CHUNK], 1, 1000000000, &chunk)) ||
         (v[CHANNEL] && !cli_int(names[CHANNEL], v[CHANNEL], 0, STENO_CHANNELS_MAX, &channel)) ||
-        (v[LOW] && !number(names[LOW], v[LOW], &low)) ||
-        (v[HIGH] && !number(names[HIGH], v[HIGH], &high)) ||
-        (v[SCALE] && !number(names[SCALE], v[SCALE], &scale)))
+        (v[LOW] && !option_to_number(names[LOW], v[LOW], &low)) ||
+        (v[HIGH] && !option_to_number(names[HIGH], v[HIGH], &high)) ||
+        (v[SCALE] && !option_to_number(names[SCALE], v[SCALE], &scale)))
         return false;
     if (j->type == KALDI)
         j->fb = steno_fbank_kaldi((int)rate, (size_t)bins);
@@ -141,7 +141,7 @@ static bool build(struct job *j, const char *const *v)
 }
 
 /* EX_OK to continue, else the exit code; *done when it was only --help. */
-static int parse(struct job *j, int argc, char **argv, bool *done)
+static int parse_features(struct job *j, int argc, char **argv, bool *done)
 {
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     const char *given[N_OPTIONS] = {0}, *value;
@@ -164,12 +164,12 @@ static int parse(struct job *j, int argc, char **argv, bool *done)
     j->output = given[OUTPUT];
     if (!j->file || !j->output)
         return cli_usage("features: a recording and --output are needed");
-    return build(j, given) ? EX_OK : EX_USAGE;
+    return build_extractor(j, given) ? EX_OK : EX_USAGE;
 }
 
 /* ---- work ------------------------------------------------------------------------------------*/
 
-static steno_status reserve(struct features *f, size_t more, steno_err *err)
+static steno_status reserve_samples(struct features *f, size_t more, steno_err *err)
 {
     size_t cap = f->cap ? f->cap : 1024, bytes;
     float *grown;
@@ -185,12 +185,12 @@ static steno_status reserve(struct features *f, size_t more, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status add(struct features *f, const float *pcm, size_t n, steno_err *err)
+static steno_status add_samples(struct features *f, const float *pcm, size_t n, steno_err *err)
 {
     size_t used, made;
     steno_status st;
     do {
-        st = reserve(f, steno_fbank_max_frames(f->fbank, n), err);
+        st = reserve_samples(f, steno_fbank_max_frames(f->fbank, n), err);
         if (st)
             return st;
         st = steno_fbank_push(f->fbank, pcm, n, &used, f->x + f->frames * f->bins,
@@ -212,7 +212,7 @@ static steno_status resample(struct features *f, const float *pcm, size_t n, ste
     do {
         st = steno_resampler_push(f->resampler, pcm, n, &used, out, BLOCK, &made, err);
         if (st <= STENO_NEED_MORE)
-            st = add(f, out, made, err);
+            st = add_samples(f, out, made, err);
         if (st)
             return st;
         pcm += used;
@@ -221,7 +221,7 @@ static steno_status resample(struct features *f, const float *pcm, size_t n, ste
     return STENO_OK;
 }
 
-static steno_status finish(struct features *f, steno_err *err)
+static steno_status finish_features(struct features *f, steno_err *err)
 {
     float out[BLOCK];
     size_t made;
@@ -229,10 +229,10 @@ static steno_status finish(struct features *f, steno_err *err)
     do {
         st = steno_resampler_flush(f->resampler, out, BLOCK, &made, err);
         if (!st)
-            st = add(f, out, made, err);
+            st = add_samples(f, out, made, err);
     } while (!st && made);
     while (!st) {
-        st = reserve(f, 16, err);
+        st = reserve_samples(f, 16, err);
         if (!st)
             st = steno_fbank_flush(f->fbank, f->x + f->frames * f->bins, f->cap - f->frames, &made);
         if (st || !made)
@@ -242,8 +242,8 @@ static steno_status finish(struct features *f, steno_err *err)
     return st;
 }
 
-static steno_status read_all(struct features *f, steno_audio *a, const struct job *j,
-                             steno_err *err)
+static steno_status read_recording(struct features *f, steno_audio *a, const struct job *j,
+                                   steno_err *err)
 {
     struct steno_audio_info info;
     float pcm[BLOCK];
@@ -257,10 +257,10 @@ static steno_status read_all(struct features *f, steno_audio *a, const struct jo
             break;
         st = resample(f, pcm, n, err);
     }
-    return st ? st : finish(f, err);
+    return st ? st : finish_features(f, err);
 }
 
-static steno_status normalize(struct features *f, const struct job *j, steno_err *err)
+static steno_status normalize_columns(struct features *f, const struct job *j, steno_err *err)
 {
     if (j->type == WHISPER) {
         f->frames -= f->frames > 0; /* as in Whisper, the last frame is dropped */
@@ -294,11 +294,11 @@ static steno_status work(const struct job *j, int fd, steno_err *err)
     if (!st)
         st = steno_fbank_open(&f.fbank, &j->fb, err);
     if (!st)
-        st = reserve(&f, 1, err);
+        st = reserve_samples(&f, 1, err);
     if (!st)
-        st = read_all(&f, a, j, err);
+        st = read_recording(&f, a, j, err);
     if (!st)
-        st = normalize(&f, j, err);
+        st = normalize_columns(&f, j, err);
     if (!st)
         st = save(&f, j->output, err);
     free(f.x);
@@ -314,7 +314,7 @@ int cli_features(int argc, char **argv)
     steno_err err = {0};
     bool done = false, pipe;
     steno_status st;
-    int fd, code = parse(&j, argc, argv, &done);
+    int fd, code = parse_features(&j, argc, argv, &done);
     if (code || done || !j.file)
         return code;
     pipe = !strcmp(j.file, "-");

@@ -232,7 +232,7 @@ static void free_jobs(struct jobs *j)
     cli_list_free(&j->set);
 }
 
-static double number(const json_t *o, const char *name)
+static double number_in_job(const json_t *o, const char *name)
 {
     return json_number_value(json_object_get(o, name));
 }
@@ -374,7 +374,7 @@ static steno_status submit_one(void *arg, const char *path, steno_err *err)
 
 /* ---- watch ----------------------------------------------------------------------------------- */
 
-static steno_status look(const struct jobs *j, struct job *b, steno_err *err)
+static steno_status look_at_job(const struct jobs *j, struct job *b, steno_err *err)
 {
     char target[128];
     json_t *root = NULL, *audio;
@@ -388,8 +388,8 @@ static steno_status look(const struct jobs *j, struct job *b, steno_err *err)
     audio = json_object_get(root, "audio");
     state = text(root, "state");
     snprintf(b->state, sizeof b->state, "%s", state);
-    b->position = number(audio, "position");
-    b->duration = number(audio, "duration");
+    b->position = number_in_job(audio, "position");
+    b->duration = number_in_job(audio, "duration");
     b->done = !strcmp(state, "done");
     b->over = strcmp(state, "queued") && strcmp(state, "running");
     if (b->over && !b->done && !b->error)
@@ -411,7 +411,7 @@ static void draw_job(const struct job *b)
 }
 
 /* Draw the running jobs and a line about all, in place of those drawn before. */
-static void draw(struct jobs *j)
+static void draw_jobs(struct jobs *j)
 {
     size_t done = 0, failed = 0, shown = 0;
     if (j->drawn)
@@ -429,7 +429,7 @@ static void draw(struct jobs *j)
 }
 
 /* Without a terminal: a line for each job that is over. */
-static void tell(const struct job *b)
+static void tell_of_job(const struct job *b)
 {
     printf("%s\t%s\t%s%s%s\n", b->id, b->state, b->name, b->error && *b->error ? "\t" : "",
            b->error ? b->error : "");
@@ -444,7 +444,7 @@ static steno_status watch(struct jobs *j, steno_err *err)
         size_t left = 0;
         for (size_t i = 0; i < j->n; i++) {
             struct job *b = &j->v[i];
-            steno_status st = b->over ? STENO_OK : look(j, b, err);
+            steno_status st = b->over ? STENO_OK : look_at_job(j, b, err);
             if (st)
                 return st;
             if (b->over && *b->state) { /* for the first time */
@@ -453,13 +453,13 @@ static steno_status watch(struct jobs *j, steno_err *err)
                     j->drawn = 0;
                 }
                 if (!j->output || !b->done)
-                    tell(b);
+                    tell_of_job(b);
                 *b->state = '\0';
             }
             left += !b->over;
         }
         if (terminal)
-            draw(j);
+            draw_jobs(j);
         if (!left)
             return STENO_OK;
         pause_ms(LOOK_MS);
@@ -584,7 +584,7 @@ static steno_status each_job(const struct jobs *j, const char *state,
 
 static steno_status print_job(void *arg, const json_t *job, steno_err *err)
 {
-    const double created = number(job, "created");
+    const double created = number_in_job(job, "created");
     const json_t *audio = json_object_get(job, "audio");
     const time_t t = (time_t)created;
     struct tm tm;
@@ -593,7 +593,7 @@ static steno_status print_job(void *arg, const json_t *job, steno_err *err)
     if (localtime_r(&t, &tm))
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
     printf("%s  %-9s  %s  %8.1f of %.1f s%s%s\n", text(job, "id"), text(job, "state"), when,
-           number(audio, "position"), number(audio, "duration"),
+           number_in_job(audio, "position"), number_in_job(audio, "duration"),
            json_object_get(job, "error") ? "  " : "",
            text(json_object_get(job, "error"), "message"));
     return STENO_OK;
@@ -604,7 +604,7 @@ static steno_status add_listed(void *arg, const json_t *job, steno_err *err)
     return add_job(arg, text(job, "id"), text(job, "id"), err);
 }
 
-static int list(struct jobs *j)
+static int list_jobs(struct jobs *j)
 {
     steno_err err;
     return each_job(j, j->state ? j->state : "", print_job, NULL, &err) ? cli_fail(&err) : EX_OK;
@@ -681,7 +681,7 @@ static int resend(struct jobs *j, const char **ids, int n)
     return st ? cli_fail(&err) : EX_OK;
 }
 
-static int run(struct jobs *j, const char *word, const char **args, int n)
+static int run_command(struct jobs *j, const char *word, const char **args, int n)
 {
     if (!strcmp(word, "submit"))
         return submit(j, args, n);
@@ -695,7 +695,7 @@ static int run(struct jobs *j, const char *word, const char **args, int n)
         return resend(j, args, n);
     if (strcmp(word, "list"))
         return cli_usage("jobs: '%s' is not submit, watch, get, list, resend or remove", word);
-    return n ? cli_usage("jobs list: takes no arguments") : list(j);
+    return n ? cli_usage("jobs list: takes no arguments") : list_jobs(j);
 }
 
 int cli_jobs(int argc, char **argv)
@@ -737,7 +737,7 @@ int cli_jobs(int argc, char **argv)
     if (!rc) {
         if (!j.server || !*j.server)
             j.server = "http://127.0.0.1:8080";
-        rc = run(&j, args[0], args + 1, n - 1);
+        rc = run_command(&j, args[0], args + 1, n - 1);
         download_end(&j.curl);
     }
     free_jobs(&j);

@@ -64,7 +64,8 @@ static void drop_data(const struct optimize_result *r, const char *path)
         unlink(data);
 }
 
-static void tell(const struct optimize *o, const struct optimize_result *r, const char *path)
+static void tell_of_result(const struct optimize *o, const struct optimize_result *r,
+                           const char *path)
 {
     char before[32], after[32];
     if (!o->quiet)
@@ -75,8 +76,8 @@ static void tell(const struct optimize *o, const struct optimize_result *r, cons
                               sizeof after));
 }
 
-static steno_status rewrite(struct optimize *o, steno_network *n, const char *in, const char *out,
-                            steno_err *err)
+static steno_status rewrite_network(struct optimize *o, steno_network *n, const char *in,
+                                    const char *out, steno_err *err)
 {
     struct optimize_result *r = o->result;
     steno_status st = o->input_int32 ? steno_network_int32_inputs(n, err) : STENO_OK;
@@ -90,7 +91,7 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
     }
     if (!st && o->in_place) {
         drop_data(r, out);
-        tell(o, r, out);
+        tell_of_result(o, r, out);
     } else if (!st) {
         tally_sort(&r->t);
         optimize_report(o, r, n, in, out);
@@ -128,7 +129,7 @@ static int optimize_file(struct optimize *o, const char *in, const char *out)
     if (!st)
         st = optimize_check_type(o, n, in, &err);
     if (!st)
-        st = rewrite(o, n, in, out, &err);
+        st = rewrite_network(o, n, in, out, &err);
     steno_network_close(n);
     free(o->result);
     return st ? cli_fail(&err) : EX_OK;
@@ -245,7 +246,7 @@ static void derive(struct optimize *o, long opset)
     o->n.net.loaded_arg = o;
 }
 
-static int parse(int argc, char **argv, struct optimize *o)
+static int parse_optimize(int argc, char **argv, struct optimize *o)
 {
     long opset = 0;
     const struct cli_option options[] = {
@@ -369,7 +370,7 @@ int optimize_in_place(const char *dir, int precision, bool quiet, int *n)
 int cli_optimize(int argc, char **argv)
 {
     struct optimize o = {.level = LEVEL_ALL, .block = 32, .percentile = 99.99};
-    int rc = parse(argc, argv, &o);
+    int rc = parse_optimize(argc, argv, &o);
     if (rc == EX_OK)
         rc = cli_readable(o.in);
     open_lists(&o);

@@ -23,8 +23,8 @@ struct profile_options {
     struct cli_network n;
 };
 
-static steno_status run(const struct profile_options *o, const steno_network *n, steno_session *s,
-                        steno_err *err)
+static steno_status profile_network(const struct profile_options *o, const steno_network *n,
+                                    steno_session *s, steno_err *err)
 {
     struct profile p = {.n_rows = 0};
     steno_kernels k;
@@ -62,7 +62,7 @@ static int profile(const struct profile_options *o)
     if (!st)
         st = cli_inputs_set(&in, s, &err);
     if (!st)
-        st = run(o, n, s, &err);
+        st = profile_network(o, n, s, &err);
     steno_session_close(s);
     cli_inputs_free(&in);
     steno_network_close(n);

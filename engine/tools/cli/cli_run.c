@@ -124,7 +124,7 @@ static steno_status open_for(struct run_options *o, steno_network **n, steno_err
     return steno_network_open(n, o->model, &o->n.net, err);
 }
 
-static int run(struct run_options *o)
+static int run_and_write(struct run_options *o)
 {
     steno_err err = {0};
     steno_network *n = NULL;
@@ -162,7 +162,7 @@ int cli_run(int argc, char **argv)
     if (rc == EX_OK)
         rc = cli_readable(o.model);
     if (rc == EX_OK)
-        rc = run(&o);
+        rc = run_and_write(&o);
     cli_list_free(&o.inputs);
     return rc < 0 ? EX_OK : rc;
 }

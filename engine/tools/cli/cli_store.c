@@ -101,7 +101,7 @@ static void list_others(const struct store *s, const struct widths *w, const cha
         closedir(d);
 }
 
-static int list(const struct store *s)
+static int list_store(const struct store *s)
 {
     char dir_of_others[STENO_PLACE_MAX];
     const struct steno_catalogue_model *m;
@@ -155,8 +155,8 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
                m->name, m->name);
 }
 
-static steno_status convert(const char *from, const char *to, const char *weights, bool quiet,
-                            steno_err *err)
+static steno_status convert_into_store(const char *from, const char *to, const char *weights,
+                                       bool quiet, steno_err *err)
 {
     const struct steno_convert_options none = {NULL, 0};
     const char *what;
@@ -178,7 +178,7 @@ static int fetch_one(const struct store *s, const struct steno_catalogue_model *
                       .index = s->index,
                       .hub = s->hub,
                       .quiet = s->quiet,
-                      .convert = convert};
+                      .convert = convert_into_store};
     char size[32], dir[STENO_PLACE_MAX];
     enum fetched state = FETCH_MISSING;
     steno_err err = {0};
@@ -255,7 +255,7 @@ int cli_store(int argc, char **argv)
     if (!steno_place_models(s.dir, 0))
         (void)steno_fail(&err, STENO_ERR_INVAL, "no directory of models: set STENO_DATA");
     else if (!steno_catalogue_open(&s.catalogue, s.catalogue_file, &err))
-        rc = !strcmp(s.what, "list") ? list(&s) : on_names(&s, args + 1, n - 1);
+        rc = !strcmp(s.what, "list") ? list_store(&s) : on_names(&s, args + 1, n - 1);
     if (err.code)
         rc = cli_fail(&err);
     steno_catalogue_close(s.catalogue);

@@ -84,7 +84,7 @@ static steno_status ask(int fd, struct steno_buf *line, steno_err *err)
     }
 }
 
-static steno_status look(int fd, struct steno_buf *line, json_t **out, steno_err *err)
+static steno_status look_at_server(int fd, struct steno_buf *line, json_t **out, steno_err *err)
 {
     json_error_t je;
     steno_status st = ask(fd, line, err);
@@ -101,7 +101,7 @@ struct screen {
     struct termios before;
 };
 
-static void put(const char *s, size_t n)
+static void put_screen(const char *s, size_t n)
 {
     while (n) {
         ssize_t k = write(STDOUT_FILENO, s, n);
@@ -124,20 +124,20 @@ static void screen_open(struct screen *s)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
-    put("\033[?1049h\033[?25l", 14); /* alternate screen, no cursor */
+    put_screen("\033[?1049h\033[?25l", 14); /* alternate screen, no cursor */
 }
 
 static void screen_close(struct screen *s)
 {
     if (!s->on)
         return;
-    put("\033[?25h\033[?1049l", 14);
+    put_screen("\033[?25h\033[?1049l", 14);
     if (s->keys)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
     s->on = false;
 }
 
-static void draw(const struct steno_buf *text)
+static void draw_screen(const struct steno_buf *text)
 {
     struct winsize w = {.ws_col = 80, .ws_row = 24};
     struct steno_buf out;
@@ -148,7 +148,7 @@ static void draw(const struct steno_buf *text)
         !top_fit(&out, text->data, w.ws_col ? w.ws_col : 80, w.ws_row > 1 ? w.ws_row - 1 : 23,
                  "\033[K\r\n") &&
         !steno_buf_puts(&out, "\033[J"))
-        put(out.data, out.len);
+        put_screen(out.data, out.len);
     steno_buf_free(&out);
 }
 
@@ -179,7 +179,7 @@ static steno_status show(struct top *t, steno_err *err)
 {
     json_t *now = NULL;
     int64_t ns = steno_now_ns();
-    steno_status st = look(t->fd, &t->line, &now, err);
+    steno_status st = look_at_server(t->fd, &t->line, &now, err);
     if (st)
         return st;
     steno_buf_reset(&t->text);
@@ -188,18 +188,18 @@ static steno_status show(struct top *t, steno_err *err)
     else
         st = top_view(&t->text, now, t->before, (double)(ns - t->before_ns) * 1e-9, err);
     if (!st && !t->screen.on && !t->json && t->before)
-        put("\n", 1);
+        put_screen("\n", 1);
     if (!st && t->screen.on)
-        draw(&t->text);
+        draw_screen(&t->text);
     else if (!st)
-        put(t->text.data, t->text.len);
+        put_screen(t->text.data, t->text.len);
     json_decref(t->before);
     t->before = now;
     t->before_ns = ns;
     return st;
 }
 
-static int run(struct top *t)
+static int run_top(struct top *t)
 {
     struct sigaction sa = {.sa_handler = on_signal};
     steno_err err = {STENO_OK, ""};
@@ -240,7 +240,7 @@ int cli_top(int argc, char **argv)
         return cli_fail(&err);
     steno_buf_init(&t.line, ANSWER_BYTES);
     steno_buf_init(&t.text, ANSWER_BYTES);
-    rc = run(&t);
+    rc = run_top(&t);
     json_decref(t.before);
     steno_buf_free(&t.line);
     steno_buf_free(&t.text);

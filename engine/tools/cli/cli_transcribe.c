@@ -346,7 +346,7 @@ static int transcribe(const struct job *j, const char *name)
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-static int check(struct job *j, int files)
+static int check_job(struct job *j, int files)
 {
     if (!files)
         return cli_usage("transcribe: no recording given");
@@ -368,7 +368,7 @@ static int check(struct job *j, int files)
 
 /* files: [argc], their number to *n. EX_OK; an exit code after printing the error; -1 after --help.
  */
-static int parse(struct job *j, int argc, char **argv, const char **files, int *n)
+static int parse_transcribe(struct job *j, int argc, char **argv, const char **files, int *n)
 {
     long beam = 0, n_best = 0, threads = 1;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
@@ -426,7 +426,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
     j->stream_opt.beam = (int)beam;
     j->stream_opt.n_best = (int)n_best;
     j->model_opt.precision = (enum steno_precision)precision;
-    return rc ? rc : check(j, *n);
+    return rc ? rc : check_job(j, *n);
 }
 
 static steno_status open_vad(struct job *j, steno_err *err)
@@ -446,7 +446,7 @@ static steno_status open_vad(struct job *j, steno_err *err)
 }
 
 /* Returns an exit code; an error is printed. */
-static int open_model(struct job *j)
+static int open_for_job(struct job *j)
 {
     steno_err err = {0};
     char *dir = NULL;
@@ -467,7 +467,7 @@ static int open_model(struct job *j)
 static int transcribe_all(struct job *j, const char **files, int n)
 {
     steno_err err = {0};
-    int code = open_vad(j, &err) ? cli_fail(&err) : open_model(j);
+    int code = open_vad(j, &err) ? cli_fail(&err) : open_for_job(j);
     if (code == EX_OK && j->speakers_text)
         code = cli_voices_open(&j->speakers, j->speakers_dir, &j->voices);
     const bool opened = code == EX_OK;
@@ -499,7 +499,7 @@ int cli_transcribe(int argc, char **argv)
         fputs("steno: out of memory\n", stderr);
         return EX_OSERR;
     }
-    rc = parse(&j, argc, argv, files, &n);
+    rc = parse_transcribe(&j, argc, argv, files, &n);
     if (!rc)
         rc = transcribe_all(&j, files, n);
     free(files);

@@ -35,7 +35,7 @@ static int open_judge(struct job *j)
     return st ? cli_fail(&err) : EX_OK;
 }
 
-static steno_status listen(steno_turn_recent *recent, steno_recording *r, steno_err *err)
+static steno_status listen_for_turn(steno_turn_recent *recent, steno_recording *r, steno_err *err)
 {
     float pcm[BLOCK];
     size_t n = 1;
@@ -48,8 +48,8 @@ static steno_status listen(steno_turn_recent *recent, steno_recording *r, steno_
     return st ? st : steno_turn_recent_end(recent, err);
 }
 
-static steno_status judge(const struct job *j, steno_recording *r, float *probability,
-                          steno_err *err)
+static steno_status judge_recording(const struct job *j, steno_recording *r, float *probability,
+                                    steno_err *err)
 {
     struct steno_recording_info info;
     struct steno_turn_audio turn;
@@ -58,7 +58,7 @@ static steno_status judge(const struct job *j, steno_recording *r, float *probab
     steno_recording_get_info(r, &info);
     st = steno_turn_recent_open(&recent, info.sample_rate, err);
     if (!st)
-        st = listen(recent, r, err);
+        st = listen_for_turn(recent, r, err);
     if (!st) {
         turn.pcm = steno_turn_recent_samples(recent, &turn.n);
         st = steno_turn_judge_run(j->judge, &turn, 1, probability, err);
@@ -74,7 +74,7 @@ static int print(const struct job *j, const char *path)
     float probability;
     steno_status st = steno_recording_open(&r, path, (int)j->channel, &err); /* names the path */
     if (!st) {
-        st = judge(j, r, &probability, &err);
+        st = judge_recording(j, r, &probability, &err);
         if (st)
             st = steno_fail_in(&err, st, "%s", path);
     }

@@ -69,8 +69,8 @@ static double distance(double a, double b)
     return isnan(a - b) ? HUGE_VAL : fabs(a - b);
 }
 
-static void compare(const struct verify *v, const struct steno_tensor *a,
-                    const struct steno_tensor *b, struct difference *d)
+static void compare_tensors(const struct verify *v, const struct steno_tensor *a,
+                            const struct steno_tensor *b, struct difference *d)
 {
     double scale = 0, worst = 0;
     size_t n = steno_numel(a);
@@ -100,7 +100,7 @@ static steno_status compare_outputs(const struct verify *v, struct run *r, steno
                               steno_dtype_name(a->dtype), steno_shape_str(&a->shape, x, sizeof x),
                               steno_dtype_name(b->dtype), steno_shape_str(&b->shape, y, sizeof y));
         if (comparable(a))
-            compare(v, a, b, &r->out[i]);
+            compare_tensors(v, a, b, &r->out[i]);
     }
     return STENO_OK;
 }

@@ -139,7 +139,7 @@ static void set_common(const struct libcurl *curl, CURL *c, const char *url, con
 /* What one attempt led to. */
 enum outcome { WHOLE, AGAIN, FROM_START, GIVE_UP };
 
-static enum outcome judge(const struct transfer *t, CURLcode rc, long code, steno_err *err)
+static enum outcome judge_transfer(const struct transfer *t, CURLcode rc, long code, steno_err *err)
 {
     const char *why = *t->why ? t->why : t->curl->easy_strerror(rc);
     if (t->too_long) {
@@ -198,7 +198,7 @@ static enum outcome attempt(struct transfer *t, steno_err *err)
     t->curl->easy_setopt(t->easy, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->have);
     rc = t->curl->easy_perform(t->easy);
     t->curl->easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
-    return judge(t, rc, code, err);
+    return judge_transfer(t, rc, code, err);
 }
 
 static void wait_before(double seconds)

@@ -216,7 +216,7 @@ static steno_status write_file(const char *to, const void *bytes, size_t n, sten
     return st;
 }
 
-static steno_status copy(const char *from, const char *to, steno_err *err)
+static steno_status copy_into_stage(const char *from, const char *to, steno_err *err)
 {
     struct steno_map map = {0};
     steno_status st = steno_map_open(&map, from, err);
@@ -245,7 +245,7 @@ static steno_status take_from(const char *from, const struct steno_catalogue_fil
     st = download_check(path, path, file->bytes, sum_of(file), err);
     if (st == STENO_ERR_FORMAT && !named)
         return steno_fail(err, STENO_ERR_INVAL, "%s does not have %s", from, file->name);
-    return st ? st : copy(path, to, err);
+    return st ? st : copy_into_stage(path, to, err);
 }
 
 static steno_status take_local(const struct stage *s, const struct steno_catalogue_file *file,
@@ -542,8 +542,8 @@ static steno_status read_record(const struct steno_catalogue_model *m, const cha
     return st;
 }
 
-static steno_status compare(const struct stage *s, const struct steno_catalogue_file *now,
-                            const struct steno_chosen *before, steno_err *err)
+static steno_status compare_file(const struct stage *s, const struct steno_catalogue_file *now,
+                                 const struct steno_chosen *before, steno_err *err)
 {
     char then[STENO_SHA256_HEX], found[STENO_SHA256_HEX];
     for (size_t i = 0; i < before->n; i++) {
@@ -582,7 +582,7 @@ static steno_status learn(struct stage *s, steno_err *err)
         snprintf(text + strlen(text), sizeof text - strlen(text), "  %s", f->name);
         if (!known)
             say(s->f, "learnt: SHA-256 ", text);
-        st = compare(s, f, &before, err);
+        st = compare_file(s, f, &before, err);
     }
     if (!st)
         st = steno_record_write(&record, s->chosen.files, s->chosen.n);
@@ -600,7 +600,7 @@ static steno_status learn(struct stage *s, steno_err *err)
 /* Make a model of the fetched checkpoint, and put it into its place with the record of the
  * checkpoint's files, if they were learnt. If that fails, the checkpoint stays, and the next fetch
  * takes it. */
-static steno_status convert(const struct stage *s, steno_err *err)
+static steno_status convert_fetched(const struct stage *s, steno_err *err)
 {
     const struct steno_catalogue_model *m = s->f->model;
     char made[STENO_PLACE_MAX], from[STENO_PLACE_MAX], record[STENO_PLACE_MAX],
@@ -620,7 +620,7 @@ static steno_status convert(const struct stage *s, steno_err *err)
     snprintf(to, sizeof to, "%s/%s", made, STENO_RECORD);
     st = s->f->convert(from, made, m->convert, s->f->quiet, err);
     if (!st && m->n_picks)
-        st = copy(record, to, err);
+        st = copy_into_stage(record, to, err);
     if (!st)
         st = open_tree(made, err);
     if (!st)
@@ -641,7 +641,7 @@ steno_status fetch_model(const struct fetch *f, steno_err *err)
     if (!st && f->model->n_picks)
         st = learn(&s, err);
     if (!st && f->model->convert) {
-        st = convert(&s, err);
+        st = convert_fetched(&s, err);
     } else if (!st) {
         drop_others(&s);
         st = put_into_place(&s, s.dir, err);

@@ -16,7 +16,7 @@ const char *hard_inputs_name(enum hard_kind kind)
     return names[kind];
 }
 
-static bool takes(const struct steno_tensor *t)
+static bool takes_hard_values(const struct steno_tensor *t)
 {
     return t->dtype == STENO_F32 || t->dtype == STENO_F64;
 }
@@ -27,7 +27,7 @@ static double get(const struct steno_tensor *t, size_t i)
                                  : ((const double *)t->data)[i];
 }
 
-static void put(struct steno_tensor *t, size_t i, double v)
+static void put_element(struct steno_tensor *t, size_t i, double v)
 {
     if (t->dtype == STENO_F32)
         ((float *)t->data)[i] = (float)v;
@@ -70,10 +70,10 @@ int hard_inputs_make(struct cli_inputs *in, const steno_network *n,
         const size_t elements = steno_numel(t);
         const int rank = t->shape.rank;
         const size_t row = rank && elements ? (size_t)t->shape.dim[rank - 1] : 1;
-        if (!takes(t) || cli_inputs_given(&o->values, steno_network_input(n, k)->name))
+        if (!takes_hard_values(t) || cli_inputs_given(&o->values, steno_network_input(n, k)->name))
             continue;
         for (size_t i = 0; i < elements; i++)
-            put(t, i, changed(t, i, row, kind));
+            put_element(t, i, changed(t, i, row, kind));
         count++;
     }
     return count;
@@ -82,10 +82,10 @@ int hard_inputs_make(struct cli_inputs *in, const steno_network *n,
 void hard_inputs_disturb(struct cli_inputs *in, uint64_t seed, double by)
 {
     for (int k = 0; k < in->n; k++)
-        for (size_t i = 0; takes(&in->t[k]) && i < steno_numel(&in->t[k]); i++) {
+        for (size_t i = 0; takes_hard_values(&in->t[k]) && i < steno_numel(&in->t[k]); i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u; /* as in inputs.c */
-            put(&in->t[k], i,
-                get(&in->t[k], i) *
-                    (1 + 2 * by * ((double)(seed >> 40) / (double)(1 << 24) - 0.5)));
+            put_element(&in->t[k], i,
+                        get(&in->t[k], i) *
+                            (1 + 2 * by * ((double)(seed >> 40) / (double)(1 << 24) - 0.5)));
         }
 }

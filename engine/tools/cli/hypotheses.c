@@ -13,7 +13,7 @@
 
 /* ---- words ---- */
 
-static int split(char *s, char **words)
+static int split_words(char *s, char **words)
 {
     int n = 0;
     char *save = NULL;
@@ -22,7 +22,7 @@ static int split(char *s, char **words)
     return n;
 }
 
-static long least(long a, long b, long c)
+static long least_of(long a, long b, long c)
 {
     long m = a < b ? a : b;
     return m < c ? m : c;
@@ -41,7 +41,8 @@ static long edits(char **a, int n, char **b, int m)
         row[0] = i;
         for (int k = 1; k <= m; k++) {
             long above = row[k];
-            row[k] = least(above + 1, row[k - 1] + 1, diagonal + (strcmp(a[i - 1], b[k - 1]) != 0));
+            row[k] =
+                least_of(above + 1, row[k - 1] + 1, diagonal + (strcmp(a[i - 1], b[k - 1]) != 0));
             diagonal = above;
         }
     }
@@ -55,7 +56,7 @@ static steno_status count_edits(struct hypotheses *h, char *a, char *b, steno_er
     char **words = calloc(2 * MAX_WORDS, sizeof *words);
     long d = -1;
     if (words) {
-        int n = split(a, words), m = split(b, words + MAX_WORDS);
+        int n = split_words(a, words), m = split_words(b, words + MAX_WORDS);
         d = edits(words, n, words + MAX_WORDS, m);
         h->words += n;
     }

@@ -142,8 +142,8 @@ static void put_int(struct steno_tensor *t, size_t i, int64_t v)
     memcpy((char *)t->data + i * size, &v, size); /* little-endian */
 }
 
-static int64_t whole(const struct cli_inputs_options *o, const char *name, int64_t range,
-                     uint64_t *seed)
+static int64_t whole_number(const struct cli_inputs_options *o, const char *name, int64_t range,
+                            uint64_t *seed)
 {
     if (range > 0) {
         (void)next_random(seed);
@@ -152,8 +152,8 @@ static int64_t whole(const struct cli_inputs_options *o, const char *name, int64
     return strstr(name, "len") ? o->length : 1;
 }
 
-static void fill(struct steno_tensor *t, const struct cli_inputs_options *o,
-                 const struct steno_value *v, int64_t range, uint64_t *seed)
+static void fill_input(struct steno_tensor *t, const struct cli_inputs_options *o,
+                       const struct steno_value *v, int64_t range, uint64_t *seed)
 {
     const char *fixed = cli_inputs_given(&o->values, v->name);
     size_t n = steno_numel(t);
@@ -164,7 +164,7 @@ static void fill(struct steno_tensor *t, const struct cli_inputs_options *o,
             put_int(t, i,
                     fixed                    ? strtoll(fixed, NULL, 10)
                     : t->dtype == STENO_BOOL ? 1
-                                             : whole(o, v->name, range, seed));
+                                             : whole_number(o, v->name, range, seed));
 }
 
 steno_status cli_inputs_make(struct cli_inputs *in, const steno_network *n,
@@ -189,7 +189,7 @@ steno_status cli_inputs_make(struct cli_inputs *in, const steno_network *n,
                     !(t->data = steno_aligned_alloc(bytes))))
             st = steno_fail(err, STENO_ERR_NOMEM, "input '%s' is too large", v->name);
         if (!st)
-            fill(t, o, v, is_float(v->dtype) ? 0 : index_range(g, g->inputs[i], 6), &seed);
+            fill_input(t, o, v, is_float(v->dtype) ? 0 : index_range(g, g->inputs[i], 6), &seed);
     }
     if (st)
         cli_inputs_free(in);

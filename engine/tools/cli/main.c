@@ -74,7 +74,7 @@ int cli_usage(const char *fmt, ...)
     return EX_USAGE;
 }
 
-static int match(const char *arg, const char *name, const char **value)
+static int match_option(const char *arg, const char *name, const char **value)
 {
     size_t n = strlen(name);
     if (strncmp(arg, name, n) || (arg[n] && arg[n] != '='))
@@ -101,7 +101,7 @@ int cli_next(struct cli_args *a, const char *const *names, const char **value)
         return CLI_HELP;
     for (int i = 0; names[i]; i++) {
         bool flag = names[i][0] == '!';
-        if (!match(arg, names[i] + flag, value))
+        if (!match_option(arg, names[i] + flag, value))
             continue;
         if (flag && *value) {
             (void)cli_usage("%s takes no value", names[i] + flag);

@@ -62,7 +62,7 @@ static void path_of(const onnxruntime *o, const char *kind, int k, char *to, siz
 
 /* ---- the process ---- */
 
-static steno_status start(onnxruntime *o, const char *path, steno_err *err)
+static steno_status start_runtime(onnxruntime *o, const char *path, steno_err *err)
 {
     const char *python = getenv("STENO_PYTHON");
     const char *argv[] = {python ? python : "python3", "-c", script, path, o->dir, NULL};
@@ -146,7 +146,7 @@ steno_status onnxruntime_open(onnxruntime **out, const char *path, const char *c
         o->dir[0] = '\0';
         st = steno_fail(err, STENO_ERR_IO, "/tmp: no directory: %s", strerror(errno));
     } else
-        st = start(o, path, err);
+        st = start_runtime(o, path, err);
     if (!st)
         st = answered(o, err);
     if (st)

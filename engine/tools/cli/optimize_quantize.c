@@ -146,8 +146,8 @@ static bool range_of(void *arg, steno_value_id x, float *lo, float *hi)
     return false;
 }
 
-static steno_status look(struct optimize *o, const char *in, steno_network *n,
-                         struct observations *l, steno_err *err)
+static steno_status look_at_network(struct optimize *o, const char *in, steno_network *n,
+                                    struct observations *l, steno_err *err)
 {
     struct steno_samples samples;
     steno_status st = steno_network_products(n, &o->quantize, &l->p, &l->n, err);
@@ -263,7 +263,7 @@ static steno_status quantize(struct optimize *o, const char *in, steno_network *
     int changed;
     steno_status st = after_passes(o) ? STENO_OK : steno_network_split(n, &o->quantize, err);
     if (!st && look_first)
-        st = look(o, in, n, &l, err);
+        st = look_at_network(o, in, n, &l, err);
     o->quantize.range = range_of;
     o->quantize.range_arg = &l;
     if (!st)
@@ -346,7 +346,7 @@ steno_status optimize_open(struct optimize *o, const char *in, steno_network **o
 /* ---- recordings ---- */
 
 /* Find the model directory of a network: its folder or the parent of that. */
-static steno_status model_of(struct optimize *o, char *dir, size_t size, steno_err *err)
+static steno_status directory_of_model(struct optimize *o, char *dir, size_t size, steno_err *err)
 {
     char path[PATH_MAX];
     struct steno_model_options mo = {.plain = true};
@@ -382,6 +382,6 @@ steno_status optimize_record_inputs(struct optimize *o, steno_err *err)
     if (recordings != o->calibrate.n)
         return steno_fail(err, STENO_ERR_INVAL,
                           "--calibrate takes recordings or .npz files, not both");
-    st = model_of(o, dir, sizeof dir, err);
+    st = directory_of_model(o, dir, sizeof dir, err);
     return st ? st : recorded_inputs_open(&o->recorded_inputs, dir, &o->calibrate, err);
 }

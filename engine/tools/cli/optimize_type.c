@@ -23,7 +23,7 @@ static bool is_type(const struct steno_node *n, const char *type)
     return !n->dead && !strcmp(n->op_type, type);
 }
 
-static void mark(const struct steno_graph *g, struct marks *m)
+static void count_marks(const struct steno_graph *g, struct marks *m)
 {
     for (int32_t r = 0; r < g->n_regions; r++) {
         const char *type = g->regions[r].type;
@@ -42,7 +42,7 @@ static void mark(const struct steno_graph *g, struct marks *m)
     }
 }
 
-static bool fits(int type, const struct marks *m)
+static bool type_fits(int type, const struct marks *m)
 {
     bool plain = (m->encoder || m->decoder) && !m->conformer && !m->zipformer;
     switch (type) {
@@ -67,9 +67,9 @@ static steno_status check_type(struct optimize *o, const struct steno_graph *g, 
     struct marks m = {0};
     char name[32];
     const char *s = optimize_types;
-    mark(g, &m);
+    count_marks(g, &m);
     if (o->n.net.opt_level < 3 || o->n.net.disable_passes || o->n.net.only_passes ||
-        fits(o->type, &m))
+        type_fits(o->type, &m))
         o->fitting++; /* without all passes there is nothing to compare with */
     if (o->fitting || o->directory)
         return STENO_OK;

@@ -53,7 +53,7 @@ static void print_option(const struct cli_option *o)
     }
 }
 
-static bool choose(const struct cli_option *o, const char *s)
+static bool choose_value(const struct cli_option *o, const char *s)
 {
     int k = 0;
     size_t n = strlen(s);
@@ -80,7 +80,7 @@ static bool real(const struct cli_option *o, const char *s)
     return true;
 }
 
-static bool append(struct cli_list *l, const char *s)
+static bool append_to_list(struct cli_list *l, const char *s)
 {
     const char **p = realloc(l->v, ((size_t)l->n + 1) * sizeof *p);
     if (!p) {
@@ -92,7 +92,7 @@ static bool append(struct cli_list *l, const char *s)
     return true;
 }
 
-static bool set(const struct cli_option *o, const char *s)
+static bool set_value(const struct cli_option *o, const char *s)
 {
     switch (o->kind) {
     case CLI_FLAG:
@@ -106,9 +106,9 @@ static bool set(const struct cli_option *o, const char *s)
     case CLI_REAL:
         return real(o, s);
     case CLI_CHOICE:
-        return choose(o, s);
+        return choose_value(o, s);
     default:
-        return append(o->to, s);
+        return append_to_list(o->to, s);
     }
 }
 
@@ -138,7 +138,7 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
             return cli_usage("%s: unexpected argument '%s'", argv[0], value);
         if (c == CLI_POSITIONAL)
             positional[(*n)++] = value;
-        else if (c == CLI_ERROR || !set(&options[c], value))
+        else if (c == CLI_ERROR || !set_value(&options[c], value))
             return EX_USAGE;
     }
     return EX_OK;

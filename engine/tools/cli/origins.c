@@ -27,7 +27,7 @@ static const char ask_pip[] =
 static const char ask_hub[] = "from huggingface_hub.constants import ENDPOINT\n"
                               "print('url', ENDPOINT)\n";
 
-static void add(struct origins *o, const char *url, size_t n)
+static void add_origin(struct origins *o, const char *url, size_t n)
 {
     while (n && url[n - 1] == '/')
         n--;
@@ -43,13 +43,13 @@ static void read_answer(struct origins *o, const char *text)
     for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
         size_t n = strcspn(text, "\n");
         if (n > 4 && !strncmp(text, "url ", 4))
-            add(o, text + 4, n - 4);
+            add_origin(o, text + 4, n - 4);
         else if (n > 7 && n - 7 < sizeof o->cafile && !strncmp(text, "cafile ", 7))
             snprintf(o->cafile, sizeof o->cafile, "%.*s", (int)(n - 7), text + 7);
     }
 }
 
-static void read_all(int fd, struct steno_buf *out)
+static void read_to_end(int fd, struct steno_buf *out)
 {
     char bytes[4096];
     for (;;) {
@@ -79,21 +79,21 @@ static void ask_python(struct origins *o, const char *script)
     close(ends[1]);
     steno_buf_init(&answer, ANSWER_BYTES);
     if (!rc)
-        read_all(ends[0], &answer);
+        read_to_end(ends[0], &answer);
     close(ends[0]);
     if (!rc && waitpid(pid, &rc, 0) == pid && WIFEXITED(rc) && !WEXITSTATUS(rc) && answer.data)
         read_answer(o, answer.data);
     steno_buf_free(&answer);
 }
 
-static steno_status find(struct origins *out, const char *given, const char *variable,
-                         const char *script, const char *none, steno_err *err)
+static steno_status find_list(struct origins *out, const char *given, const char *variable,
+                              const char *script, const char *none, steno_err *err)
 {
     memset(out, 0, sizeof *out);
     if (!given || !*given)
         given = getenv(variable);
     if (given && *given)
-        add(out, given, strlen(given));
+        add_origin(out, given, strlen(given));
     else
         ask_python(out, script);
     if (!out->n)
@@ -105,14 +105,15 @@ static steno_status find(struct origins *out, const char *given, const char *var
 
 steno_status origins_of_packages(struct origins *out, const char *given, steno_err *err)
 {
-    return find(out, given, "PIP_INDEX_URL", ask_pip,
-                "no package index is known: install python3-pip, or name an index with --index URL "
-                "or PIP_INDEX_URL",
-                err);
+    return find_list(
+        out, given, "PIP_INDEX_URL", ask_pip,
+        "no package index is known: install python3-pip, or name an index with --index URL "
+        "or PIP_INDEX_URL",
+        err);
 }
 
 steno_status origins_of_hub(struct origins *out, const char *given, steno_err *err)
 {
-    return find(out, given, "HF_ENDPOINT", ask_hub,
-                "no model hub is known: give its address with --hub URL or HF_ENDPOINT", err);
+    return find_list(out, given, "HF_ENDPOINT", ask_hub,
+                     "no model hub is known: give its address with --hub URL or HF_ENDPOINT", err);
 }

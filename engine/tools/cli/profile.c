@@ -41,7 +41,7 @@ static const char *layer_of(const struct steno_graph *g, const struct steno_node
     return s;
 }
 
-static void add(struct profile_row *to, const struct profile_row *r)
+static void add_node_row(struct profile_row *to, const struct profile_row *r)
 {
     to->us += r->us;
     to->flops += r->flops;
@@ -57,7 +57,7 @@ static void add_to(struct profile_row *list, int *n, const struct profile_row *r
         k++;
     if (k == *n)
         list[(*n)++] = (struct profile_row){.type = r->type, .name = r->name, .layer = r->layer};
-    add(&list[k], r);
+    add_node_row(&list[k], r);
 }
 
 static int slower(const void *a, const void *b)
@@ -66,7 +66,7 @@ static int slower(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static steno_status reserve(struct profile *p, steno_session *s, steno_err *err)
+static steno_status reserve_rows(struct profile *p, steno_session *s, steno_err *err)
 {
     struct steno_profile_row r;
     size_t names = 1;
@@ -83,7 +83,7 @@ static steno_status reserve(struct profile *p, steno_session *s, steno_err *err)
                : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
-static double larger(double a, double b)
+static double larger_of(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -110,7 +110,7 @@ static steno_status least_times(const struct profile *p, steno_session *s, long 
     return st;
 }
 
-static void describe(struct profile *p, steno_session *s)
+static void describe_session(struct profile *p, steno_session *s)
 {
     char *mem = p->names;
     struct steno_profile_row r;
@@ -123,7 +123,7 @@ static void describe(struct profile *p, steno_session *s)
         row->bytes = r.bytes;
         row->nodes = 1;
         if (p->peak_flops > 0 && p->bandwidth > 0)
-            row->bound_us = 1e6 * larger(r.flops / p->peak_flops, r.bytes / p->bandwidth);
+            row->bound_us = 1e6 * larger_of(r.flops / p->peak_flops, r.bytes / p->bandwidth);
         p->us += row->us;
         p->flops += row->flops;
         p->bytes += row->bytes;
@@ -140,12 +140,12 @@ steno_status profile_take(struct profile *p, steno_session *s, long runs, steno_
     steno_session_set_profile(s, true);
     st = steno_session_run(s, err);
     if (!st)
-        st = reserve(p, s, err);
+        st = reserve_rows(p, s, err);
     if (!st)
         st = least_times(p, s, runs, err);
     steno_session_set_profile(s, false);
     if (!st)
-        describe(p, s);
+        describe_session(p, s);
     return st;
 }
 

@@ -20,7 +20,7 @@ const char *progress_size(int64_t bytes, char *out, size_t size)
     return out;
 }
 
-static void draw(struct progress *p, int64_t have, const char *words)
+static void draw_progress(struct progress *p, int64_t have, const char *words)
 {
     char bar[BAR + 1], whole[32], got[32];
     int full = p->bytes > 0 ? (int)(have * BAR / p->bytes) : 0;
@@ -63,7 +63,7 @@ void progress_show(struct progress *p, int64_t have)
         snprintf(words, sizeof words, ", %.1f MB/s, %d:%02d left", rate * 1e-6, (int)left / 60,
                  (int)left % 60);
     }
-    draw(p, have, words);
+    draw_progress(p, have, words);
 }
 
 void progress_note(struct progress *p, const char *words)

@@ -23,7 +23,8 @@ static steno_status take_finals(steno_stream *s, struct steno_buf *text, steno_e
     return STENO_OK;
 }
 
-static steno_status listen(steno_stream *s, steno_audio *a, struct steno_buf *text, steno_err *err)
+static steno_status listen_to_stream(steno_stream *s, steno_audio *a, struct steno_buf *text,
+                                     steno_err *err)
 {
     float pcm[BLOCK];
     size_t n = 1;
@@ -58,7 +59,7 @@ steno_status recordings_transcribe(steno_model *m, const char *path, struct sten
     }
     if (!st) {
         steno_stream_set_early(s, false);
-        st = listen(s, a, text, err);
+        st = listen_to_stream(s, a, text, err);
     }
     steno_stream_close(s);
     steno_audio_close(a);

@@ -196,7 +196,7 @@ static void on_run(void *arg, const char *path, const steno_network *n,
         h->st = copy_of(&to->t[i], &in[i], &h->err);
 }
 
-static steno_status listen(void *arg, const char *path, steno_err *err)
+static steno_status listen_to_file(void *arg, const char *path, steno_err *err)
 {
     struct recorded_inputs *h = arg;
     steno_status st = recordings_transcribe(h->model, path, NULL, err);
@@ -217,7 +217,7 @@ steno_status recorded_inputs_open(struct recorded_inputs **out, const char *dir,
     steno_status st = h ? steno_model_open_observed(&h->model, dir, &mo, &observer, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
-        st = recordings_each(audio, listen, h, err);
+        st = recordings_each(audio, listen_to_file, h, err);
     for (int i = 0; !st && i < h->n; i++) {
         struct recorded_network *v = &h->v[i];
         v->names = calloc((size_t)steno_network_n_inputs(v->net) + 1, sizeof *v->names);

@@ -17,7 +17,7 @@ static int body(struct steno_graph *g, void *arg)
     return 0;
 }
 
-static void add(struct tally *t, const char *domain, const char *type, int which)
+static void add_operator(struct tally *t, const char *domain, const char *type, int which)
 {
     int k = 0;
     t->nodes[which]++;
@@ -43,9 +43,9 @@ static void nodes(struct tally *t, const struct steno_graph *g, int which)
         r = steno_node_top_region(g, n);
         t->steps[which]++;
         if (r == STENO_NONE)
-            add(t, n->domain, n->op_type, which);
+            add_operator(t, n->domain, n->op_type, which);
         else if (r != last)
-            add(t, "ai.steno", g->regions[r].type, which);
+            add_operator(t, "ai.steno", g->regions[r].type, which);
         last = r;
         steno_node_each_graph(n, body, &w);
     }

@@ -24,7 +24,7 @@ struct view {
 
 /* ---- metrics ------------------------------------------------------------------------------- */
 
-static double number(const json_t *o, const char *name)
+static double number_in_status(const json_t *o, const char *name)
 {
     return json_number_value(json_object_get(o, name));
 }
@@ -77,7 +77,7 @@ static double quantile(const struct view *v, const char *name, double q)
         if (n == MAX_BOUNDS || !is_of(series, full) || !(le = strstr(series, "le=\"")))
             continue;
         b[n].bound = strtod(le + 4, NULL); /* "+Inf" too */
-        b[n++].n = json_number_value(value) - (v->before ? number(v->before, series) : 0);
+        b[n++].n = json_number_value(value) - (v->before ? number_in_status(v->before, series) : 0);
     }
     qsort(b, (size_t)n, sizeof *b, by_bound);
     if (!n || !(b[n - 1].n > 0))
@@ -99,14 +99,14 @@ static double quantile(const struct view *v, const char *name, double q)
 
 static void put_head(struct view *v, const json_t *root)
 {
-    long up = (long)(number(root, "now") - number(root, "started"));
+    long up = (long)(number_in_status(root, "now") - number_in_status(root, "started"));
     double cpu = v->seconds > 0 ? since(v, "process_cpu_seconds_total", "") / v->seconds : 0;
     const char *version = json_string_value(json_object_get(root, "version"));
     PUT(v, "stenod %s  up %ld:%02ld:%02ld  %s  cpu %.1f %%  memory %.0f MiB  descriptors %.0f\n",
         version ? version : "?", up / 3600, up / 60 % 60, up % 60,
         json_is_true(json_object_get(root, "draining")) ? "draining" : "serving", 100 * cpu,
-        number(v->now, "process_resident_memory_bytes") / 1048576,
-        number(v->now, "process_open_fds"));
+        number_in_status(v->now, "process_resident_memory_bytes") / 1048576,
+        number_in_status(v->now, "process_open_fds"));
 }
 
 static double live(const json_t *metrics)
@@ -135,7 +135,9 @@ static const json_t *model_before(const json_t *before, const char *name)
 static const json_t *pool_before(const json_t *m, const json_t *before)
 {
     const json_t *m0 = model_before(before, json_string_value(json_object_get(m, "name")));
-    return number(m, "generation") == number(m0, "generation") ? json_object_get(m0, "pool") : NULL;
+    return number_in_status(m, "generation") == number_in_status(m0, "generation")
+               ? json_object_get(m0, "pool")
+               : NULL;
 }
 
 /* Seconds of audio through the pools; the metric counts audio only when a session ends. */
@@ -145,8 +147,8 @@ static double audio_rate(const json_t *now, const json_t *before)
     size_t i;
     json_t *m;
     json_array_foreach (json_object_get(now, "models"), i, m)
-        total += number(json_object_get(m, "pool"), "audio_seconds") -
-                 number(pool_before(m, before), "audio_seconds");
+        total += number_in_status(json_object_get(m, "pool"), "audio_seconds") -
+                 number_in_status(pool_before(m, before), "audio_seconds");
     return total;
 }
 
@@ -156,15 +158,15 @@ static void put_sessions(struct view *v, const json_t *root, const json_t *root0
     double s = v->seconds > 0 ? v->seconds : 1;
     PUT(v,
         "streams %.0f (%.0f waiting)  uploads %.0f  ended %.1f/s  badly %.1f/s  refused %.1f/s\n",
-        streams, number(v->now, "steno_ws_sessions_waiting"), all - streams,
+        streams, number_in_status(v->now, "steno_ws_sessions_waiting"), all - streams,
         since(v, "steno_sessions_total", "") / s,
         (since(v, "steno_sessions_total", "") - since(v, "steno_sessions_total", "result=\"ok\"") -
          since(v, "steno_sessions_total", "result=\"refused\"")) /
             s,
         since(v, "steno_sessions_rejected_total", "") / s);
     PUT(v, "audio %.1f s/s  connections %.0f  unread %.0f KiB  readers paused %.1f/s\n",
-        audio_rate(root, root0) / s, number(v->now, "steno_ws_connections"),
-        number(v->now, "steno_ws_send_queue_bytes") / 1024,
+        audio_rate(root, root0) / s, number_in_status(v->now, "steno_ws_connections"),
+        number_in_status(v->now, "steno_ws_send_queue_bytes") / 1024,
         since(v, "steno_ws_rx_paused_total", "") / s);
 }
 
@@ -224,16 +226,18 @@ static void put_model(struct view *v, const json_t *m, const json_t *pool0)
 {
     const json_t *pool = json_object_get(m, "pool");
     const char *name = json_string_value(json_object_get(m, "name"));
-    double capacity = number(pool, "capacity"), on = number(pool, "live");
+    double capacity = number_in_status(pool, "capacity"), on = number_in_status(pool, "live");
     if (!pool) {
-        PUT(v, "%-20.20s %4.0f  not loaded\n", name ? name : "?", number(m, "generation"));
+        PUT(v, "%-20.20s %4.0f  not loaded\n", name ? name : "?",
+            number_in_status(m, "generation"));
         return;
     }
-    PUT(v, "%-20.20s %4.0f %7.0f %8.0f", name ? name : "?", number(m, "generation"), on, capacity);
+    PUT(v, "%-20.20s %4.0f %7.0f %8.0f", name ? name : "?", number_in_status(m, "generation"), on,
+        capacity);
     put_bar(v, capacity > 0 ? on / capacity : 0);
     PUT(v, " %4.0f %% %5.0f %3.0f/%.0f %7.1f\n", capacity > 0 ? 100 * on / capacity : 0.0,
-        number(pool, "ready"), number(pool, "busy"), number(pool, "workers"),
-        number(m, "weight_bytes") / 1048576);
+        number_in_status(pool, "ready"), number_in_status(pool, "busy"),
+        number_in_status(pool, "workers"), number_in_status(m, "weight_bytes") / 1048576);
     put_batches(v, pool, pool0);
 }
 
@@ -247,7 +251,7 @@ steno_status top_view(struct steno_buf *out, const json_t *now, const json_t *be
     if (!json_is_object(v.now) || !json_is_array(json_object_get(now, "models")))
         return steno_fail(err, STENO_ERR_FORMAT, "not an answer of stenod");
     if (!before)
-        v.seconds = number(now, "now") - number(now, "started");
+        v.seconds = number_in_status(now, "now") - number_in_status(now, "started");
     put_head(&v, now);
     put_sessions(&v, now, before);
     put_latency(&v);

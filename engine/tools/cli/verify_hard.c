@@ -160,7 +160,7 @@ static bool agrees(const struct range *r, double b, double row, double least,
     return fabs(b - r->first) <= t->rtol * fabs(r->first) + t->atol * row + 4 * spread;
 }
 
-static double largest(const struct range *r, size_t n)
+static double largest_range(const struct range *r, size_t n)
 {
     double most = 0;
     for (size_t i = 0; i < n; i++)
@@ -178,9 +178,9 @@ static double largest_spread(const struct range *r, size_t n)
     return most;
 }
 
-static steno_status compare(const struct verify_pair *p, struct range **ranges, const size_t *count,
-                            const struct verify_tolerance *tolerance, struct verify_hard *out,
-                            steno_err *err)
+static steno_status compare_ranges(const struct verify_pair *p, struct range **ranges,
+                                   const size_t *count, const struct verify_tolerance *tolerance,
+                                   struct verify_hard *out, steno_err *err)
 {
     for (int i = 0; i < p->n_out; i++) {
         const struct steno_tensor *t = verify_output_b(p, i);
@@ -194,7 +194,7 @@ static steno_status compare(const struct verify_pair *p, struct range **ranges, 
         for (size_t e = 0; e < count[i]; e++) {
             const double b = verify_element(t, e);
             if (e % row == 0)
-                scale = largest(ranges[i] + e, row);
+                scale = largest_range(ranges[i] + e, row);
             out->judged++;
             if (agrees(&ranges[i][e], b, scale, least, tolerance))
                 continue;
@@ -227,7 +227,7 @@ steno_status verify_hard_run(struct verify_pair *p, const struct cli_inputs_opti
     if (!st && out->ran)
         st = verify_run_b(p, &in, err);
     if (!st && out->ran)
-        st = compare(p, ranges, count, tolerance, out, err);
+        st = compare_ranges(p, ranges, count, tolerance, out, err);
     if (st)
         st = steno_fail_in(err, st, "%s", hard_inputs_name(kind));
     cli_inputs_free(&in);

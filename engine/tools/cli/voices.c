@@ -16,7 +16,7 @@ int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voic
     return st ? cli_fail(&err) : EX_OK;
 }
 
-static steno_status listen(steno_diarization *d, steno_recording *r, steno_err *err)
+static steno_status listen_to_voices(steno_diarization *d, steno_recording *r, steno_err *err)
 {
     float pcm[BLOCK];
     size_t n = 1;
@@ -51,7 +51,7 @@ steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, con
     steno_recording_get_info(r, &info);
     st = cli_voices_begin(&d, s, info.sample_rate, o, err);
     if (!st)
-        st = listen(d, r, err);
+        st = listen_to_voices(d, r, err);
     steno_recording_close(r);
     if (st) {
         steno_diarization_close(d);

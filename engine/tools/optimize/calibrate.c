@@ -13,14 +13,14 @@ struct runs {
     steno_err why; /* the last refusal */
 };
 
-static steno_status begin(struct runs *r, steno_network *n, steno_err *err)
+static steno_status begin_runs(struct runs *r, steno_network *n, steno_err *err)
 {
     memset(r, 0, sizeof *r);
     return steno_session_open(&r->s, n, &(struct steno_session_options){.threads = 1}, err);
 }
 
 /* False: the network refuses this one. */
-static bool run(struct runs *r, const struct steno_samples *s, int i)
+static bool run_sample(struct runs *r, const struct steno_samples *s, int i)
 {
     if (s->set(s->arg, i, r->s, &r->why) || steno_session_run(r->s, &r->why))
         return false;
@@ -38,7 +38,7 @@ static steno_status some(const struct runs *r, const struct steno_samples *s, st
 
 /* ---- ranges ---- */
 
-static void widen(const struct steno_tensor *t, struct steno_range *r)
+static void widen_range(const struct steno_tensor *t, struct steno_range *r)
 {
     const float *x = t->data;
     size_t n = t->dtype == STENO_F32 ? steno_numel(t) : 0;
@@ -86,17 +86,18 @@ steno_status steno_calibrate(steno_network *n, const int *place, int count,
 {
     struct runs r;
     double *bins = calloc((size_t)count * BINS + 1, sizeof *bins);
-    steno_status st = bins ? begin(&r, n, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_status st =
+        bins ? begin_runs(&r, n, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (st)
         goto out;
     memset(out, 0, (size_t)count * sizeof *out);
     for (int i = 0; i < s->n; i++)
-        if (run(&r, s, i))
+        if (run_sample(&r, s, i))
             for (int k = 0; k < count; k++)
-                widen(steno_session_get(r.s, place[k]), &out[k]);
+                widen_range(steno_session_get(r.s, place[k]), &out[k]);
     st = some(&r, s, err);
     for (int i = 0; !st && method != STENO_RANGE_MINMAX && i < s->n; i++)
-        if (run(&r, s, i))
+        if (run_sample(&r, s, i))
             for (int k = 0; k < count; k++)
                 count_bins(steno_session_get(r.s, place[k]), &out[k], bins + (size_t)k * BINS);
     for (int k = 0; !st && k < count; k++)
@@ -120,8 +121,8 @@ double steno_value_error_db(const struct steno_value_error *e)
     return e->noise > 0 ? 10 * log10(fmax(e->signal, 1e-300) / e->noise) : HUGE_VAL;
 }
 
-static void add(struct steno_value_error *e, const struct steno_tensor *a,
-                const struct steno_tensor *b)
+static void add_error(struct steno_value_error *e, const struct steno_tensor *a,
+                      const struct steno_tensor *b)
 {
     const float *x = a->data, *y = b->data;
     size_t n =
@@ -148,18 +149,19 @@ steno_status steno_values_compare(steno_network *a, const int *a_place, steno_ne
                                   struct steno_value_error *out, int *used, steno_err *err)
 {
     struct runs x = {NULL, 0, {0}}, y = {NULL, 0, {0}};
-    steno_status st = begin(&x, a, err);
+    steno_status st = begin_runs(&x, a, err);
     if (!st)
-        st = begin(&y, b, err);
+        st = begin_runs(&y, b, err);
     memset(out, 0, (size_t)count * sizeof *out);
     for (int i = 0; !st && i < s->n; i++) {
-        if (!run(&x, s, i))
+        if (!run_sample(&x, s, i))
             continue;
-        if (!run(&y, s, i))
+        if (!run_sample(&y, s, i))
             st = steno_fail(err, STENO_ERR_INTERNAL, "the quantized network refuses sample %d: %s",
                             i, y.why.msg);
         for (int k = 0; !st && k < count; k++)
-            add(&out[k], steno_session_get(x.s, a_place[k]), steno_session_get(y.s, b_place[k]));
+            add_error(&out[k], steno_session_get(x.s, a_place[k]),
+                      steno_session_get(y.s, b_place[k]));
     }
     if (!st)
         st = some(&x, s, err);

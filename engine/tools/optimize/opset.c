@@ -408,9 +408,9 @@ static steno_status refuse_type(const struct opset_change *c, const struct opset
 }
 
 /* Element types of one type variable, as seen so far. */
-static steno_status bind(const struct opset_change *c, const struct opset_version *to,
-                         const struct opset_param *p, size_t k, bool output, steno_dtype t,
-                         steno_dtype bound[16])
+static steno_status bind_type(const struct opset_change *c, const struct opset_version *to,
+                              const struct opset_param *p, size_t k, bool output, steno_dtype t,
+                              steno_dtype bound[16])
 {
     if (steno_dtype_is_sequence(t) && steno_opset_takes_other(p, STENO_OPSET_SEQUENCE))
         return STENO_OK;
@@ -450,7 +450,7 @@ static steno_status check_inputs(struct opset_change *c, const struct opset_vers
                                       k, p->name);
         if (c->in[k].absent && p->kind == '1')
             return steno_opset_refuse(c, "input %zu '%s' is required", k, p->name);
-        st = c->in[k].absent ? STENO_OK : bind(c, to, p, k, false, c->in[k].dtype, bound);
+        st = c->in[k].absent ? STENO_OK : bind_type(c, to, p, k, false, c->in[k].dtype, bound);
         if (st)
             return st;
     }
@@ -512,7 +512,7 @@ static steno_status check_outputs(struct opset_change *c, const struct opset_ver
             return steno_opset_refuse(c, "it has no output %zu", k);
         if (!known)
             continue;
-        st = bind(c, to, p, k, true, g->values[c->n->out[k]].dtype, bound);
+        st = bind_type(c, to, p, k, true, g->values[c->n->out[k]].dtype, bound);
         if (st)
             return st;
     }

@@ -161,8 +161,8 @@ static steno_status softmax_up(struct opset_change *c)
     return !st && (m->input[0] = steno_write_read(c->w, flat)) ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-static steno_status transposed(struct opset_change *c, bool after, const char *x, const char *y,
-                               const int64_t *perm, int rank)
+static steno_status insert_transpose(struct opset_change *c, bool after, const char *x,
+                                     const char *y, const int64_t *perm, int rank)
 {
     const char *in[3] = {x};
     Onnx__Node *m = c->m, *t;
@@ -195,9 +195,9 @@ static steno_status softmax_down(struct opset_change *c)
     y = x ? steno_opset_redirect(c, "transposed", &made) : NULL;
     if (!y)
         return STENO_ERR_NOMEM;
-    st = transposed(c, false, c->m->input[0], x, perm, rank);
+    st = insert_transpose(c, false, c->m->input[0], x, perm, rank);
     if (!st)
-        st = transposed(c, true, made, y, perm, rank);
+        st = insert_transpose(c, true, made, y, perm, rank);
     if (!st)
         st = steno_opset_set_int(c, "axis", rank - 1);
     return !st && (c->m->input[0] = steno_write_read(c->w, x)) ? STENO_OK : STENO_ERR_NOMEM;

@@ -9,7 +9,7 @@ static int by_name(const void *key, const void *row)
     return strcmp(key, ((const struct opset_op *)row)->name);
 }
 
-static const struct opset_op *find(const char *type)
+static const struct opset_op *find_operator(const char *type)
 {
     return bsearch(type, opset_ops, sizeof opset_ops / sizeof *opset_ops, sizeof *opset_ops,
                    by_name);
@@ -18,18 +18,18 @@ static const struct opset_op *find(const char *type)
 int steno_opset_since(const char *type, int opset)
 {
     const struct opset_version *v = steno_opset_version(type, opset);
-    return v ? v->since : find(type) ? 0 : -1;
+    return v ? v->since : find_operator(type) ? 0 : -1;
 }
 
 int steno_opset_first(const char *type)
 {
-    const struct opset_op *op = find(type);
+    const struct opset_op *op = find_operator(type);
     return op ? opset_versions[op->first].since : 0;
 }
 
 const struct opset_version *steno_opset_version(const char *type, int opset)
 {
-    const struct opset_op *op = find(type);
+    const struct opset_op *op = find_operator(type);
     const struct opset_version *best = NULL;
     for (int i = 0; op && i < op->n && opset_versions[op->first + i].since <= opset; i++)
         best = &opset_versions[op->first + i];
@@ -38,7 +38,7 @@ const struct opset_version *steno_opset_version(const char *type, int opset)
 
 const struct opset_version *steno_opset_next(const char *type, const struct opset_version *v)
 {
-    const struct opset_op *op = find(type);
+    const struct opset_op *op = find_operator(type);
     return op && v + 1 < opset_versions + op->first + op->n ? v + 1 : NULL;
 }
 

@@ -27,7 +27,7 @@ static bool excluded(const struct steno_quantize_options *opt, const struct sten
     return listed(opt->exclude, n->name) || listed(opt->exclude_ops, n->op_type);
 }
 
-static bool is(const struct steno_node *n, const char *type)
+static bool is_operator(const struct steno_node *n, const char *type)
 {
     return !n->dead && !*n->domain && !strcmp(n->op_type, type);
 }
@@ -92,8 +92,8 @@ static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
     return STENO_OK;
 }
 
-static void describe(const struct steno_graph *g, const struct steno_node *n,
-                     const struct steno_tensor *w, struct steno_quantize_product *p)
+static void describe_product(const struct steno_graph *g, const struct steno_node *n,
+                             const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     const bool conv = !strcmp(n->op_type, "Conv");
     const int64_t columns = w->shape.dim[conv ? 0 : 1];
@@ -107,7 +107,8 @@ static void describe(const struct steno_graph *g, const struct steno_node *n,
                                          .in_body = g->parent != NULL};
 }
 
-static void tell(const struct steno_quantize_options *opt, const struct steno_quantize_product *p)
+static void tell_of_product(const struct steno_quantize_options *opt,
+                            const struct steno_quantize_product *p)
 {
     if (opt->report)
         opt->report(opt->report_arg, p);
@@ -137,13 +138,13 @@ static steno_status split_all(struct steno_quantize_job *j)
 {
     for (int32_t i = 0, count = j->g->n_nodes; i < count; i++) {
         const struct steno_node *n = &j->g->nodes[i];
-        const struct steno_tensor *w = is(n, "Gemm") ? gemm_weights(j->g, n) : NULL;
+        const struct steno_tensor *w = is_operator(n, "Gemm") ? gemm_weights(j->g, n) : NULL;
         steno_status st;
         if (w && excluded(j->opt, n)) {
             struct steno_quantize_product p;
-            describe(j->g, n, w, &p);
+            describe_product(j->g, n, w, &p);
             p.kept = "excluded";
-            tell(j->opt, &p);
+            tell_of_product(j->opt, &p);
         } else if (w && (st = split_gemm(j, i))) {
             return st;
         }
@@ -170,7 +171,7 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
         in >= n->n_in || n->in[in] == STENO_NONE ? NULL : j->g->values[n->in[in]].constant;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2)
         return NULL; /* a product of activations, or of a batch: not handled */
-    describe(j->g, n, w, p);
+    describe_product(j->g, n, w, p);
     if (steno_numel(w) < MIN_WEIGHTS)
         p->kept = "too small";
     else if (excluded(j->opt, n))
@@ -181,9 +182,9 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
 }
 
 /* Weights of a convolution. */
-static const struct steno_tensor *taps_of(const struct steno_quantize_job *j,
-                                          const struct steno_node *n,
-                                          struct steno_quantize_product *p)
+static const struct steno_tensor *convolution_weights(const struct steno_quantize_job *j,
+                                                      const struct steno_node *n,
+                                                      struct steno_quantize_product *p)
 {
     const struct steno_graph *g = j->g;
     const struct steno_tensor *w =
@@ -193,7 +194,7 @@ static const struct steno_tensor *taps_of(const struct steno_quantize_job *j,
     if (!j->opt->convolutions || j->opt->kind == STENO_QUANTIZE_BLOCKS || sixteen_bits(j->opt) ||
         !w || !w->data || w->dtype != STENO_F32 || w->shape.rank < 3)
         return NULL;
-    describe(g, n, w, p);
+    describe_product(g, n, w, p);
     if (steno_numel(w) < MIN_WEIGHTS)
         p->kept = "too small";
     else if (excluded(j->opt, n))
@@ -213,8 +214,8 @@ static const struct steno_tensor *taps_of(const struct steno_quantize_job *j,
     return w;
 }
 
-static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
-                            const struct steno_tensor *w, struct steno_quantize_product *p)
+static steno_status rewrite_product(struct steno_quantize_job *j, int32_t at, int in,
+                                    const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     switch (j->opt->kind) {
     case STENO_QUANTIZE_DYNAMIC:
@@ -230,11 +231,12 @@ static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
     return steno_quantize_sixteen(j, at, in, w, p);
 }
 
-static steno_status product(struct steno_quantize_job *j, int32_t at, int in)
+static steno_status quantize_product(struct steno_quantize_job *j, int32_t at, int in)
 {
     struct steno_quantize_product p;
     const struct steno_node *n = &j->g->nodes[at];
-    const struct steno_tensor *w = is(n, "Conv") ? taps_of(j, n, &p) : weights_of(j, n, in, &p);
+    const struct steno_tensor *w =
+        is_operator(n, "Conv") ? convolution_weights(j, n, &p) : weights_of(j, n, in, &p);
     steno_status st;
     if (!w)
         return STENO_OK;
@@ -248,14 +250,14 @@ static steno_status product(struct steno_quantize_job *j, int32_t at, int in)
         p.kept = steno_quantize_count(j->opt->kind, w, &p.counts);
     }
     if (!p.kept) {
-        st = rewrite(j, at, in, w, &p);
+        st = rewrite_product(j, at, in, w, &p);
         if (st)
             return st;
         if (!sixteen_bits(j->opt))
             j->g->nodes[at].dead = true;
         ++*j->changed;
     }
-    tell(j->opt, &p);
+    tell_of_product(j->opt, &p);
     return STENO_OK;
 }
 
@@ -268,18 +270,19 @@ static steno_status all_products(struct steno_quantize_job *j)
             half && ours(n, "AbsorbedAttention"); /* its projections of keys and values */
         steno_status st = STENO_OK;
         if (absorbed)
-            st = product(j, i, 2);
+            st = quantize_product(j, i, 2);
         if (!st && absorbed)
-            st = product(j, i, 4);
-        if (is(n, "MatMul") || is(n, "Conv") || (half && (ours(n, "Linear") || is(n, "Gemm"))))
-            st = product(j, i, 1);
+            st = quantize_product(j, i, 4);
+        if (is_operator(n, "MatMul") || is_operator(n, "Conv") ||
+            (half && (ours(n, "Linear") || is_operator(n, "Gemm"))))
+            st = quantize_product(j, i, 1);
         if (st)
             return st;
     }
     return STENO_OK;
 }
 
-static steno_status check(const struct steno_quantize_options *opt, steno_err *err)
+static steno_status check_quantization(const struct steno_quantize_options *opt, steno_err *err)
 {
     if (opt->kind == STENO_QUANTIZE_BLOCKS &&
         ((opt->bits != 4 && opt->bits != 8) || opt->block < 16 || opt->block > 65536 ||
@@ -299,7 +302,7 @@ steno_status steno_quantize(struct steno_graph *g, const struct steno_quantize_o
 {
     struct walk w = {.opt = opt, .changed = changed, .err = err, .visit = all_products};
     *changed = 0;
-    w.st = check(opt, err);
+    w.st = check_quantization(opt, err);
     if (!w.st)
         (void)visit_body(g, &w);
     return w.st;
@@ -333,8 +336,9 @@ steno_status steno_quantize_list(struct steno_graph *g, const struct steno_quant
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const struct steno_node *node = &g->nodes[i];
         struct steno_quantize_product p;
-        const bool found = is(node, "MatMul") ? weights_of(&j, node, 1, &p) != NULL
-                                              : is(node, "Conv") && taps_of(&j, node, &p);
+        const bool found = is_operator(node, "MatMul")
+                               ? weights_of(&j, node, 1, &p) != NULL
+                               : is_operator(node, "Conv") && convolution_weights(&j, node, &p);
         if (found && !p.kept)
             note(&l, &p);
     }

@@ -36,8 +36,8 @@ steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *na
 }
 
 /* Add a constant that is one number. */
-static steno_value_id number(struct steno_quantize_job *j, const char *name, steno_dtype t,
-                             const void *value)
+static steno_value_id add_number(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                                 const void *value)
 {
     void *data = NULL;
     steno_value_id v = steno_quantize_const(j, name, t, 0, NULL, &data);
@@ -209,7 +209,7 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
         return STENO_ERR_NOMEM;
     if (bias != STENO_NONE && (bias = column(j, old.name, bias, rank)) == STENO_NONE)
         return STENO_ERR_NOMEM;
-    wz = number(j, old.name, STENO_U8, &middle);
+    wz = add_number(j, old.name, STENO_U8, &middle);
     n = wz == STENO_NONE ? NULL
                          : steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10,
                                                old.name, 4, 1, conv ? old.n_attr : 0, STENO_NONE);
@@ -247,8 +247,8 @@ static steno_value_id there_and_back(struct steno_quantize_job *j, steno_value_i
     hi = fmaxf(hi, 0);
     scale = hi > lo ? (hi - lo) / 255 : 1;
     zero = (uint8_t)rintf(fminf(255, fmaxf(0, -lo / scale)));
-    s = number(j, name, STENO_F32, &scale);
-    z = s == STENO_NONE ? s : number(j, name, STENO_U8, &zero);
+    s = add_number(j, name, STENO_F32, &scale);
+    z = s == STENO_NONE ? s : add_number(j, name, STENO_U8, &zero);
     q = z == STENO_NONE
             ? NULL
             : steno_quantize_node(j, "", "QuantizeLinear", 13, name, 3, 1, 0, STENO_NONE);

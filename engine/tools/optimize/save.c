@@ -16,7 +16,7 @@ struct kept {
     bool microsoft;
 };
 
-static bool keep(void *arg, const char *domain)
+static bool keep_domain(void *arg, const char *domain)
 {
     const struct kept *k = arg;
     if (k->microsoft && !strcmp(domain, "com.microsoft"))
@@ -217,7 +217,7 @@ static steno_status options(const steno_network *n, const struct steno_save_opti
     *wo = (struct steno_onnx_write_options){.opset = opset,
                                             .ir_version = n->facts->info.ir_version,
                                             .body = steno_body_text,
-                                            .keep = keep,
+                                            .keep = keep_domain,
                                             .arg = k,
                                             .contrib = opt->contrib,
                                             .external = opt->external,

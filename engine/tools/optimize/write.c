@@ -129,7 +129,7 @@ static int64_t least_ir(int opset, bool functions)
     return functions || v > 8 ? v : 7;
 }
 
-static steno_status build(struct file_writer *o, const struct steno_graph *g, Onnx__Model *m)
+static steno_status build_model(struct file_writer *o, const struct steno_graph *g, Onnx__Model *m)
 {
     static const struct steno_write_form form = {
         .node = write_form, .region = steno_write_region, .constant = write_constant};
@@ -159,7 +159,7 @@ steno_status steno_onnx_serialize(const struct steno_graph *g, struct steno_buf 
 {
     struct file_writer o = {.w = {.err = err}, .opt = opt};
     Onnx__Model m;
-    steno_status st = build(&o, g, &m);
+    steno_status st = build_model(&o, g, &m);
     if (!st)
         st = steno_write_pack(&m, out, err);
     steno_write_end(&o.w);
@@ -175,7 +175,7 @@ struct sink {
     bool failed;
 };
 
-static void append(ProtobufCBuffer *buffer, size_t len, const uint8_t *data)
+static void append_to_file(ProtobufCBuffer *buffer, size_t len, const uint8_t *data)
 {
     struct sink *s = (struct sink *)buffer; /* base is the first member */
     s->failed = s->failed || fwrite(data, 1, len, s->f) != len;
@@ -219,8 +219,8 @@ static steno_status write_files(struct file_writer *o, const struct steno_graph 
                                 struct steno_onnx_written *written)
 {
     Onnx__Model m;
-    struct sink s = {.base.append = append};
-    steno_status st = build(o, g, &m);
+    struct sink s = {.base.append = append_to_file};
+    steno_status st = build_model(o, g, &m);
     if (!st && o->data_file) {
         st = commit(o->data_file, p->data_new, p->data, false, o->w.err);
         o->data_file = NULL;
