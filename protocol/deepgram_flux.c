@@ -82,7 +82,8 @@ static double silence_of(double confidence)
 static void apply(const struct state *s, struct steno_native_start *start)
 {
     start->endpoint.silence_after = fmin(silence_of(s->eot), s->timeout);
-    start->turn = (struct steno_turn_choice){STENO_TURN_IF_THERE, s->eot, s->timeout};
+    start->turn = (struct steno_turn_choice){s->eot < 1 ? STENO_TURN_IF_THERE : STENO_TURN_SILENCE,
+                                             s->eot, s->timeout};
     start->utterance_end = s->eager > 0 ? fmin(silence_of(s->eager), s->timeout) : 0;
 }
 

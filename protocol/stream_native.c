@@ -448,6 +448,8 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
                               s->endpointing ? "true" : "false", s->alternatives, s->beam);
     if (!st)
         st = steno_options_write(out, &s->options);
+    if (!st && s->turn.kind != STENO_TURN_SILENCE)
+        st = steno_buf_printf(out, ",\"turn\":\"%s\"", steno_turn_kind_name(s->turn.kind));
     if (!st && s->resumable)
         st = steno_buf_printf(out, ",\"resume_seconds\":%.3g", s->resume_seconds);
     return st ? st : steno_buf_puts(out, "}");

@@ -370,6 +370,27 @@ static void flux_tells_what_ended_a_turn(void **state)
     }
 }
 
+/* A server with the network for it: a final before the timeout is the network's. */
+static void flux_thresholds_are_those_of_the_network(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    h.d.judges_turns = true;
+    assert_int_equal(h.d.start.turn.kind, STENO_TURN_IF_THERE);
+    query(&h, "eot_threshold", "0.8", STENO_OK);
+    query(&h, "eot_timeout_ms", "2000", STENO_OK);
+    assert_true(h.d.start.turn.threshold == 0.8 && h.d.start.turn.wait == 2);
+    assert_true(fabs(confidence_at(&h, STENO_FINAL, STENO_FINAL_ENDPOINT, 0.25) - 0.8) < 0.011);
+    assert_non_null(strstr(h.said[h.n - 1], "\"trigger\":\"model\""));
+    (void)confidence_at(&h, STENO_FINAL, STENO_FINAL_ENDPOINT, 1.9);
+    assert_non_null(strstr(h.said[h.n - 1], "\"trigger\":\"timeout\""));
+    query(&h, "eot_threshold", "1", STENO_OK); /* nothing is so sure */
+    assert_int_equal(h.d.start.turn.kind, STENO_TURN_SILENCE);
+    assert_true(h.d.start.endpoint.silence_after == 2);
+    stop(&h);
+}
+
 static void a_forced_end_without_words_is_none(void **state)
 {
     struct received h;
@@ -553,6 +574,7 @@ int main(void)
         cmocka_unit_test(deepgram_is_configured_while_it_runs),
         cmocka_unit_test(flux_has_news_every_quarter_of_a_second),
         cmocka_unit_test(flux_tells_what_ended_a_turn),
+        cmocka_unit_test(flux_thresholds_are_those_of_the_network),
         cmocka_unit_test(a_forced_end_without_words_is_none),
         cmocka_unit_test(a_flux_turn_is_longer_than_a_segment),
         cmocka_unit_test(a_flux_turn_is_resumed_before_its_text_changes),

@@ -44,7 +44,8 @@ static void start_takes_every_field(void **state)
     assert_int_equal(parse("{\"type\":\"start\",\"model\":\"digits-en\",\"encoding\":\"mulaw\","
                            "\"sample_rate\":8000,\"channels\":2,\"channel\":2,\"interim\":false,"
                            "\"words\":false,\"alternatives\":3,\"beam\":8,\"endpointing\":false,"
-                           "\"silence_alone\":2.5,\"silence_after\":0.4,\"longest\":12}",
+                           "\"silence_alone\":2.5,\"silence_after\":0.4,\"longest\":12,"
+                           "\"turn\":\"semantic\",\"turn_threshold\":0.625}",
                            &m, &err),
                      STENO_OK);
     assert_string_equal(m.start.model, "digits-en");
@@ -58,6 +59,29 @@ static void start_takes_every_field(void **state)
     assert_true(m.start.endpoint.silence_alone == 2.5);
     assert_true(m.start.endpoint.silence_after == 0.4);
     assert_true(m.start.endpoint.longest == 12);
+    assert_int_equal(m.start.turn.kind, STENO_TURN_SEMANTIC);
+    assert_true(m.start.turn.threshold == 0.625);
+}
+
+/* What another server is told of a session. */
+static void what_ends_turns_is_written_as_a_query(void **state)
+{
+    struct steno_native_message m;
+    struct steno_buf b;
+    steno_err err;
+    (void)state;
+    steno_buf_init(&b, 4096);
+    assert_int_equal(
+        parse("{\"type\":\"start\",\"turn\":\"semantic\",\"turn_threshold\":0.625}", &m, &err),
+        STENO_OK);
+    assert_int_equal(steno_native_write_query(&b, &m.start), STENO_OK);
+    assert_non_null(strstr(b.data, "&turn=semantic"));
+    assert_non_null(strstr(b.data, "&turn_threshold=0.625"));
+    steno_buf_free(&b);
+    assert_int_equal(parse("{\"type\":\"start\",\"turn\":\"silence\"}", &m, &err), STENO_OK);
+    assert_int_equal(steno_native_write_query(&b, &m.start), STENO_OK);
+    assert_true(!b.data || !strstr(b.data, "turn"));
+    steno_buf_free(&b);
 }
 
 static void start_takes_the_joint_search(void **state)
@@ -161,6 +185,8 @@ static void bad_messages_are_refused_by_name(void **state)
         {"{\"type\":\"start\",\"channel\":2}", STENO_ERR_INVAL, "channel: 2 of audio with 1"},
         {"{\"type\":\"start\",\"interim\":1}", STENO_ERR_INVAL, "interim: must be true or false"},
         {"{\"type\":\"start\",\"alternatives\":11}", STENO_ERR_INVAL, "alternatives: 11"},
+        {"{\"type\":\"start\",\"turn\":\"loud\"}", STENO_ERR_INVAL, "turn: 'loud'"},
+        {"{\"type\":\"start\",\"turn_threshold\":1.01}", STENO_ERR_INVAL, "turn_threshold: 1.01"},
         {"{\"type\":\"start\",\"silence_after\":-1}", STENO_ERR_INVAL, "silence_after: -1"},
         {"{\"type\":\"start\",\"silence_after\":1e400}", STENO_ERR_FORMAT, "real number overflow"},
         {"{\"type\":\"start\",\"model\":\"0123456789012345678901234567890123456789"
@@ -357,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(start_without_fields_means_the_documented_defaults),
         cmocka_unit_test(start_takes_every_field),
+        cmocka_unit_test(what_ends_turns_is_written_as_a_query),
         cmocka_unit_test(start_takes_the_joint_search),
         cmocka_unit_test(start_takes_which_of_a_directory_is_meant),
         cmocka_unit_test(the_other_messages_need_only_their_type),
