@@ -31,6 +31,12 @@ def settings():
     return rows
 
 
+def named(families):
+    if families == ["all"]:
+        return "All families"
+    return f"{'Family' if len(families) == 1 else 'Families'} {', '.join(families)}"
+
+
 class Option:
     """An option of model families: what all say alike, and the text of each."""
 
@@ -40,7 +46,7 @@ class Option:
         self.texts = {}  # text: families
 
     def told(self):
-        return ". ".join(f"{'Family' if len(f) == 1 else 'Families'} {', '.join(f)}: {text}" for text, f in self.texts.items())
+        return ". ".join(f"{named(f)}: {text}" for text, f in self.texts.items())
 
     def ranged(self):
         return bool(re.fullmatch(r"[-+.e\d]+\.\.[-+.e\d]+", self.values))

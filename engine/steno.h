@@ -63,7 +63,7 @@ struct steno_option {
 enum steno_option_kind {
     STENO_OPTION_FLAG,   /* "yes", "true", "on", "1" or "no", "false", "off", "0" */
     STENO_OPTION_NUMBER, /* decimal, min..max */
-    STENO_OPTION_CHOICE, /* one of the words in `choices` */
+    STENO_OPTION_CHOICE, /* one of the words in `choices`; with on and off also a flag's */
     STENO_OPTION_LIST    /* whole numbers min..max, with commas or blanks between; "": none */
 };
 
@@ -73,7 +73,7 @@ enum steno_option_scope {
 };
 
 struct steno_option_info {
-    const char *family; /* the family that declares it */
+    const char *family; /* the family that declares it; "all": models of every family have it */
     const char *name;
     enum steno_option_kind kind;
     enum steno_option_scope scope;
@@ -83,8 +83,8 @@ struct steno_option_info {
     const char *help;     /* one line, for people */
 };
 
-/* Option i of all families, sorted by family; NULL past the last. Static. Options of the same name
- * have the same kind, scope and range in all families. */
+/* Option i of all families, sorted by family, "all" first; NULL past the last. Static. Options of
+ * the same name have the same kind, scope and range in all families. */
 STENO_API const struct steno_option_info *steno_option_at(size_t i);
 /* The first option of this name; NULL: no family has it. Static. */
 STENO_API const struct steno_option_info *steno_option_find(const char *name);
@@ -184,6 +184,13 @@ STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
                                                    const struct steno_model_options *opt,
                                                    steno_err *err);
+/* Grammars that write numbers and dates of finals (docs/itn.md), instead of the fetched ones, which
+ * a model has at first: "en=DIR,zh=DIR", or "none"; NULL or "": the fetched ones. Before its first
+ * stream. A model whose directory has a grammar keeps it, and one that writes numbers itself has
+ * none. STENO_ERR_INVAL: the list's form; STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED: a
+ * grammar cannot be read; the model then has the ones from before. */
+STENO_API STENO_MUST steno_status steno_model_use_grammars(steno_model *m, const char *list,
+                                                           steno_err *err);
 /* Close a model, after all its streams. NULL is accepted. */
 STENO_API void steno_model_close(steno_model *m);
 /* Name of the family of a model directory; NULL: of no known family. Loads nothing. Static. */

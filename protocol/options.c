@@ -27,7 +27,8 @@ static bool family_has(const char *family, const char *name)
 {
     const struct steno_option_info *row;
     for (size_t i = 0; family && (row = steno_option_at(i)); i++)
-        if (!strcmp(row->family, family) && !strcmp(row->name, name))
+        if (!strcmp(row->name, name) &&
+            (!strcmp(row->family, family) || !strcmp(row->family, "all")))
             return true;
     return false;
 }
@@ -116,8 +117,8 @@ static double option_value(const struct steno_option_info *row, const char *text
         return 0;
     for (const char *w; *(w = word_at(row->choices, i, &n)); i++)
         if (strlen(text) == n && !memcmp(text, w, n))
-            break;
-    return (double)i;
+            return (double)i;
+    return option_value(row, is_yes(text) ? "on" : "off"); /* a flag's word for a choice of these */
 }
 
 static void print_value(const struct steno_option_info *row, double v, char out[STENO_OPTION_TEXT])
@@ -324,7 +325,8 @@ steno_status steno_options_set_json(struct steno_options *o, const char *name, c
         print_number(number, json_number_value(value));
         return steno_options_set(o, name, number, err);
     }
-    if (row && row->kind == STENO_OPTION_FLAG) {
+    if (row && (row->kind == STENO_OPTION_FLAG ||
+                (row->kind == STENO_OPTION_CHOICE && json_is_boolean(value)))) {
         if (!json_is_boolean(value))
             return steno_fail(err, STENO_ERR_INVAL, "%s: must be true or false", name);
         return steno_options_set(o, name, json_is_true(value) ? "true" : "false", err);

@@ -842,8 +842,11 @@ static void describe_option(size_t i, char *doc, size_t size)
                 snprintf(families + at, sizeof families - at, ", %s", p->family);
                 many = true;
             }
-        n += (size_t)snprintf(doc + n, size - n, "%s %s%s: %s. ", many ? "Families" : "Family",
-                              o->family, families, o->help);
+        if (!strcmp(o->family, "all"))
+            n += (size_t)snprintf(doc + n, size - n, "All families: %s. ", o->help);
+        else
+            n += (size_t)snprintf(doc + n, size - n, "%s %s%s: %s. ", many ? "Families" : "Family",
+                                  o->family, families, o->help);
     }
 }
 

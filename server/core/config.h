@@ -46,6 +46,7 @@ struct steno_config {
     /* [vad] */
     char *vad_mode;       /* off, energy, silero */
     char *vad_model;      /* directory of silero-vad; "" = the fetched one, "none" */
+    char *grammars;       /* "en=DIR,...", "none"; "" = the fetched ones */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
     int speakers_threads;
     char *turn_model; /* the network that judges turns; "" = the fetched one, "none" */

@@ -98,6 +98,10 @@ ROW(STRING, turn_model, "turn", "model", "STENO_TURN", "", 0, 0,
     "Network that judges whether a speaker has finished, for live sessions that ask for it "
     "(docs/turns.md): an ONNX file, or a directory with smart-turn*.onnx. Empty: the fetched one "
     "(steno model fetch smart-turn), if it is there. none: no network.")
+ROW(STRING, grammars, "text", "grammars", "STENO_TEXT_GRAMMARS", "", 0, 0,
+    "Grammars that write numbers and dates of finals (docs/itn.md), as LANGUAGE=DIR, comma "
+    "separated: en=/srv/itn/en. A model whose directory has a grammar keeps it. Empty: the fetched "
+    "ones (steno model fetch itn-en), if they are there. none: only those of models.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

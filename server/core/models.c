@@ -379,6 +379,8 @@ static steno_status load_dir(steno_models *m, const struct steno_model_slot *slo
     o.n_options = list.n;
     (void)steno_precision_find(m->conf->precision, &o.precision); /* config.c has checked it */
     st = steno_model_open(&s->model, dir, &o, err);
+    if (!st && *m->conf->grammars)
+        st = steno_model_use_grammars(s->model, m->conf->grammars, err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
         st = open_pool(m, dir, s, err);

@@ -254,7 +254,8 @@ class Model(_Shared):
 
     name: a directory, the name of a fetched model, or None for the default: $STENO_MODEL, else the first fetched model,
     else digits-en. precision: "auto", "fp32", "bf16", "fp16" or "int8". threads: of one stream. cpu: the highest level
-    to use. options: those of the model's family, such as {"ctc_weight": 0.3}.
+    to use. options: those of the model's family, such as {"ctc_weight": 0.3}. grammars: "en=DIR,zh=DIR", which write
+    numbers and dates of finals; None: the fetched ones.
     """
 
     _close_function = "steno_model_close"
@@ -267,6 +268,7 @@ class Model(_Shared):
         threads: int = 1,
         cpu: str | None = None,
         options: Mapping[str, object] | None = None,
+        grammars: str | None = None,
     ) -> None:
         super().__init__()
         opt: _library.ModelOptions = lib.steno_model_options_default()
@@ -277,6 +279,8 @@ class Model(_Shared):
         opt.precision, opt.threads, opt.cpu = number.value, threads, _bytes(cpu)
         opt.options, opt.n_options = rows, len(rows)
         self._handle = open_found("steno_model_find", name, "steno_model_open", ctypes.byref(opt))
+        if grammars is not None:
+            call("steno_model_use_grammars", self._handle, _bytes(grammars))
         self.info = self._read_info()
 
     def _read_info(self) -> ModelInfo:

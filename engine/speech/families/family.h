@@ -47,6 +47,7 @@ struct steno_family_info {
     /* struct steno_model_info; languages NULL: `language` alone */
     const char *languages;
     bool detects_language, translates, takes_prompt, takes_hotwords;
+    bool closed;  /* the vocabulary is a set of words, such as commands: they stay as they are */
     bool untimed; /* steps also run networks that a trial does not time, such as a search's */
     enum steno_feeding feeding;
     struct steno_windows_info {

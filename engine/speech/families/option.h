@@ -4,6 +4,9 @@
 
 #include "steno.h"
 
+#define STENO_OPTION_ALL "all" /* the family of options that all families have */
+#define STENO_OPTION_ITN "itn"
+
 /* The last value of an option; NULL: the option is not set. */
 const char *steno_option_value(const struct steno_option *options, size_t n, const char *name);
 /* Read a flag, or a finite decimal number. False: value is none, and *out does not change. */

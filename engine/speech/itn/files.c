@@ -86,13 +86,29 @@ static bool find_tagger(const struct listing *l, char (*name)[MAX_PATH])
     return true;
 }
 
+static bool is_fst(const char *name)
+{
+    return ends_with(name, ".fst");
+}
+
+static bool is_far(const char *name)
+{
+    return ends_with(name, ".far");
+}
+
+/* In a model's folder other transducers may lie, such as graphs of words. */
+static bool is_rule(const char *name)
+{
+    return is_fst(name) && (!strncmp(name, "itn", 3) || !strncmp(name, "rule", 4));
+}
+
 static steno_status read_all(steno_itn *g, const char *dir, const struct listing *l,
-                             const char *ending, steno_err *err)
+                             bool (*wanted)(const char *name), steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int i = 0; !st && i < l->n; i++) {
         char *path = NULL;
-        if (!ends_with(l->entry[i]->d_name, ending))
+        if (!wanted(l->entry[i]->d_name))
             continue;
         path = steno_path_join(dir, l->entry[i]->d_name);
         st = path ? steno_fst_read(&g->stage, path, err)
@@ -100,6 +116,14 @@ static steno_status read_all(steno_itn *g, const char *dir, const struct listing
         free(path);
     }
     return st;
+}
+
+/* A chain of the folder's transducers and archives, by name. */
+static steno_status read_chain(steno_itn *g, const char *dir, const struct listing *l,
+                               bool (*wanted)(const char *name), steno_err *err)
+{
+    steno_status st = read_all(g, dir, l, wanted, err);
+    return st ? st : read_all(g, dir, l, is_far, err);
 }
 
 /* What a folder has where no name of a pair is known. */
@@ -112,11 +136,8 @@ static steno_status read_folder(steno_itn *g, const char *dir, char (*name)[MAX_
         return st;
     if (find_tagger(&l, name))
         st = read_pair(g, dir, name[0], name[1], err);
-    else {
-        st = read_all(g, dir, &l, ".fst", err);
-        if (!st)
-            st = read_all(g, dir, &l, ".far", err);
-    }
+    else
+        st = read_chain(g, dir, &l, is_fst, err);
     if (!st && !g->stage.n)
         st = steno_fail(err, STENO_ERR_IO, "%s: there is no grammar: no .fst or .far file", dir);
     free_listing(&l);
@@ -152,18 +173,34 @@ steno_status steno_itn_open(steno_itn **out, const char *dir, const char *langua
                     : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir));
 }
 
-steno_status steno_itn_open_rules(steno_itn **out, const char *paths, steno_err *err)
+/* Read the rules of a model's folder, if it has any. */
+static steno_status read_rules(steno_itn *g, const char *dir, steno_err *err)
 {
+    struct listing l = {0};
+    steno_status st = list_folder(dir, &l, err);
+    if (!st)
+        st = read_chain(g, dir, &l, is_rule, err);
+    free_listing(&l);
+    return st;
+}
+
+steno_status steno_itn_open_of_model(steno_itn **out, const char *dir, steno_err *err)
+{
+    char *own = steno_path_join(dir, "itn");
     steno_itn *g = calloc(1, sizeof *g);
-    steno_status st = g ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", paths);
-    for (const char *p = paths; !st && *p;) {
-        char path[MAX_PATH];
-        const size_t n = strcspn(p, ",");
-        snprintf(path, sizeof path, "%.*s", n < MAX_PATH ? (int)n : 0, p);
-        st = steno_fst_read(&g->stage, path, err);
-        p += n + (p[n] == ',');
+    steno_status st = own && g ? STENO_OK : STENO_ERR_NOMEM;
+    if (st)
+        (void)steno_fail(err, st, "%s: out of memory", dir);
+    else if (steno_path_is_dir(own))
+        st = read_grammar(g, own, NULL, err);
+    else if (steno_path_is_dir(dir))
+        st = read_rules(g, dir, err);
+    free(own);
+    if (st || !g->stage.n) {
+        steno_itn_close(g);
+        *out = NULL;
+        return st;
     }
-    if (!st && !g->stage.n)
-        st = steno_fail(err, STENO_ERR_INVAL, "no files of rules are named");
-    return finish(out, g, st);
+    *out = g;
+    return STENO_OK;
 }

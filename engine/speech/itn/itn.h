@@ -37,8 +37,9 @@ struct steno_itn_text {
  * others as steno_fst_parse. */
 STENO_MUST steno_status steno_itn_open(steno_itn **out, const char *dir, const char *language,
                                        steno_err *err);
-/* A chain of files: their paths with commas between them. */
-STENO_MUST steno_status steno_itn_open_rules(steno_itn **out, const char *paths, steno_err *err);
+/* Open the grammar of a model's folder: its folder `itn`, as above, else a chain of its itn*.fst
+ * and rule*.fst, then *.far, by name. *out NULL: there is none. Errors as above. */
+STENO_MUST steno_status steno_itn_open_of_model(steno_itn **out, const char *dir, steno_err *err);
 void steno_itn_close(steno_itn *g);
 
 /* NULL: out of memory. */

@@ -2,6 +2,7 @@
 #include "speech/recognizer/model.h"
 
 #include "base/path.h"
+#include "speech/families/option.h"
 #include "speech/families/registry.h"
 
 #include <stdlib.h>
@@ -107,9 +108,10 @@ static steno_status open_impl(steno_model *m, const struct steno_model_options *
     if (st)
         return steno_fail_in(err, st, "%s", m->dir);
     st = m->family->open(&m->impl, &o, err);
-    if (!st)
-        m->family->info(m->impl, &m->info);
-    return st;
+    if (st)
+        return st;
+    m->family->info(m->impl, &m->info);
+    return steno_model_use_grammars(m, NULL, err);
 }
 
 steno_status steno_model_open_observed(steno_model **out, const char *dir,
@@ -150,8 +152,28 @@ void steno_model_close(steno_model *m)
         return;
     if (m->impl)
         m->family->close(m->impl);
+    steno_grammars_close(&m->grammars);
     free(m->dir);
     free(m);
+}
+
+/* Families with an option of their own, and models that cut recordings (Whisper), write numbers
+ * themselves. */
+steno_status steno_model_use_grammars(steno_model *m, const char *list, steno_err *err)
+{
+    const struct steno_family_info *i = &m->info;
+    struct steno_grammars g = {0};
+    steno_status st;
+    if (steno_options_family_has(m->family, STENO_OPTION_ITN) || i->segments.cuts)
+        return STENO_OK;
+    st = steno_grammars_open(&g, m->dir, i->languages ? i->languages : i->language, list, err);
+    if (st) {
+        steno_grammars_close(&g);
+        return st;
+    }
+    steno_grammars_close(&m->grammars);
+    m->grammars = g;
+    return STENO_OK;
 }
 
 const char *steno_model_family(const char *dir)

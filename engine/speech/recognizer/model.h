@@ -3,6 +3,7 @@
 #define STENO_RECOGNIZER_MODEL_H
 
 #include "speech/families/family.h"
+#include "speech/recognizer/grammars.h"
 
 /* Frozen after open. */
 struct steno_model {
@@ -10,6 +11,7 @@ struct steno_model {
     const struct steno_family *family;
     void *impl; /* the family's */
     struct steno_family_info info;
+    struct steno_grammars grammars; /* none for families that write numbers themselves */
     int threads;
 };
 
@@ -23,6 +25,8 @@ STENO_MUST steno_status steno_model_open_observed(steno_model **out, const char 
  * NULL. STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_hints_resolve(const steno_model *m, struct steno_hints *io,
                                             steno_err *err);
+/* Whether the table of family f itself has this option. */
+bool steno_options_family_has(const struct steno_family *f, const char *name);
 /* Check options against the table of family f. STENO_ERR_INVAL: no family has the option, f does
  * not have it, or the value is not allowed. */
 STENO_MUST steno_status steno_options_check(const struct steno_family *f,

@@ -5,14 +5,35 @@
 #include "speech/families/registry.h"
 #include "speech/recognizer/model.h"
 
+/* Options that models of all families have. */
+static const struct steno_option_info of_all[] = {
+    {STENO_OPTION_ALL, STENO_OPTION_ITN, STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0,
+     "auto|on|off", "auto",
+     "write numbers, dates and money of finals by a grammar (docs/itn.md); auto: where there is "
+     "one "
+     "and the model writes words"},
+};
+#define N_OF_ALL (sizeof of_all / sizeof *of_all)
+
 const struct steno_option_info *steno_option_at(size_t i)
 {
+    if (i < N_OF_ALL)
+        return &of_all[i];
+    i -= N_OF_ALL;
     for (size_t f = 0; steno_families[f]; f++) {
         if (i < steno_families[f]->n_options)
             return &steno_families[f]->options[i];
         i -= steno_families[f]->n_options;
     }
     return NULL;
+}
+
+static bool is_of_all(const char *name)
+{
+    for (size_t i = 0; i < N_OF_ALL; i++)
+        if (!strcmp(of_all[i].name, name))
+            return true;
+    return false;
 }
 
 const struct steno_option_info *steno_option_find(const char *name)
@@ -83,7 +104,8 @@ static steno_status check_value(const struct steno_option_info *o, const char *v
             return STENO_OK;
         return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not true or false", o->name, value);
     case STENO_OPTION_CHOICE:
-        if (steno_option_is_choice(value, o->choices))
+        if (steno_option_is_choice(value, o->choices) ||
+            (steno_option_is_choice("on", o->choices) && steno_option_read_flag(value, &flag)))
             return STENO_OK;
         return refuse_choice(o, value, err);
     case STENO_OPTION_LIST:
@@ -106,7 +128,7 @@ steno_status steno_option_check(const char *name, const char *value, steno_err *
     return check_value(o, value, err);
 }
 
-static bool has_option(const struct steno_family *f, const char *name)
+bool steno_options_family_has(const struct steno_family *f, const char *name)
 {
     for (size_t i = 0; i < f->n_options; i++)
         if (!strcmp(f->options[i].name, name))
@@ -121,7 +143,7 @@ steno_status steno_options_check(const struct steno_family *f, const struct sten
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++) {
         st = steno_option_check(options[i].name, options[i].value, err);
-        if (!st && !has_option(f, options[i].name))
+        if (!st && !steno_options_family_has(f, options[i].name) && !is_of_all(options[i].name))
             st = steno_fail(err, STENO_ERR_INVAL,
                             "%s: models of family %s have no such option, theirs are: %s",
                             options[i].name, f->name, list_names(f, names, sizeof names));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "speech/recognizer/stream_internal.h"
+#include "speech/recognizer/written.h"
 
 #define FIRST_WORDS 16 /* room per utterance at first */
 #define FIRST_TEXT 100 /* bytes of text */
@@ -67,6 +68,7 @@ void steno_results_close(struct steno_results *r)
     free(r->w);
     free(r->tokens);
     free(r->sections);
+    steno_arena_free(r->written);
     steno_events_free(&r->events);
 }
 
@@ -282,6 +284,45 @@ steno_status steno_results_pause_within(steno_stream *s, double last_end, double
     return *done ? add_utterance_end(s, last_end) : STENO_OK;
 }
 
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+/* The grammar that writes a final; NULL: it stays as it is. */
+static const steno_itn *grammar_of(const steno_stream *s, const struct steno_hypothesis *h)
+{
+    const struct steno_family_info *i = &s->model->info;
+    const bool one = *i->language && !strchr(i->language, ' ');
+    if (s->itn == STENO_ITN_OFF || !s->model->grammars.n || h->n_sections ||
+        (s->itn == STENO_ITN_AUTO &&
+         (i->closed || !steno_written_is_spoken(s->results.alts[0].text))))
+        return NULL;
+    return steno_grammars_choose(&s->model->grammars,
+                                 h->language ? h->language
+                                 : one       ? i->language
+                                             : "",
+                                 s->results.alts[0].text);
+}
+
+/* Write the n alternatives of a final as its grammar does. */
+static steno_status write_alternatives(steno_stream *s, size_t n)
+{
+    struct steno_results *r = &s->results;
+    const steno_itn *g = n ? grammar_of(s, &r->hyps[0]) : NULL;
+    steno_itn_writer *w = g ? steno_itn_writer_new() : NULL;
+    steno_status st = STENO_OK;
+    if (!g)
+        return STENO_OK;
+    if (!r->written)
+        r->written = steno_arena_new(0);
+    if (r->written)
+        steno_arena_reset(r->written);
+    if (!w || !r->written)
+        st = STENO_ERR_NOMEM;
+    for (size_t i = 0; !st && i < n; i++)
+        st = steno_written_apply(&r->alts[i], g, w, r->written);
+    steno_itn_writer_free(w);
+    return st;
+}
+
 /* ---- finals ---------------------------------------------------------------------------------- */
 
 /* Make alternative *n of hypothesis i. A hypothesis that spells the text of an earlier one in other
@@ -365,11 +406,15 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
     steno_status st = build_alternatives(s, &ev.n_alternatives);
     r->shown = 0;
+    if (!st)
+        st = write_alternatives(s, ev.n_alternatives);
     if (st)
         return st;
     fill_event(s, &ev);
     if (ev.n_alternatives) {
         ev.text = r->alts[0].text;
+        ev.words = r->alts[0].words;
+        ev.n_words = r->alts[0].n_words;
         ev.n_tokens = r->alts[0].n_tokens;
     }
     ev.stable_words = ev.n_words;

@@ -2,6 +2,7 @@
 #ifndef STENO_RECOGNIZER_RESULTS_H
 #define STENO_RECOGNIZER_RESULTS_H
 
+#include "base/arena.h"
 #include "speech/families/family.h"
 #include "speech/recognizer/events.h"
 #include "speech/text/words.h"
@@ -17,6 +18,7 @@ struct steno_results {
     size_t cap_words, cap_tokens;
     struct steno_section *sections; /* [cap_sections] of the best one */
     size_t cap_sections;
+    steno_arena *written; /* what grammars wrote of the final's alternatives; NULL: nothing yet */
     struct steno_events events;
     int64_t segment; /* counts finals */
     uint64_t shown;  /* fingerprint of the last partial; 0: none */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "speech/audio/pcm.h"
+#include "speech/families/option.h"
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/vad.h"
 
@@ -21,6 +22,20 @@ static steno_status check_count(const char *name, int value, int low, steno_err 
         return STENO_OK;
     return steno_fail(err, STENO_ERR_INVAL, "%s is %d, expected %d to %d", name, value, low,
                       STENO_MAX_BEAM);
+}
+
+/* Whether finals are rewritten by a grammar. */
+static steno_status choose_itn(steno_stream *s, steno_err *err)
+{
+    bool on = false;
+    s->itn = STENO_ITN_AUTO;
+    if (steno_option_get_flag(s->opt.options, s->opt.n_options, STENO_OPTION_ITN, &on))
+        s->itn = on ? STENO_ITN_ON : STENO_ITN_OFF;
+    if (!on || s->model->grammars.n || steno_options_family_has(s->family, STENO_OPTION_ITN))
+        return STENO_OK;
+    return steno_fail(
+        err, STENO_ERR_INVAL,
+        "itn: there is no grammar for this model (docs/itn.md says where one may lie)");
 }
 
 static steno_status check_options(steno_stream *s, steno_err *err)
@@ -43,7 +58,9 @@ static steno_status check_options(steno_stream *s, steno_err *err)
     if (e->longest <= 0)
         e->longest = i->endpoint.longest;
     st = steno_hints_resolve(s->model, &s->opt.hints, err);
-    return st ? st : steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
+    if (!st)
+        st = steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
+    return st ? st : choose_itn(s, err);
 }
 
 static steno_status open_audio(steno_stream *s, steno_err *err)

@@ -33,7 +33,8 @@ struct job {
     struct steno_model_options model_opt;
     struct steno_stream_options stream_opt;
     steno_model *model;
-    steno_vad *vad; /* NULL: off */
+    steno_vad *vad;       /* NULL: off */
+    const char *grammars; /* NULL: the fetched ones */
     const char *speakers_text, *speakers_dir;
     struct cli_voice_options voices;
     steno_speakers *speakers; /* NULL: they are not told apart */
@@ -372,7 +373,7 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
 {
     long beam = 0, n_best = 0, threads = 1;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
-    struct cli_option options[29 + CLI_FAMILY_ROWS] = {
+    struct cli_option options[30 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
@@ -401,6 +402,9 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
          "say who speaks: as many as are found, or N"},
         {"--speaker-model", CLI_TEXT, "NAME|DIR", &j->speakers_dir, 0, 0,
          "networks for it (default: $STENO_SPEAKERS, else those of steno model fetch)"},
+        {"--grammars", CLI_TEXT, "LIST", &j->grammars, 0, 0,
+         "grammars for --itn, as en=DIR,zh=DIR (default: those of the model, else the fetched "
+         "ones)"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
@@ -458,6 +462,8 @@ static int open_for_job(struct job *j)
     if (rc == EX_OK && steno_model_open(&j->model, dir, &j->model_opt, &err))
         rc = cli_fail(&err);
     free(dir);
+    if (rc == EX_OK && j->grammars && steno_model_use_grammars(j->model, j->grammars, &err))
+        rc = cli_fail(&err);
     if (rc != EX_OK)
         return rc;
     steno_model_get_info(j->model, &j->info);

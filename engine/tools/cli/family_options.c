@@ -44,7 +44,9 @@ void cli_family_rows(struct cli_family_options *f, struct cli_option *rows)
             continue;
         if (strcmp(family, info->family)) {
             family = info->family;
-            snprintf(f->headings[f->n], sizeof f->headings[0], "Models of family %s:", family);
+            snprintf(
+                f->headings[f->n], sizeof f->headings[0],
+                strcmp(family, "all") ? "Models of family %s:" : "Models of %s families:", family);
             *rows++ = (struct cli_option){.name = f->headings[f->n], .kind = CLI_HEADING};
         }
         name_option(o, info);

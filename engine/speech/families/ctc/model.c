@@ -172,6 +172,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->name = c->name;
     out->version = c->version;
     out->language = c->language;
+    out->closed = true;
     out->license = c->license;
     out->network = c->network;
     out->sample_rate = c->sample_rate;

@@ -343,7 +343,7 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
      "use model.int8.onnx where model.onnx is there too"},
-    {FAMILY, "itn", STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0, NULL, "no",
+    {FAMILY, "itn", STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0, "auto|on|off", "auto",
      "write punctuation, and numbers as digits"},
     STENO_SEARCH_OPTIONS(FAMILY),
 };

@@ -1,0 +1,134 @@
+"""Grammars that write numbers: `steno itn`, `steno transcribe --itn`, uploads, live streams and dialects, with the times of
+what was spoken. The grammar here is one transducer that knows "four two seven" and copies every other byte."""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+from daemon import BUILD, DIGITS, DIGITS_TEXT, Stenod, case, converse, pcm, tap, wav
+
+STENO = os.path.join(BUILD, "steno")
+PCM, RATE = pcm()
+WRITTEN = DIGITS_TEXT.replace("four two seven", "427")
+START, END = 0.63, 2.10  # of "four two seven"
+
+
+def transducer(rules):
+    """An OpenFst file: state 0 copies each byte at weight 1, each rule is a path of weight 0 from it and back."""
+    states = [[(c, c, 1.0, 0) for c in range(1, 256)]]
+    for spoken, written in rules:
+        at = 0
+        for i in range(max(len(spoken), len(written))):
+            last = i + 1 == max(len(spoken), len(written))
+            states[at].append((spoken[i] if i < len(spoken) else 0, written[i] if i < len(written) else 0, 0.0,
+                               0 if last else len(states)))
+            if not last:
+                at = len(states)
+                states.append([])
+    out = struct.pack("<i", 2125659606)
+    for name in (b"vector", b"standard"):
+        out += struct.pack("<i", len(name)) + name
+    out += struct.pack("<iiQqqq", 2, 0, 0, 0, len(states), 0)
+    for i, arcs in enumerate(states):
+        out += struct.pack("<fq", 0 if i == 0 else float("inf"), len(arcs)) + b"".join(struct.pack("<iifi", *a) for a in arcs)
+    return out
+
+
+def steno(*args, text=""):
+    return subprocess.run([STENO, *args], input=text, capture_output=True, text=True)
+
+
+@case
+def lines_are_written(d, folder):
+    x = steno("itn", folder, text="a four two seven\n\n four\n")
+    assert (x.returncode, x.stdout) == (0, "a 427\n\nfour\n"), x
+    x = steno("itn", os.path.join(folder, "no"))
+    assert x.returncode == 74 and "no: No such file" in x.stderr, x
+    x = steno("itn")
+    assert x.returncode == 64 and "directory of a grammar is missing" in x.stderr, x
+
+
+@case
+def transcribe_writes_where_it_is_asked_to(d, folder):
+    grammars = f"en={folder}"
+    x = steno("transcribe", "--itn", "on", "--grammars", grammars, "--words", DIGITS)
+    words = [line.split() for line in x.stdout.splitlines()]
+    assert [w[3] for w in words] == WRITTEN.split(), x
+    assert (float(words[0][0]), float(words[0][1])) == (START, END), words
+    for args in ((), ("--itn", "auto"), ("--itn", "off")):  # digits-en is a model of commands: auto leaves it alone
+        x = steno("transcribe", *args, "--grammars", grammars, DIGITS)
+        assert x.stdout == DIGITS_TEXT + "\n", x
+    x = steno("transcribe", "--itn", "on", DIGITS)
+    assert x.returncode == 64 and "itn: there is no grammar for this model" in x.stderr, x
+    x = steno("transcribe", "--grammars", "en", DIGITS)
+    assert x.returncode == 64 and "'en' is not LANGUAGE=DIR" in x.stderr, x
+
+
+def check_words(words, key):
+    assert [w[key] for w in words] == WRITTEN.split(), words
+    assert abs(words[0]["start"] - START) < 0.006 and abs(words[0]["end"] - END) < 0.006, words[0]
+
+
+@case
+def uploads_are_written(d, folder):
+    status, _, text = d.request("POST", "/v1/transcribe?itn=on", wav(PCM, RATE))
+    assert status == 200, text
+    got = json.loads(text)
+    assert got["text"].strip() == WRITTEN, got
+    check_words(got["segments"][0]["words"], "word")
+    status, _, text = d.request("POST", "/v1/listen?itn=on", wav(PCM, RATE))
+    assert status == 200, text
+    got = json.loads(text)["results"]["channels"][0]["alternatives"][0]
+    assert got["transcript"] == WRITTEN, got
+    check_words(got["words"], "word")
+    status, _, text = d.request("POST", "/v1/transcribe?itn=on&format=srt", wav(PCM, RATE))
+    assert status == 200 and "427" in text.decode(), text
+    for query in ("", "&itn=off", "&itn=auto"):
+        status, _, text = d.request("POST", "/v1/transcribe?format=text" + query, wav(PCM, RATE))
+        assert status == 200 and text.decode().strip() == DIGITS_TEXT, text
+    status, _, text = d.request("POST", "/v1/transcribe?format=text&itn=true", wav(PCM, RATE))
+    assert status == 200 and text.decode().strip() == WRITTEN, text
+    status, _, text = d.request("POST", "/v1/transcribe?itn=often", wav(PCM, RATE))
+    assert status == 400 and b"itn: 'often'" in text, text
+
+
+@case
+def live_finals_are_written(d, folder):
+    chunks = [PCM[at:at + 3200] for at in range(0, len(PCM), 3200)]
+    for itn in ("on", True):
+        got = converse(d.ws, [{"type": "start", "encoding": "s16le", "sample_rate": RATE, "words": True, "itn": itn}, *chunks,
+                              {"type": "end"}]).messages
+        final = [m for m in got if m["type"] == "final"]
+        assert " ".join(m["text"] for m in final) == WRITTEN, got
+        check_words(final[0]["words"], "word")
+        spoken = [m for m in got if m["type"] == "partial"]
+        assert spoken and all("427" not in m["text"] for m in spoken), spoken
+
+
+@case
+def a_server_without_a_grammar_says_so(d, folder):
+    with Stenod("text.grammars=none") as other:
+        status, _, text = other.request("POST", "/v1/transcribe?itn=on", wav(PCM, RATE))
+        assert status == 400 and b"itn: there is no grammar" in text, (status, text)
+        status, _, text = other.request("POST", "/v1/transcribe?format=text&itn=auto", wav(PCM, RATE))
+        assert status == 200 and text.decode().strip() == DIGITS_TEXT, text
+
+
+@case
+def a_damaged_grammar_ends_the_start(d, folder):
+    with tempfile.TemporaryDirectory() as bad:
+        with open(os.path.join(bad, "x.fst"), "wb") as f:
+            f.write(transducer([])[:-3])
+        x = subprocess.run([os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0", "--set", f"text.grammars=en={bad}"],
+                           capture_output=True, text=True, timeout=120)
+        assert x.returncode and "x.fst: " in x.stderr, x
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as work:
+        with open(os.path.join(work, "rules.fst"), "wb") as rules:
+            rules.write(transducer([(b"four two seven", b"427")]))
+        with Stenod(f"text.grammars=en={work}") as daemon:
+            sys.exit(tap(daemon, work))
