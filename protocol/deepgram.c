@@ -35,6 +35,7 @@ static void deepgram_init(struct steno_dialect_session *d)
 {
     d->start.alternatives = 1;
     d->start.interim = false;
+    deepgram_state(d)->wants.no_networks = !d->tells_speakers;
 }
 
 steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out, steno_err *err)
@@ -125,7 +126,10 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
         return steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
     if (!strcmp(name, "utterance_end_ms"))
         return set_utterance_end(d, value, err);
-    steno_deepgram_note_unsupported(&s->wants, name, value);
+    if (steno_deepgram_diarize(name, value) && d->tells_speakers)
+        d->start.diarize = true;
+    else
+        steno_deepgram_note_unsupported(&s->wants, name, value);
     return STENO_OK;
 }
 
@@ -186,6 +190,10 @@ steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named
 static steno_status deepgram_first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                          steno_err *err)
 {
+    if (d->start.diarize && d->start.multichannel) { /* a speaker on each channel */
+        d->start.diarize = false;
+        steno_deepgram_note_unsupported(&deepgram_state(d)->wants, "diarize", "true");
+    }
     return steno_deepgram_first_audio(&d->start.audio, deepgram_state(d)->named, p, n, err);
 }
 
@@ -428,6 +436,7 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
     double until = d->offset + (final && *ev->text ? ev->end : ev->time);
     steno_status st = steno_buf_puts(b, "{\"type\":\"Results\",");
     deepgram_state(d)->wants.offset = d->offset;
+    deepgram_state(d)->wants.live_voices = d->voices;
     steno_deepgram_note_language(&deepgram_state(d)->wants,
                                  told ? ev->language : d->model_language);
     if (until < *from)
@@ -553,6 +562,7 @@ static void deepgram_close(const char *code, int *close_code, const char **reaso
 }
 
 const struct steno_dialect steno_dialect_deepgram = {
+    .diarizes = true,
     .name = "deepgram",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,

@@ -19,7 +19,8 @@ struct steno_deepgram_wants {
     bool not_english; /* numbers stayed words: the language is not, or not known as, English */
     bool no_networks; /* for diarize */
     const steno_transcript *voices; /* words have the speakers of its segments; NULL: none */
-    char unsupported[256];          /* parameters that have no effect, with spaces between */
+    const struct steno_live_voices *live_voices; /* the same of a final of a live session */
+    char unsupported[256]; /* parameters that have no effect, with spaces between */
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,

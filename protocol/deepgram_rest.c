@@ -16,6 +16,7 @@
 
 #define PARAGRAPH_PAUSE 1.0   /* s between two sentences that begins a paragraph */
 #define PARAGRAPH_SENTENCES 5 /* at most */
+#define NO_CONFIDENCE (-1.0f) /* of a speaker: it is not told */
 #define SPEAKER_BYTES 24      /* "Speaker 4294967295: " */
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
@@ -232,8 +233,10 @@ static steno_status put_word(struct steno_buf *b, const struct steno_deepgram_wa
 static struct steno_attribution voice_of(const struct steno_deepgram_wants *wants,
                                          const struct steno_word *w)
 {
-    return wants->voices ? steno_transcript_voice_at(wants->voices, w->start)
-                         : (struct steno_attribution){0};
+    if (wants->voices)
+        return steno_transcript_voice_at(wants->voices, w->start);
+    return (struct steno_attribution){steno_live_voice_at(wants->live_voices, w->start),
+                                      NO_CONFIDENCE};
 }
 
 /* Append a speaker, whom Deepgram counts from 0. */
@@ -241,9 +244,10 @@ static steno_status put_voice(struct steno_buf *b, struct steno_attribution v, b
 {
     if (!v.speaker)
         return STENO_OK;
-    return of_word ? steno_buf_printf(b, ",\"speaker\":%u,\"speaker_confidence\":%.4f",
-                                      v.speaker - 1, (double)v.confidence)
-                   : steno_buf_printf(b, ",\"speaker\":%u", v.speaker - 1);
+    return of_word && v.confidence > NO_CONFIDENCE
+               ? steno_buf_printf(b, ",\"speaker\":%u,\"speaker_confidence\":%.4f", v.speaker - 1,
+                                  (double)v.confidence)
+               : steno_buf_printf(b, ",\"speaker\":%u", v.speaker - 1);
 }
 
 static steno_status deepgram_words(struct steno_buf *b, const struct steno_deepgram_wants *wants,

@@ -129,7 +129,8 @@ static struct steno_native_head head_of(const struct steno_dialect_session *d)
 {
     return (struct steno_native_head){d->id,       d->seq,
                                       d->audio_ms, d->channels ? d->channel + 1 : 0,
-                                      d->offset,   d->segments[d->channel]};
+                                      d->offset,   d->segments[d->channel],
+                                      d->voices};
 }
 
 static steno_status native_text(struct steno_dialect_session *d, const char *p, size_t n,
@@ -195,6 +196,7 @@ static void native_end(struct steno_dialect_session *d, bool draining)
 const struct steno_dialect steno_dialect_native = {
     .name = "stream",
     .subprotocol = STENO_NATIVE_PROTOCOL,
+    .diarizes = true,
     .max_text = STENO_NATIVE_MAX_TEXT,
     .query = steno_dialect_query,
     .text = native_text,

@@ -47,12 +47,15 @@ struct steno_dialect_session {
     const char
         *sha256; /* of all audio in hexadecimal digits, once a dialect that sums ends; or "" */
     unsigned channel, channels; /* of an event: from 0; their number with multichannel, else 0 */
-    unsigned mixed;             /* channels that became one, known with the first audio; 0 = none */
-    uint64_t seq;               /* messages made so far */
-    int64_t audio_ms;           /* audio processed so far */
-    double audio_seconds;       /* accepted so far */
-    double offset;              /* s: where times of events count from, after CHANGE and CLEAR, or
-                                 * in a session of another server */
+    bool tells_speakers;        /* the server has networks that tell speakers apart */
+    const struct steno_live_voices
+        *voices;          /* of a final, while `event` is called; NULL: not told */
+    unsigned mixed;       /* channels that became one, known with the first audio; 0 = none */
+    uint64_t seq;         /* messages made so far */
+    int64_t audio_ms;     /* audio processed so far */
+    double audio_seconds; /* accepted so far */
+    double offset;        /* s: where times of events count from, after CHANGE and CLEAR, or
+                           * in a session of another server */
     int64_t segments[STENO_AUDIO_MAX_CHANNELS]; /* finals of each channel before its stream */
     uint64_t finals;
     int64_t created;    /* s since 1970: when the session began */
@@ -86,6 +89,7 @@ struct steno_dialect {
     size_t max_text;    /* bytes of one text message, beside what text_part takes out */
     bool waits;         /* its clients wait for a model that is being loaded */
     bool sums;          /* it wants d->sha256; all its binary messages are audio */
+    bool diarizes;      /* its finals say who speaks */
     bool ends_by_close; /* no message ends a session: a client closes when no segment is open */
     /* Defaults beyond steno_native_start_init; may be NULL. */
     void (*init)(struct steno_dialect_session *d);

@@ -44,6 +44,8 @@ static const struct field {
     {"beam", FIELD_INT, AT(beam), 0, STENO_MAX_BEAM},
     {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
     {"multichannel", FIELD_BOOL, AT(multichannel), 0, 0},
+    {"diarize", FIELD_BOOL, AT(diarize), 0, 0},
+    {"max_speakers", FIELD_INT, AT(max_speakers), 1, STENO_LIVE_SPEAKERS},
     {"resumable", FIELD_BOOL, AT(resumable), 0, 0},
     {"vad", FIELD_VAD, AT(vad), 0, 0},
     {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
@@ -55,8 +57,8 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, multichannel, interim, words, "              \
-    "alternatives, beam, endpointing, resumable, vad, silence_alone, silence_after, "              \
-    "longest, turn, turn_threshold, " STENO_HINT_NAMES
+    "alternatives, beam, endpointing, diarize, max_speakers, resumable, vad, silence_alone, "      \
+    "silence_after, longest, turn, turn_threshold, " STENO_HINT_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -187,6 +189,13 @@ steno_status steno_native_start_complete(struct steno_native_start *s, steno_err
         s->beam = s->alternatives;
     if (s->multichannel && s->audio.channel)
         return steno_fail(err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
+    if (s->diarize && s->multichannel)
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "diarize: not possible together with multichannel, which has one text for "
+            "each channel");
+    if (s->max_speakers && !s->diarize)
+        return steno_fail(err, STENO_ERR_INVAL, "max_speakers: needs diarize=true");
     return steno_audio_format_check(&s->audio, err);
 }
 
@@ -392,8 +401,9 @@ static steno_status put_member(struct steno_buf *out, const char *name, const ch
     return st ? st : steno_json_put_string(out, text, n);
 }
 
+/* voices: whose times are those of the words; NULL: not known. */
 static steno_status native_words(struct steno_buf *out, double offset, const struct steno_word *w,
-                                 size_t n)
+                                 size_t n, const struct steno_live_voices *voices)
 {
     steno_status st = steno_buf_puts(out, ",\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
@@ -401,8 +411,12 @@ static steno_status native_words(struct steno_buf *out, double offset, const str
         if (!st)
             st = steno_json_put_string(out, w[i].text, strlen(w[i].text));
         if (!st)
-            st = steno_buf_printf(out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f}",
+            st = steno_buf_printf(out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f",
                                   offset + w[i].start, offset + w[i].end, (double)w[i].confidence);
+        if (!st && voices && voices->n_parts)
+            st = steno_buf_printf(out, ",\"speaker\":%u", steno_live_voice_at(voices, w[i].start));
+        if (!st)
+            st = steno_buf_puts(out, "}");
     }
     return st ? st : steno_buf_puts(out, "]");
 }
@@ -420,7 +434,7 @@ static steno_status put_alternatives(struct steno_buf *out, double offset,
             st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f", (double)a->confidence,
                                   a->score);
         if (!st && words)
-            st = native_words(out, offset, a->words, a->n_words);
+            st = native_words(out, offset, a->words, a->n_words, NULL);
         if (!st)
             st = steno_buf_puts(out, "}");
     }
@@ -450,6 +464,8 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
         st = steno_options_write(out, &s->options);
     if (!st && s->turn.kind != STENO_TURN_SILENCE)
         st = steno_buf_printf(out, ",\"turn\":\"%s\"", steno_turn_kind_name(s->turn.kind));
+    if (!st && s->diarize)
+        st = steno_buf_puts(out, ",\"diarize\":true");
     if (!st && s->resumable)
         st = steno_buf_printf(out, ",\"resume_seconds\":%.3g", s->resume_seconds);
     return st ? st : steno_buf_puts(out, "}");
@@ -489,6 +505,39 @@ static steno_status put_final(struct steno_buf *out, double offset, const struct
     return st ? st : put_member(out, "text", ev->text, strlen(ev->text));
 }
 
+static steno_status put_turn(struct steno_buf *out, double offset, const struct steno_event *ev,
+                             const struct steno_voiced *v, size_t *at)
+{
+    struct steno_buf text;
+    steno_status st;
+    steno_buf_init(&text, SIZE_MAX / 2);
+    st = v->n_words ? steno_voices_put_words(&text, ev, v->word, v->n_words, at)
+                    : steno_buf_puts(&text, ev->text);
+    if (!st)
+        st = steno_buf_printf(out, "{\"speaker\":%d,\"start\":%.3f,\"end\":%.3f", v->speaker + 1,
+                              offset + v->start, offset + v->end);
+    if (!st)
+        st = put_member(out, "text", text.data, text.len);
+    steno_buf_free(&text);
+    return st ? st : steno_buf_puts(out, "}");
+}
+
+static steno_status put_voices(struct steno_buf *out, double offset, const struct steno_event *ev,
+                               const struct steno_live_voices *v)
+{
+    size_t at = 0;
+    steno_status st = steno_buf_puts(out, ",\"turns\":[");
+    for (size_t i = 0; !st && i < v->n_parts; i++) {
+        st = i ? steno_buf_puts(out, ",") : STENO_OK;
+        if (!st)
+            st = put_turn(out, offset, ev, &v->part[i], &at);
+    }
+    for (size_t i = 0; !st && i < v->n_merges; i++)
+        st = steno_buf_printf(out, "%s{\"speaker\":%d,\"is\":%d}", i ? "," : "],\"merged\":[",
+                              v->merge[i].speaker + 1, v->merge[i].is + 1);
+    return st ? st : steno_buf_puts(out, "]");
+}
+
 steno_status steno_native_write_event(struct steno_buf *out, const struct steno_native_head *h,
                                       const struct steno_native_start *s,
                                       const struct steno_event *ev)
@@ -505,8 +554,10 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
         st = put_partial(out, h->offset, ev);
     if (!st && ev->kind == STENO_FINAL)
         st = put_final(out, h->offset, ev);
+    if (!st && ev->kind == STENO_FINAL && h->voices)
+        st = put_voices(out, h->offset, ev, h->voices);
     if (!st && ev->kind != STENO_SPEECH_START && s->words)
-        st = native_words(out, h->offset, ev->words, ev->n_words);
+        st = native_words(out, h->offset, ev->words, ev->n_words, h->voices);
     if (!st && ev->kind == STENO_FINAL && s->alternatives > 1)
         st = put_alternatives(out, h->offset, ev, s->words);
     return st ? st : steno_buf_puts(out, "}");

@@ -10,6 +10,7 @@
 #include "protocol/options.h"
 #include "protocol/vad.h"
 #include "protocol/turn_choice.h"
+#include "protocol/voices.h"
 #include "steno.h"
 #include "steno_audio.h"
 
@@ -35,6 +36,8 @@ struct steno_native_start {
     bool endpointing; /* false: finals only by finalize and end */
     enum steno_vad_choice vad;
     bool multichannel;     /* each channel has its own transcript; audio.channel is 0 */
+    bool diarize;          /* finals say who says what */
+    int max_speakers;      /* of them; 0 = not known */
     bool resumable;        /* the session outlives its connection for a while */
     double resume_seconds; /* how long, as the server says; 0 = not at all */
     int alternatives;      /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
@@ -101,11 +104,12 @@ STENO_MUST steno_status steno_native_resume_query(const char *name, const char *
 /* First members of every server message. */
 struct steno_native_head {
     const char *session_id;
-    uint64_t seq;     /* counts the session's messages from 0 */
-    int64_t audio_ms; /* audio processed so far */
-    unsigned channel; /* of an event, from 1; 0 = not told */
-    double offset;    /* s: where times of events count from */
-    int64_t segment;  /* where their segments count from */
+    uint64_t seq;                           /* counts the session's messages from 0 */
+    int64_t audio_ms;                       /* audio processed so far */
+    unsigned channel;                       /* of an event, from 1; 0 = not told */
+    double offset;                          /* s: where times of events count from */
+    int64_t segment;                        /* where their segments count from */
+    const struct steno_live_voices *voices; /* of a final; NULL: not told */
 };
 
 /* Append one JSON object to out, also the functions below. STENO_ERR_LIMIT or STENO_ERR_NOMEM from

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "protocol/event_copy.h"
 
 #define DEFAULT_MAX ((size_t)64 << 20)
 
@@ -191,61 +192,6 @@ struct steno_attribution steno_transcript_voice_at(const steno_transcript *t, do
     return t->voices && t->n ? t->voices[low] : (struct steno_attribution){0};
 }
 
-static const struct steno_word *copy_words(steno_arena *a, const struct steno_word *w, size_t n)
-{
-    struct steno_word *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
-    for (size_t i = 0; out && i < n; i++) {
-        out[i] = w[i];
-        out[i].text = steno_arena_strdup(a, w[i].text);
-        if (!out[i].text)
-            return NULL;
-    }
-    return out;
-}
-
-static void *copy_array(steno_arena *a, const void *x, size_t n, size_t size)
-{
-    void *out = steno_arena_calloc(a, n ? n : 1, size);
-    if (out && n)
-        memcpy(out, x, n * size);
-    return out;
-}
-
-static const struct steno_token *copy_tokens(steno_arena *a, const struct steno_token *x, size_t n)
-{
-    return copy_array(a, x, n, sizeof *x);
-}
-
-static const struct steno_alternative *
-copy_alternatives(steno_arena *a, const struct steno_alternative *x, size_t n)
-{
-    struct steno_alternative *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
-    for (size_t i = 0; out && i < n; i++) {
-        out[i] = x[i];
-        out[i].text = steno_arena_strdup(a, x[i].text);
-        out[i].words = copy_words(a, x[i].words, x[i].n_words);
-        out[i].tokens = copy_tokens(a, x[i].tokens, x[i].n_tokens);
-        out[i].ids = copy_array(a, x[i].ids, x[i].n_ids, sizeof *x[i].ids);
-        if (!out[i].text || !out[i].words || !out[i].tokens || !out[i].ids)
-            return NULL;
-    }
-    return out;
-}
-
-static const struct steno_section *copy_sections(steno_arena *a, const struct steno_section *x,
-                                                 size_t n)
-{
-    struct steno_section *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
-    for (size_t i = 0; out && i < n; i++) {
-        out[i] = x[i];
-        out[i].text = steno_arena_strdup(a, x[i].text);
-        out[i].ids = copy_array(a, x[i].ids, x[i].n_ids, sizeof *x[i].ids);
-        if (!out[i].text || !out[i].ids)
-            return NULL;
-    }
-    return out;
-}
-
 static steno_status reserve_segment(steno_transcript *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 16;
@@ -285,16 +231,10 @@ static float mean_of_logs(double sum, size_t n)
 static steno_status add_segment(steno_transcript *t, const struct steno_event *ev,
                                 const char *joined)
 {
-    struct steno_event copy = *ev;
-    steno_status st;
-    copy.text = steno_arena_strdup(t->arena, ev->text);
-    copy.words = copy_words(t->arena, ev->words, ev->n_words);
-    copy.tokens = copy_tokens(t->arena, ev->tokens, ev->n_tokens);
-    copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
-    copy.sections = copy_sections(t->arena, ev->sections, ev->n_sections);
-    st = copy.text && copy.words && copy.tokens && copy.alternatives && copy.sections
-             ? reserve_segment(t)
-             : steno_arena_failure(t->arena);
+    struct steno_event copy;
+    steno_status st = steno_event_copy(&copy, ev, t->arena);
+    if (!st)
+        st = reserve_segment(t);
     if (!st)
         st = steno_buf_puts(&t->text, joined);
     if (st)
@@ -357,7 +297,7 @@ static steno_status add_joint(steno_transcript *t, const struct steno_event *ev,
     }
     j = &t->joints[t->n_joints];
     *j = (struct joint){.first = first, .n = t->n - first, .n_alternatives = ev->n_alternatives};
-    j->alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
+    j->alternatives = steno_alternatives_copy(t->arena, ev->alternatives, ev->n_alternatives);
     if (!j->alternatives)
         return steno_arena_failure(t->arena);
     t->n_joints++;

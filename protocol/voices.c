@@ -147,6 +147,84 @@ static struct spoken *find_speakers(const steno_transcript *t, const struct sten
     return s;
 }
 
+/* ---- finals of live sessions ----------------------------------------------------------------- */
+
+/* The speakers of the words; one that is not known has that of the word before, or else after. */
+static struct spoken *speakers_of_final(const struct steno_event *ev,
+                                        int (*who)(const void *ctx, double seconds),
+                                        const void *ctx)
+{
+    struct spoken *s = malloc(ev->n_words * sizeof *s);
+    int last = -1;
+    for (size_t k = 0; s && k < ev->n_words; k++) {
+        const struct steno_word *w = &ev->words[k];
+        s[k] = (struct spoken){w, who(ctx, (w->start + w->end) / 2),
+                               k + 1 == ev->n_words || steno_word_ends_sentence(w->text)};
+        last = s[k].speaker = s[k].speaker < 0 ? last : s[k].speaker;
+    }
+    for (size_t k = ev->n_words; s && k-- > 0;)
+        last = s[k].speaker = s[k].speaker < 0 ? last : s[k].speaker;
+    if (s)
+        snap(s, ev->n_words);
+    return s;
+}
+
+static size_t join_words(const struct spoken *s, size_t n_words, struct steno_voiced *out)
+{
+    size_t n = 0;
+    for (size_t a = 0, b; a < n_words && s[a].speaker >= 0; a = b) {
+        for (b = a + 1; b < n_words && s[b].speaker == s[a].speaker;)
+            b++;
+        out[n++] =
+            (struct steno_voiced){s[a].speaker, s[a].word->start, s[b - 1].word->end, a, b - a};
+    }
+    return n;
+}
+
+steno_status steno_voices_divide(const struct steno_event *final,
+                                 int (*who)(const void *ctx, double seconds), const void *ctx,
+                                 struct steno_voiced **out, size_t *n)
+{
+    const int one =
+        final->n_words || !*final->text ? -1 : who(ctx, (final->start + final->end) / 2);
+    struct steno_voiced *parts = calloc(final->n_words + 1, sizeof *parts);
+    struct spoken *s = parts && final->n_words ? speakers_of_final(final, who, ctx) : NULL;
+    const bool done = parts && (s || !final->n_words);
+    *n = 0;
+    *out = parts;
+    if (s)
+        *n = join_words(s, final->n_words, parts);
+    else if (done && one >= 0)
+        parts[(*n)++] = (struct steno_voiced){one, final->start, final->end, 0, 0};
+    if (!*n) {
+        free(parts);
+        *out = NULL;
+    }
+    free(s);
+    return done ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+unsigned steno_live_voice_at(const struct steno_live_voices *v, double seconds)
+{
+    size_t i = 1;
+    if (!v || !v->n_parts)
+        return 0;
+    while (i < v->n_parts && v->part[i].start <= seconds)
+        i++;
+    return (unsigned)v->part[i - 1].speaker + 1;
+}
+
+steno_status steno_voices_put_words(struct steno_buf *out, const struct steno_event *seg,
+                                    size_t word, size_t n_words, size_t *at)
+{
+    steno_status st = STENO_OK;
+    for (size_t k = word; !st && k < word + n_words; k++) {
+        const bool spaced = steno_word_is_spaced(seg->text, at, seg->words[k].text);
+        st = steno_buf_printf(out, "%s%s", k > word && spaced ? " " : "", seg->words[k].text);
+    }
+    return st;
+}
+
 /* ---- segments -------------------------------------------------------------------------------- */
 
 struct maker {
@@ -204,13 +282,11 @@ static bool add_words(struct maker *m, const struct steno_event *seg, size_t a, 
     struct steno_event piece = *seg;
     double logs = 0;
     struct steno_buf text;
-    bool done = true;
+    bool done;
     steno_buf_init(&text, SIZE_MAX / 2);
-    for (size_t k = a; done && k < b; k++) {
-        const bool spaced = steno_word_is_spaced(seg->text, at, seg->words[k].text);
-        done = !steno_buf_printf(&text, "%s%s", k > a && spaced ? " " : "", seg->words[k].text);
+    done = !steno_voices_put_words(&text, seg, a, b - a, at);
+    for (size_t k = a; k < b; k++)
         logs += steno_confidence_log(seg->words[k].confidence);
-    }
     piece.start = seg->words[a].start;
     piece.end = seg->words[b - 1].end;
     piece.words = seg->words + a;

@@ -25,6 +25,34 @@ STENO_MUST steno_status steno_voices_check(const struct steno_voices_wants *w, c
     "diarize: the server has no networks for speakers (steno model fetch speakers, or "            \
     "speakers.model)"
 
+/* What one speaker says of a final of a live session. */
+struct steno_voiced {
+    int speaker;       /* from 0 */
+    double start, end; /* s, as the final's */
+    size_t word, n_words;
+};
+/* Who says what of a final, and which speakers, since the last one, turned out to be one. */
+struct steno_live_voices {
+    const struct steno_voiced *part; /* [n_parts] by start; 0: not known */
+    size_t n_parts;
+    const struct steno_live_merge *merge;
+    size_t n_merges;
+};
+/* Divide a final by who talks: who(ctx, s) is the speaker at a time, from 0, -1 = not known. Words
+ * as below; one whose speaker is not known goes to that of the word before it. A final without
+ * words is one part. *out [*n] belongs to the caller: free; NULL if there is none. STENO_ERR_NOMEM.
+ */
+STENO_MUST steno_status steno_voices_divide(const struct steno_event *final,
+                                            int (*who)(const void *ctx, double seconds),
+                                            const void *ctx, struct steno_voiced **out, size_t *n);
+/* Who talks at a time: the speaker of the last part that begins before or then, from 1; 0: v is
+ * NULL, or has no parts. */
+unsigned steno_live_voice_at(const struct steno_live_voices *v, double seconds);
+/* Append the text of words [word, word + n_words) of a segment, with its blanks between them. *at:
+ * as in steno_word_is_spaced. STENO_ERR_LIMIT, STENO_ERR_NOMEM of the buffer. */
+STENO_MUST steno_status steno_voices_put_words(struct steno_buf *out, const struct steno_event *seg,
+                                               size_t word, size_t n_words, size_t *at);
+
 /* A copy of t whose segments have one speaker each (steno_transcript_segment_speaker): where the
  * speaker changes within a segment, it is divided, and loses its alternatives. A word has the
  * speaker who talks at its middle, in a gap the one of the nearest turn. A change moves to the end

@@ -122,8 +122,9 @@ static void add_histograms(struct steno_stats *st, steno_metrics *m)
                                                "Audio whose speakers were told apart.", "");
     st->speakers_cpu = steno_metrics_counter(m, "steno_speakers_cpu_seconds_total",
                                              "Processor time of telling speakers apart.", "");
-    st->speakers_running = steno_metrics_gauge(
-        m, "steno_speakers_running", "Recordings whose speakers are being told apart.", "");
+    st->speakers_running =
+        steno_metrics_gauge(m, "steno_speakers_running",
+                            "Recordings and live sessions of which speakers are told.", "");
 }
 
 struct steno_stats *steno_stats_new(void)

@@ -97,7 +97,7 @@ struct steno_stats {
     steno_metric *ws_rx_paused;      /* times a client was faster than the workers */
     steno_metric *speakers_audio;    /* s of audio that went through the networks of speakers */
     steno_metric *speakers_cpu;      /* s of processor time for that */
-    steno_metric *speakers_running;  /* gauge: recordings that hold one of the places for it */
+    steno_metric *speakers_running;  /* gauge: recordings that have a place for it, live sessions */
     steno_metric *decode_errors[STENO_SESSION_APIS][STENO_DECODE_ERRORS];
 };
 

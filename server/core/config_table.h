@@ -88,12 +88,12 @@ ROW(STRING, vad_model, "vad", "model", "STENO_VAD_MODEL", "", 0, 0,
     "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: the fetched "
     "one (steno model fetch silero-vad), if there is one. none: no network.")
 ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
-    "Directory with the two networks that tell speakers of uploads and jobs apart "
+    "Directory with the two networks that tell speakers apart "
     "(docs/speakers.md). Empty: the fetched ones (steno model fetch speakers), if they are there. "
     "none: no networks.")
 ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
     "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
-    "one of them some three minutes.")
+    "one of them some three minutes. As many more follow live sessions, at most 16 each.")
 ROW(STRING, turn_model, "turn", "model", "STENO_TURN", "", 0, 0,
     "Network that judges whether a speaker has finished, for live sessions that ask for it "
     "(docs/turns.md): an ONNX file, or a directory with smart-turn*.onnx. Empty: the fetched one "

@@ -371,6 +371,9 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
         goto fail;
     }
     st = make_context(ws, err);
+    if (!st && srv->speakers)
+        st = steno_diarizers_open(&ws->diarizers, srv->speakers, srv->conf->speakers_threads,
+                                  srv->stats, err);
     if (!st && redis && srv->conf->ws_resume > 0)
         st = steno_session_store_open(&ws->sessions, redis, srv->conf->ws_resume,
                                       srv->conf->ws_resume_bytes, srv->stats->registry, err);
@@ -490,6 +493,7 @@ void steno_ws_close(steno_ws *ws)
         next = a->next;
         drop_adoption(ws, a);
     }
+    steno_diarizers_close(ws->diarizers);
     steno_buf_free(&ws->tx);
     pthread_mutex_destroy(&ws->mx);
     free(ws);

@@ -165,8 +165,10 @@ void steno_ws_conn_end_session(conn *c)
         st.ending != STENO_WS_MOVED) /* it may have ended well, but the client was not told */
         st.ending = STENO_WS_RUNNING;
     account(c, &st);
-    steno_channels_close(c->stream); /* no note comes after this */
+    steno_channels_close(c->stream); /* no note comes after this and the next */
     c->stream = NULL;
+    steno_diarizer_close(c->diarizer);
+    c->diarizer = NULL;
     steno_waker_forget(c->ws->srv->waker, c->decoding);
     steno_ws_conn_unlink_ready(c);
     steno_models_release(c->ws->srv->models, c->served);
@@ -251,8 +253,9 @@ bool steno_ws_conn_new_session(conn *c)
 {
     const struct steno_config *conf = c->ws->srv->conf;
     const struct steno_ws_session_limits limits = {
-        conf->ws_message_bytes, conf->ws_send_bytes, conf->audio_seconds,
-        conf->ws_resume > 0 ? conf->ws_resume_bytes : 0, (int64_t)time(NULL)};
+        conf->ws_message_bytes, conf->ws_send_bytes,
+        conf->audio_seconds,    conf->ws_resume > 0 ? conf->ws_resume_bytes : 0,
+        (int64_t)time(NULL),    c->ws->srv->speakers != NULL};
     c->session = steno_ws_session_new(c->dialect, &steno_ws_engine, c, c->id, &limits);
     return c->session;
 }

@@ -46,16 +46,32 @@ static void log_final(const conn *c, unsigned channel, const struct steno_event 
     steno_log_event(LOG_INFO, "transcript", STENO_LOG_FIELDS(fields), "%s: %s", c->id, ev->text);
 }
 
-/* Runs on a worker of the pool. */
-static void on_note(void *user, unsigned channel, const struct steno_pool_note *note)
+static void pass_on(conn *c, unsigned channel, const struct steno_pool_note *note,
+                    const struct steno_live_voices *voices)
 {
-    conn *c = user;
     observe(c, note);
     if (c->ws->srv->conf->log_transcripts && note->kind == STENO_POOL_EVENT &&
         note->event->kind == STENO_FINAL)
         log_final(c, channel, note->event);
-    if (steno_ws_session_note_of(c->session, channel, note))
+    if (steno_ws_session_note_of(c->session, channel, note, voices))
         steno_ws_conn_wake(c);
+}
+
+/* Runs on a worker of the pool, or on a thread of the diarizers. */
+static void on_diarized(void *user, const struct steno_pool_note *note,
+                        const struct steno_live_voices *voices)
+{
+    pass_on(user, 0, note, voices);
+}
+
+/* Runs on a worker of the pool. */
+static void on_note(void *user, unsigned channel, const struct steno_pool_note *note)
+{
+    conn *c = user;
+    if (c->diarizer)
+        steno_diarizer_note(c->diarizer, note);
+    else
+        pass_on(c, channel, note, NULL);
 }
 
 /* What the model takes of the hints. Clients of other dialects send texts to all models. */
@@ -69,13 +85,30 @@ static struct steno_hints hints_of(const conn *c, const struct steno_native_star
     return c->dialect == &steno_dialect_native ? h : taken;
 }
 
+static steno_status check_diarize(const conn *c, const struct steno_native_start *s, steno_err *err)
+{
+    if (!s->diarize)
+        return STENO_OK;
+    if (!c->dialect->diarizes)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "diarize: not on this path");
+    if (!c->ws->diarizers)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, STENO_VOICES_MISSING);
+    if (s->resumable && c->ws->sessions)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "diarize: not with resumable where another machine may go on with the "
+                          "session");
+    return STENO_OK;
+}
+
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
     conn *c = ctx;
     struct steno_native_start *s = &d->start;
     struct steno_hints hints;
-    steno_status st =
-        steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);
+    steno_status st = check_diarize(c, s, err);
+    if (st)
+        return st;
+    st = steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);
     if (st == STENO_ERR_BUSY && !c->dialect->waits)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
@@ -96,6 +129,19 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     return STENO_OK;
 }
 
+/* It stays for further streams of the session, so that speakers keep their numbers. */
+static steno_status open_diarizer(conn *c, const struct steno_native_start *s, int rate,
+                                  steno_err *err)
+{
+    if (!s->diarize)
+        return STENO_OK;
+    if (!c->diarizer)
+        return steno_diarizer_open(&c->diarizer, c->ws->diarizers, rate, s->max_speakers,
+                                   on_diarized, c, err);
+    steno_diarizer_restart(c->diarizer);
+    return STENO_OK;
+}
+
 static steno_status engine_open(void *ctx, const struct steno_native_start *s, int rate,
                                 steno_err *err)
 {
@@ -108,7 +154,7 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .beam = s->beam,
                    .n_best = s->alternatives,
                    .hints = hints_of(c, s, c->served),
-                   .no_word_times = !s->words,
+                   .no_word_times = !s->words && !s->diarize,
                    .turn_vad = c->ws->srv->vad_net,
                    .utterance_end = s->utterance_end,
                    .endpoint = s->endpoint},
@@ -131,7 +177,9 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
         return st;
     c->rate = rate;
     c->channels = s->multichannel ? (unsigned)s->audio.channels : 1;
-    st = steno_channels_open(&c->stream, c->served->pool, &opt, c->channels, on_note, c, err);
+    st = open_diarizer(c, s, rate, err);
+    if (!st)
+        st = steno_channels_open(&c->stream, c->served->pool, &opt, c->channels, on_note, c, err);
     if (st == STENO_ERR_BUSY)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
     return st;
@@ -144,9 +192,13 @@ static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *t
     steno_status st;
     if (!atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed))
         atomic_store_explicit(&c->first_audio_ns, steno_now_ns(), memory_order_relaxed);
+    if (c->diarizer)
+        n = steno_diarizer_room(c->diarizer, n);
     st = steno_channels_push(c->stream, pcm, n, taken, err);
     if (st)
         return st;
+    if (c->diarizer)
+        steno_diarizer_push(c->diarizer, pcm, *taken);
     return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(),
                            (double)*taken * c->channels / c->rate, &c->quota_wait, err);
 }

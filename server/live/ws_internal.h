@@ -9,6 +9,7 @@
 #include "protocol/wyoming_frame.h"
 #include "server/http/waker.h"
 #include "server/live/channels.h"
+#include "server/live/diarizer.h"
 #include "server/live/session_store.h"
 #include "server/live/ws.h"
 #include "server/live/ws_admission.h"
@@ -47,6 +48,7 @@ struct steno_ws_conn {
     bool discarding;    /* further input is discarded: framing broke, or a close frame was sent */
     steno_ws_session *session;
     steno_channels *stream;
+    steno_diarizer *diarizer;            /* NULL: nobody asked who speaks */
     unsigned channels;                   /* of it */
     struct steno_served *served;         /* its model, once it is chosen */
     struct steno_pool_stream_stats past; /* of its earlier streams */
@@ -94,6 +96,7 @@ struct steno_ws {
     struct steno_ws_question *questions;
     struct steno_ws_conn *ready;
     struct steno_ws_move *moves;   /* answers of the storage */
+    steno_diarizers *diarizers;    /* frozen; NULL: no networks for speakers */
     steno_session_store *sessions; /* frozen; NULL: live sessions are in this process alone */
 };
 

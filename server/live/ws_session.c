@@ -63,6 +63,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
 {
     struct steno_dialect_session *d = &s->d;
     d->dialect = s->dialect;
+    d->tells_speakers = s->limits.tells_speakers;
     d->owner = s;
     d->begin = begin_message;
     d->commit = commit;
@@ -272,15 +273,17 @@ static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
 
 bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note)
 {
-    return steno_ws_session_note_of(s, 0, note);
+    return steno_ws_session_note_of(s, 0, note, NULL);
 }
 
 bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
-                              const struct steno_pool_note *note)
+                              const struct steno_pool_note *note,
+                              const struct steno_live_voices *voices)
 {
     bool wake = true;
     pthread_mutex_lock(&s->mx);
     s->d.channel = channel;
+    s->d.voices = voices;
     if (s->ending.over)
         wake = false;
     else if (note->kind == STENO_POOL_EVENT)
@@ -297,6 +300,7 @@ bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
         s->notes.room = true;
     if (s->notes.swap_waits && note->kind == STENO_POOL_EVENT && note->event->kind == STENO_FINAL)
         s->notes.room = wake = true;
+    s->d.voices = NULL;
     pthread_mutex_unlock(&s->mx);
     return wake;
 }

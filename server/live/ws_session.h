@@ -89,6 +89,7 @@ struct steno_ws_session_limits {
     double audio_seconds; /* 0 = no limit */
     size_t resume_bytes;  /* of answers kept for a client that resumes; 0 = no resumption */
     int64_t now;          /* s since 1970, for dialects that tell when a session began */
+    bool tells_speakers;  /* the server has networks for that */
 };
 
 /* Make a session. id: copied. dialect, engine and ctx outlive the session. NULL when out of memory.
@@ -186,9 +187,11 @@ void steno_ws_session_give_up(steno_ws_session *s);
 
 /* Make messages of a note. True when the network's thread has something to do. */
 bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note);
-/* The same of one of several channels, from 0. */
+/* The same of one of several channels, from 0. voices: of a final, who says what; NULL: not known.
+ */
 bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
-                              const struct steno_pool_note *note);
+                              const struct steno_pool_note *note,
+                              const struct steno_live_voices *voices);
 
 /* ---- answers ----------------------------------------------------------------------------- */
 

@@ -118,7 +118,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
 /* A session from start to end. True when no allocation failed. */
 static bool scenario(void)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0, 0};
+    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0, 0, false};
     struct steno_ws_session_state st;
     struct fake f = {.room = 1000};
     static char pcm[8000];
@@ -191,7 +191,7 @@ static void failed_allocations_of_jansson_end_it_as_orderly(void **state)
 /* The client hears what was said before memory ran out. */
 static void finals_before_a_failed_allocation_are_sent(void **state)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 1 << 20, 0, 0, 0};
+    struct steno_ws_session_limits limits = {1 << 20, 1 << 20, 0, 0, 0, false};
     int most = 0;
     (void)state;
     for (int n = 0; n < 6; n++) { /* the later, the more messages wait */

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void check_start(const struct steno_native_start *s)
 {
-    struct steno_native_head h = {"sess_fuzz", 0, 0, 0, 0, 0};
+    struct steno_native_head h = {"sess_fuzz", 0, 0, 0, 0, 0, NULL};
     struct steno_buf b;
     json_t *root;
     if (!steno_encoding_name(s->audio.encoding) || s->alternatives < 1 ||

@@ -324,7 +324,7 @@ static void must_end(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct steno_ws_session_limits limits = {4096, 2048, 2.0, 1024, 0};
+    struct steno_ws_session_limits limits = {4096, 2048, 2.0, 1024, 0, true};
     struct world w = {.p = data, .n = n, .room = 1000, .last_seq = -1};
     w.s = steno_ws_session_new(&steno_dialect_native, &engine, &w, "sess_fuzz", &limits);
     if (!w.s)

@@ -1,5 +1,6 @@
 """Recordings of two speakers: in every dialect each word has the right one. The networks are toys (toy_speakers.py), so the
 turns are exact; with real ones, where ../shared has them, the command and the server agree."""
+import contextlib
 import json
 import os
 import shutil
@@ -12,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import toy_speakers as toy
-from daemon import BUILD, DIGITS_TEXT, SHARED, SLOW, Skip, Stenod, case, client, eventually, need, pcm, tap, wav
+from daemon import (BUILD, DIGITS_TEXT, OPEN, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
+                    wav)
 
 WORDS = DIGITS_TEXT.split()
 _SAMPLES, _RATE = pcm()
@@ -251,6 +253,76 @@ def without_networks_a_warning_says_what_is_missing(_d):
         assert "speakers.model" in form(d, "/asr?diarize=true", field="audio_file")[1]["x-steno-warning"]
         code, _, text = form(d, response_format="diarized_json")
         assert code == 400 and "speakers.model" in json.loads(text)["error"]["message"], text
+
+
+def live(d, query="", path="/v1/stream", step=6400, end='{"type":"end"}', samples=DIALOGUE):
+    data = samples.tobytes()
+    return converse(f"ws://127.0.0.1:{d.port}{path}?diarize=true&sample_rate={toy.RATE}{query}",
+                    [data[i:i + step] for i in range(0, len(data), step)] + [end])
+
+
+@case
+def finals_of_a_live_session_say_who_speaks(d):
+    for step, query in ((6400, ""), (333332, "&interim=false"), (6400, "&words=false"), (6400, "&max_speakers=2&alternatives=2")):
+        got = live(d, query, step=step)
+        assert got.code == 1000 and got.messages[0]["diarize"], got
+        finals = [m for m in got.messages if m["type"] == "final" and m["text"]]
+        assert lines((t["speaker"], t["text"]) for f in finals for t in f["turns"]) == said_by(1, 2), (step, query, finals)
+        assert all(" ".join(t["text"] for t in f["turns"]) == f["text"] for f in finals), finals
+        assert [m["seq"] for m in got.messages] == sorted(m["seq"] for m in got.messages)
+        if "words" not in query:
+            assert lines((w["speaker"], w["word"]) for f in finals for w in f["words"]) == said_by(1, 2), finals
+    d.becomes("steno_speakers_running", 0)
+    plain = converse(f"ws://127.0.0.1:{d.port}/v1/stream?sample_rate={toy.RATE}", [DIALOGUE.tobytes(), {"type": "end"}])
+    assert "turns" not in json.dumps(plain.messages) and "speaker" not in json.dumps(plain.messages), plain
+
+
+@case
+def every_finalize_is_answered_with_speakers(d):
+    third = len(DIALOGUE) // 3
+    messages = [m for i in range(3) for m in (DIALOGUE[i * third:(i + 1) * third].tobytes(), {"type": "finalize"})]
+    got = converse(f"ws://127.0.0.1:{d.port}/v1/stream?diarize=true&endpointing=false&sample_rate={toy.RATE}", messages + [{"type": "end"}])
+    finals = [m for m in got.messages if m["type"] == "final" and m["reason"] == "request"]
+    assert lines((t["speaker"], t["text"]) for f in finals for t in f.get("turns", [])) == said_by(1, 2), got.messages
+    assert len(finals) == 3 and got.messages[-1]["type"] == "end" and got.code == 1000, got.messages
+
+
+@case
+def deepgrams_live_words_have_speakers(d):
+    got = live(d, "&encoding=linear16", "/v1/listen", end='{"type":"CloseStream"}').messages
+    words = [w for m in got if m["type"] == "Results" for w in m["channel"]["alternatives"][0]["words"]]
+    assert lines((w["speaker"], w["word"]) for w in words) == said_by(0, 1), got
+    assert "warnings" not in got[-1], got[-1]
+    both = live(d, "&encoding=linear16&multichannel=true&channels=2", "/v1/listen", end='{"type":"CloseStream"}').messages
+    assert [w["parameter"] for w in both[-1]["warnings"]] == ["diarize"] and '"speaker"' not in json.dumps(both), both
+
+
+@case
+def a_live_session_that_cannot_have_speakers_is_told_why(d):
+    for query, path, want in (("&multichannel=true&channels=2", "/v1/stream", "multichannel"), ("", "/wenet", "diarize"),
+                              ("&max_speakers=33", "/v1/stream", "max_speakers"), ("&diarize=false&max_speakers=2", "/v1/stream", "max_speakers")):
+        got = live(d, query, path, samples=DIALOGUE[:toy.RATE])
+        assert want in json.dumps(got.messages[-1]) and got.code != 1000, (query, path, got)
+    with Stenod("speakers.model=none") as other:
+        got = live(other, samples=DIALOGUE[:toy.RATE])
+        assert got.messages[-1]["type"] == "error" and "speakers.model" in got.messages[-1]["message"], got
+        got = live(other, "&encoding=linear16", "/v1/listen", end='{"type":"CloseStream"}').messages
+        assert "speakers.model" in got[-1]["warnings"][0]["message"], got[-1]
+
+
+@case
+def a_live_session_beyond_the_places_is_refused(d):
+    from websockets.sync.client import connect
+    where = f"ws://127.0.0.1:{d.port}/v1/stream?diarize=true&sample_rate={toy.RATE}"
+    with contextlib.ExitStack() as open_:
+        for _ in range(16):
+            ws = open_.enter_context(connect(where, **OPEN))
+            ws.send(b"\0" * 320)
+            assert json.loads(ws.recv(timeout=60 * SLOW))["type"] == "ready"
+        got = live(d, samples=DIALOGUE[:toy.RATE])
+        assert got.messages[-1]["code"] == "busy" and "speakers.threads" in got.messages[-1]["message"], got
+    d.wait_idle()
+    assert live(d).code == 1000
 
 
 @case

@@ -172,7 +172,7 @@ static const struct steno_ws_engine engine = {.resolve = resolve,
                                               .push = push,
                                               .finalize = finalize,
                                               .end = end};
-static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144, 0};
+static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144, 0, false};
 
 static void say(struct talk *t, const char *text)
 {

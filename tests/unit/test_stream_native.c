@@ -113,7 +113,7 @@ static void start_takes_which_of_a_directory_is_meant(void **state)
     static const char ready[] = "\"beam\":0,\"quantized\":true,\"compat\":\"espnet-onnx\"}";
     struct steno_native_message m;
     struct steno_native_start s;
-    struct steno_native_head head = {"sess_1", 0, 0, 0, 0, 0};
+    struct steno_native_head head = {"sess_1", 0, 0, 0, 0, 0, NULL};
     struct steno_buf out;
     steno_err err;
     (void)state;
@@ -288,7 +288,7 @@ static void more_alternatives_widen_the_beam(void **state)
 
 /* ---- messages of the server ------------------------------------------------------------------ */
 
-static const struct steno_native_head head = {"sess_1", 7, 1480, 0, 0, 0};
+static const struct steno_native_head head = {"sess_1", 7, 1480, 0, 0, 0, NULL};
 
 static void expect(struct steno_buf *b, const char *want)
 {

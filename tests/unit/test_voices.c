@@ -125,6 +125,57 @@ static void segments_without_words_have_the_speaker_of_their_middle(void **state
     steno_transcript_free(all);
 }
 
+/* Speakers by the second: '.' = not known. */
+static int who_in(const void *ctx, double seconds)
+{
+    const char *who = ctx;
+    const char c = who[(size_t)seconds];
+    return c == '.' ? -1 : c - '0';
+}
+
+/* "speaker: text|..." of a final whose words, one a second, are those of the text. */
+static const char *divided(const char *text, size_t n_words, const char *who)
+{
+    static char out[512];
+    static const char *const one[] = {"a", "b.", "c", "d", "e", "f"};
+    struct steno_word w[6];
+    struct steno_event ev = {
+        .kind = STENO_FINAL, .text = text, .end = 4, .words = w, .n_words = n_words};
+    struct steno_voiced *v;
+    struct steno_live_voices voices = {0};
+    size_t n, used = 0, at = 0;
+    for (size_t i = 0; i < n_words; i++)
+        w[i] = (struct steno_word){one[i], (double)i, (double)i + 1, 0.5f};
+    assert_int_equal(steno_voices_divide(&ev, who_in, who, &v, &n), STENO_OK);
+    *out = '\0';
+    for (size_t i = 0; i < n; i++) {
+        struct steno_buf b;
+        steno_buf_init(&b, 100);
+        assert_int_equal(steno_voices_put_words(&b, &ev, v[i].word, v[i].n_words, &at), STENO_OK);
+        used += (size_t)snprintf(out + used, sizeof out - used, "%s%d: %s", i ? "|" : "",
+                                 v[i].speaker, b.data ? b.data : "");
+        steno_buf_free(&b);
+    }
+    voices.part = v;
+    voices.n_parts = n;
+    assert_int_equal(steno_live_voice_at(&voices, 0), n ? (unsigned)v[0].speaker + 1 : 0);
+    assert_int_equal(steno_live_voice_at(&voices, 99), n ? (unsigned)v[n - 1].speaker + 1 : 0);
+    free(v);
+    return out;
+}
+
+static void a_final_is_divided_by_who_talks(void **state)
+{
+    (void)state;
+    assert_string_equal(divided("a b. c d e f", 6, "001111"), "0: a b.|1: c d e f");
+    assert_string_equal(divided("a b. c d e f", 6, "000111"), "0: a b.|1: c d e f"); /* snapped */
+    assert_string_equal(divided("a b. c d e f", 6, "..1..0"), "1: a b. c d e|0: f");
+    assert_string_equal(divided("a b. c d", 4, "...."), "");
+    assert_string_equal(divided("", 0, "000000"), "");
+    assert_string_equal(divided("no words", 0, "..3..."), "3: ");
+    assert_int_equal(steno_live_voice_at(NULL, 1), 0);
+}
+
 static void no_cue_and_no_json_segment_has_two_speakers(void **state)
 {
     static const struct steno_turn t[] = {{0, 2, 4}, {2, 3, 2}};
@@ -249,6 +300,7 @@ int main(void)
         cmocka_unit_test(a_sentence_end_takes_no_speaker_away),
         cmocka_unit_test(words_of_scripts_without_blanks_stay_together),
         cmocka_unit_test(segments_without_words_have_the_speaker_of_their_middle),
+        cmocka_unit_test(a_final_is_divided_by_who_talks),
         cmocka_unit_test(no_cue_and_no_json_segment_has_two_speakers),
         cmocka_unit_test(text_has_a_line_for_each_turn),
         cmocka_unit_test(confidence_is_what_turns_cover),
