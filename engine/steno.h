@@ -297,6 +297,23 @@ STENO_API int steno_diarization_speakers(const steno_diarization *d);
 /* Seconds of audio so far. */
 STENO_API double steno_diarization_seconds(const steno_diarization *d);
 
+/* A voice print: the floats by which a known person's voice is found again. It is personal data:
+ * who keeps one must be allowed to. Prints of different networks do not compare. */
+STENO_API size_t steno_voice_print_floats(const steno_speakers *s);
+/* Make one of mono samples [n] of a person, f32 in [-1,1]: out [floats]. STENO_ERR_INVAL: less than
+ * a second of clear speech, and zeros, which are like no voice; five and more are better. */
+STENO_API STENO_MUST steno_status steno_voice_print_make(const steno_speakers *s, int sample_rate,
+                                                         const float *pcm, size_t n, float *out,
+                                                         steno_err *err);
+/* Which of n known voices, prints [n, floats], are the speakers of a recording that has ended: who
+ * [steno_diarization_speakers] gets the index of each, or -1. A voice is one speaker at most.
+ * least: cosine from which two voices are one; 0 = 0.55. s: those of the diarization. */
+STENO_API STENO_MUST steno_status steno_diarization_identify(const steno_diarization *d,
+                                                             const steno_speakers *s,
+                                                             const float *prints, size_t n,
+                                                             double least, int *who,
+                                                             steno_err *err);
+
 /* Who speaks, told while it is said. A speaker that was told is never renamed; two that turn out to
  * be one are told as a merge. Memory does not grow: some MB, labels for the last minutes. Confined.
  */

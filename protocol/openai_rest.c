@@ -98,6 +98,16 @@ static const char *letters_of(unsigned number, char out[LETTERS])
     return p;
 }
 
+/* The name of a voice, or letters that count those without a name. */
+static const char *voice_of(const steno_transcript *t, unsigned speaker, char letters[LETTERS])
+{
+    const char *name = steno_transcript_speaker_name(t, speaker);
+    unsigned unnamed = 0;
+    for (unsigned k = 1; k <= speaker; k++)
+        unnamed += !steno_transcript_speaker_name(t, k);
+    return name ? name : letters_of(unnamed, letters);
+}
+
 /* The known name of a channel's speaker, or letters. */
 static const char *speaker_of(unsigned number, const struct steno_openai_speakers *known,
                               char letters[LETTERS])
@@ -111,8 +121,11 @@ static steno_status put_speaker(struct steno_buf *out, const steno_transcript *t
 {
     const unsigned speaker = steno_transcript_segment_speaker(t, i);
     char letters[LETTERS];
-    return speaker ? steno_buf_printf(out, ",\"speaker\":\"%s\"", letters_of(speaker, letters))
-                   : STENO_OK;
+    steno_status st = STENO_OK;
+    if (!speaker)
+        return STENO_OK;
+    st = steno_buf_puts(out, ",");
+    return THEN(st, put_text_or_null(out, "speaker", voice_of(t, speaker, letters)));
 }
 
 /* Append the channel of a word or segment, if the recording has several. */
@@ -289,28 +302,34 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
 struct said {
     double start, end;
     const char *text;
-    unsigned speaker; /* from 1: a channel, or a voice */
+    const char *speaker;
+    char letters[LETTERS]; /* where it has no name */
 };
 
-static struct said said_of(const struct steno_event *seg, unsigned speaker)
+/* A channel's text in these seconds. */
+static void say_of_channel(struct said *s, double start, double end, const char *text,
+                           unsigned channel, const struct steno_openai_speakers *known)
 {
-    struct said s = {seg->start, seg->end, seg->text, speaker};
-    s.text += strspn(s.text, " "); /* sections begin with one */
-    return s;
+    s->start = start;
+    s->end = end;
+    s->text = text + strspn(text, " "); /* sections begin with one */
+    s->speaker = speaker_of(channel, known, s->letters);
 }
 
-static struct said said_at(const steno_transcript *t, size_t i)
+/* Segment i: of a voice, or of a channel. */
+static void say_segment(struct said *s, const struct steno_openai_result *r, size_t i)
 {
-    const unsigned speaker = steno_transcript_segment_speaker(t, i);
-    return said_of(steno_transcript_segment(t, i),
-                   speaker ? speaker : steno_transcript_segment_channel(t, i));
+    const struct steno_event *seg = steno_transcript_segment(r->transcript, i);
+    const unsigned speaker = steno_transcript_segment_speaker(r->transcript, i);
+    say_of_channel(s, seg->start, seg->end, seg->text,
+                   steno_transcript_segment_channel(r->transcript, i), r->speakers);
+    if (speaker)
+        s->speaker = voice_of(r->transcript, speaker, s->letters);
 }
 
 /* Append a segment without its braces. */
-static steno_status put_said(struct steno_buf *out, const struct said *s, size_t id,
-                             const struct steno_openai_speakers *known)
+static steno_status put_said(struct steno_buf *out, const struct said *s, size_t id)
 {
-    char letters[LETTERS];
     steno_status st =
         steno_buf_printf(out, "\"type\":\"transcript.text.segment\",\"id\":\"seg_%zu\",", id);
     THEN(st, steno_json_put_seconds(out, "start", s->start));
@@ -319,7 +338,7 @@ static steno_status put_said(struct steno_buf *out, const struct said *s, size_t
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text_or_null(out, "text", s->text));
     THEN(st, steno_buf_puts(out, ","));
-    return THEN(st, put_text_or_null(out, "speaker", speaker_of(s->speaker, known, letters)));
+    return THEN(st, put_text_or_null(out, "speaker", s->speaker));
 }
 
 /* Append the text of all: a line for each segment. */
@@ -327,12 +346,11 @@ static steno_status put_dialogue(struct steno_buf *out, const struct steno_opena
 {
     struct steno_buf text;
     steno_status st = STENO_OK;
-    char letters[LETTERS];
     steno_buf_init(&text, out->max);
     for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
-        const struct said s = said_at(r->transcript, i);
-        THEN(st, steno_buf_printf(&text, "%s%s: ", i ? "\n" : "",
-                                  speaker_of(s.speaker, r->speakers, letters)));
+        struct said s;
+        say_segment(&s, r, i);
+        THEN(st, steno_buf_printf(&text, "%s%s: ", i ? "\n" : "", s.speaker));
         THEN(st, steno_buf_puts(&text, s.text));
     }
     THEN(st, steno_buf_puts(out, "\"text\":"));
@@ -350,9 +368,10 @@ steno_status steno_openai_write_diarized(struct steno_buf *out, const struct ste
     THEN(st, put_dialogue(out, r));
     THEN(st, steno_buf_puts(out, ",\"segments\":["));
     for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
-        const struct said s = said_at(r->transcript, i);
+        struct said s;
+        say_segment(&s, r, i);
         THEN(st, steno_buf_puts(out, i ? ",{" : "{"));
-        THEN(st, put_said(out, &s, i, r->speakers));
+        THEN(st, put_said(out, &s, i));
         THEN(st, steno_buf_puts(out, "}"));
     }
     THEN(st, steno_buf_puts(out, "],"));
@@ -462,15 +481,14 @@ steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, s
     return whole_answer(out, before, st);
 }
 
-static steno_status write_said_event(struct steno_buf *out, const struct said *s,
-                                     const struct steno_openai_speakers *known, size_t *id)
+static steno_status write_said_event(struct steno_buf *out, const struct said *s, size_t *id)
 {
     const size_t before = out->len;
     steno_status st = STENO_OK;
     if (!*s->text)
         return STENO_OK;
     THEN(st, steno_buf_puts(out, "data: {"));
-    THEN(st, put_said(out, s, (*id)++, known));
+    THEN(st, put_said(out, s, (*id)++));
     THEN(st, steno_buf_puts(out, "}\n\n"));
     return whole_answer(out, before, st);
 }
@@ -480,14 +498,15 @@ steno_status steno_openai_write_segment_events(struct steno_buf *out,
                                                const struct steno_openai_speakers *speakers,
                                                size_t *id)
 {
-    struct said s = said_of(final, channel);
+    struct said s;
     steno_status st = STENO_OK;
+    say_of_channel(&s, final->start, final->end, final->text, channel, speakers);
     if (!final->n_sections)
-        return write_said_event(out, &s, speakers, id);
+        return write_said_event(out, &s, id);
     for (size_t i = 0; i < final->n_sections; i++) {
         const struct steno_section *x = &final->sections[i];
-        s = (struct said){x->start, x->end, x->text + strspn(x->text, " "), channel};
-        THEN(st, write_said_event(out, &s, speakers, id));
+        say_of_channel(&s, x->start, x->end, x->text, channel, speakers);
+        THEN(st, write_said_event(out, &s, id));
     }
     return st;
 }
@@ -498,8 +517,9 @@ steno_status steno_openai_write_all_segment_events(struct steno_buf *out,
     size_t id = 0;
     steno_status st = STENO_OK;
     for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
-        const struct said s = said_at(r->transcript, i);
-        THEN(st, write_said_event(out, &s, r->speakers, &id));
+        struct said s;
+        say_segment(&s, r, i);
+        THEN(st, write_said_event(out, &s, &id));
     }
     return st;
 }

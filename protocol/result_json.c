@@ -119,6 +119,8 @@ static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
         o = with(o, "channel", json_integer(channel));
     if (speaker)
         o = with(o, "speaker", json_integer(speaker));
+    if (steno_transcript_speaker_name(t, speaker))
+        o = with(o, "speaker_name", json_of_text(steno_transcript_speaker_name(t, speaker)));
     o = with(o, "start", json_of_number(seg->start));
     o = with(o, "end", json_of_number(seg->end));
     o = with(o, "confidence", json_of_number((double)seg->confidence));

@@ -19,6 +19,7 @@ struct writer {
     size_t cues;
     unsigned channel; /* of the segment, from 1; 0 = the recording has one */
     unsigned speaker; /* of the segment, from 1; 0 = not known */
+    const char *name; /* of the speaker; NULL: none is known */
     double *ends;     /* [channels + 1] of their last cues: they may talk at once */
 };
 
@@ -62,14 +63,25 @@ static steno_status write_head(struct writer *w, struct steno_cue_times at)
 
 /* ---- cues ----------------------------------------------------------------------------------- */
 
+/* Who speaks. WebVTT has a mark for it (W3C WebVTT, 4.2.2). */
+static steno_status write_voice_mark(struct writer *w)
+{
+    const bool vtt = w->format == STENO_VTT;
+    steno_status st = steno_buf_puts(w->out, vtt ? "<v " : "");
+    if (!st && w->name)
+        st = write_word(w, w->name);
+    else if (!st)
+        st = steno_buf_printf(w->out, "%s %u", w->speaker ? "Speaker" : "Channel",
+                              w->speaker ? w->speaker : w->channel);
+    return st ? st : steno_buf_puts(w->out, vtt ? ">" : ": ");
+}
+
 static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, size_t n,
                               struct steno_cue_times at)
 {
     steno_status st = write_head(w, at);
-    if (!st && (w->channel || w->speaker)) /* WebVTT has a mark for it (W3C WebVTT, 4.2.2) */
-        st = steno_buf_printf(w->out, w->format == STENO_VTT ? "<v %s %u>" : "%s %u: ",
-                              w->speaker ? "Speaker" : "Channel",
-                              w->speaker ? w->speaker : w->channel);
+    if (!st && (w->channel || w->speaker))
+        st = write_voice_mark(w);
     for (size_t i = 0; i < n && !st; i++) {
         if (i && x[i - 1].after == STENO_CUE_LINE_ENDS)
             st = steno_buf_puts(w->out, "\n");
@@ -128,6 +140,7 @@ static steno_status write_voice(struct writer *w, const steno_transcript *t, siz
     size_t n = 0;
     w->channel = steno_transcript_segment_channel(t, *i);
     w->speaker = steno_transcript_segment_speaker(t, *i);
+    w->name = steno_transcript_speaker_name(t, w->speaker);
     for (; *i < steno_transcript_n_segments(t) &&
            steno_transcript_segment_channel(t, *i) == w->channel &&
            steno_transcript_segment_speaker(t, *i) == w->speaker;

@@ -35,6 +35,7 @@ struct steno_transcript {
     unsigned *channel_of;             /* [n] */
     struct steno_attribution *voices; /* [n], or NULL */
     unsigned n_speakers;
+    const char **names; /* [n_speakers] in the arena, or NULL: none has a name */
 };
 
 steno_transcript *steno_transcript_new(size_t max_bytes)
@@ -172,6 +173,20 @@ void steno_transcript_take_voices(steno_transcript *t, struct steno_attribution 
 unsigned steno_transcript_n_speakers(const steno_transcript *t)
 {
     return t->n_speakers;
+}
+
+steno_status steno_transcript_name_speaker(steno_transcript *t, unsigned speaker, const char *name)
+{
+    if (!t->names)
+        t->names = steno_arena_calloc(t->arena, t->n_speakers, sizeof *t->names);
+    if (!t->names || !(t->names[speaker - 1] = steno_arena_strdup(t->arena, name)))
+        return steno_arena_failure(t->arena);
+    return STENO_OK;
+}
+
+const char *steno_transcript_speaker_name(const steno_transcript *t, unsigned speaker)
+{
+    return t->names && speaker ? t->names[speaker - 1] : NULL;
 }
 
 unsigned steno_transcript_segment_speaker(const steno_transcript *t, size_t i)

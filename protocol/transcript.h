@@ -42,6 +42,11 @@ struct steno_attribution {
 void steno_transcript_take_voices(steno_transcript *t, struct steno_attribution *voice, unsigned n);
 /* The number of speakers; 0: they are not known. */
 unsigned steno_transcript_n_speakers(const steno_transcript *t);
+/* A speaker, from 1, is known by name, which is copied. STENO_ERR_NOMEM, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_transcript_name_speaker(steno_transcript *t, unsigned speaker,
+                                                      const char *name);
+/* The name; NULL: not known. */
+const char *steno_transcript_speaker_name(const steno_transcript *t, unsigned speaker);
 /* The speaker of segment i, from 1; 0 = not known. */
 unsigned steno_transcript_segment_speaker(const steno_transcript *t, size_t i);
 /* Who speaks at a time in s, in the last segment that begins before or then. t: of one channel. */

@@ -317,8 +317,18 @@ static bool add_segment(struct maker *m, const struct steno_event *seg, const st
     return true;
 }
 
+static bool name_speakers(const struct maker *m, const char *const *names)
+{
+    bool good = true;
+    for (size_t i = 0; names && good && i < m->n_numbers; i++)
+        if (m->number[i] && names[i])
+            good = !steno_transcript_name_speaker(m->out, m->number[i], names[i]);
+    return good;
+}
+
 steno_transcript *steno_transcript_with_voices(const steno_transcript *t,
-                                               const struct steno_turn *turn, size_t n)
+                                               const struct steno_turn *turn, size_t n,
+                                               const char *const *names)
 {
     struct maker m = {.out = steno_transcript_new(0), .turn = turn, .n_turns = n};
     struct spoken *s = find_speakers(t, turn, n);
@@ -335,15 +345,24 @@ steno_transcript *steno_transcript_with_voices(const steno_transcript *t,
         word += seg->n_words;
     }
     free(s);
-    free(m.number);
-    if (!good) {
-        steno_transcript_free(m.out);
-        free(m.voice);
-        return NULL;
+    if (good) {
+        steno_transcript_set_duration(m.out, steno_transcript_duration(t));
+        steno_transcript_take_voices(m.out, m.voice, m.next);
+        m.voice = NULL;
+        good = name_speakers(&m, names);
     }
-    steno_transcript_set_duration(m.out, steno_transcript_duration(t));
-    steno_transcript_take_voices(m.out, m.voice, m.next);
-    return m.out;
+    free(m.number);
+    free(m.voice);
+    if (!good)
+        steno_transcript_free(m.out);
+    return good ? m.out : NULL;
+}
+
+steno_status steno_voices_put_label(struct steno_buf *out, const steno_transcript *t,
+                                    unsigned speaker)
+{
+    const char *name = steno_transcript_speaker_name(t, speaker);
+    return name ? steno_buf_puts(out, name) : steno_buf_printf(out, "Speaker %u", speaker);
 }
 
 steno_status steno_voices_write_text(struct steno_buf *out, const steno_transcript *t)
@@ -352,8 +371,13 @@ steno_status steno_voices_write_text(struct steno_buf *out, const steno_transcri
     unsigned last = 0;
     for (size_t i = 0; i < steno_transcript_n_segments(t) && !st; i++) {
         const unsigned speaker = steno_transcript_segment_speaker(t, i);
-        if (!i || speaker != last)
-            st = steno_buf_printf(out, "%sSpeaker %u:", i ? "\n" : "", speaker);
+        const bool begins = !i || speaker != last;
+        if (begins)
+            st = steno_buf_puts(out, i ? "\n" : "");
+        if (!st && begins)
+            st = steno_voices_put_label(out, t, speaker);
+        if (!st && begins)
+            st = steno_buf_puts(out, ":");
         if (!st)
             st = steno_buf_printf(out, " %s", steno_transcript_segment(t, i)->text);
         last = speaker;

@@ -58,10 +58,15 @@ STENO_MUST steno_status steno_voices_put_words(struct steno_buf *out, const stru
  * speaker who talks at its middle, in a gap the one of the nearest turn. A change moves to the end
  * of a sentence or segment if that is at most two words away. Segments without words have the
  * speaker of the nearest turn to their middle. Speakers are numbered from 1, by their first word.
- * turn: [n] by start, one speaker at a time (steno_diarization_exclusive). NULL: out of memory, or
- * over the limit of a transcript. */
+ * turn: [n] by start, one speaker at a time (steno_diarization_exclusive). names: of the turns'
+ * speakers, NULL for those that have none; NULL: no names. NULL: out of memory, or over the limit
+ * of a transcript. */
 steno_transcript *steno_transcript_with_voices(const steno_transcript *t,
-                                               const struct steno_turn *turn, size_t n);
+                                               const struct steno_turn *turn, size_t n,
+                                               const char *const *names);
+/* Append "Speaker 1", or the speaker's name. Errors of the buffer. */
+STENO_MUST steno_status steno_voices_put_label(struct steno_buf *out, const steno_transcript *t,
+                                               unsigned speaker);
 /* Append the text of such a transcript, a line "Speaker 1: ..." for each turn, without the last
  * newline. STENO_ERR_LIMIT, STENO_ERR_NOMEM of the buffer. */
 STENO_MUST steno_status steno_voices_write_text(struct steno_buf *out, const steno_transcript *t);

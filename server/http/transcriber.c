@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "protocol/dialect.h"
+#include "protocol/openai_rest.h"
+#include "server/http/known_voices.h"
 #include "server/http/waker.h"
 
 #include <pthread.h>
@@ -484,6 +486,29 @@ static steno_status open_voices(steno_transcription *work, steno_err *err)
                                        info.sample_rate, &opt, err);
 }
 
+/* The names of the speakers found, those of known voices: names [speakers], NULL for others. */
+static steno_status name_voices(steno_transcription *work, const char **names, steno_err *err)
+{
+    const size_t n = (size_t)steno_diarization_speakers(work->voices);
+    int *who = malloc((n + 1) * sizeof *who), mute;
+    steno_status st = who ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        st = steno_known_voices_identify(work->req.known, work->transcriber->srv->speakers,
+                                         work->voices, who, &mute, err);
+    for (size_t k = 0; !st && k < n; k++)
+        if (who[k] >= 0)
+            names[k] = work->req.known_names->names[who[k]];
+    free(who);
+    if (!st && mute) {
+        char text[96];
+        snprintf(text, sizeof text,
+                 STENO_KNOWN_VOICE_FIELD "[]: number %d has too little speech to be known by",
+                 mute);
+        warn(work, text);
+    }
+    return st;
+}
+
 /* The recording is over: the transcript gets its speakers. */
 static steno_status end_voices(steno_transcription *work, steno_err *err)
 {
@@ -491,11 +516,18 @@ static steno_status end_voices(steno_transcription *work, steno_err *err)
     steno_transcript *told;
     size_t n;
     const struct steno_turn *turn;
+    const char **names;
     steno_status st = steno_diarization_end(work->voices, err);
     if (st)
         return st;
+    names = calloc((size_t)steno_diarization_speakers(work->voices) + 1, sizeof *names);
+    if (names && work->req.known && work->req.known->n)
+        st = name_voices(work, names, err);
     turn = steno_diarization_exclusive(work->voices, &n);
-    told = steno_transcript_with_voices(r->transcript, turn, n);
+    told = names && !st ? steno_transcript_with_voices(r->transcript, turn, n, names) : NULL;
+    free(names);
+    if (st)
+        return st;
     if (!told)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the speakers");
     steno_transcript_free(r->transcript);

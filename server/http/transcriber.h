@@ -27,6 +27,8 @@ typedef struct steno_transcription steno_transcription;
 /* Channels of a recording that is transcribed channel by channel. */
 #define STENO_TRANSCRIPTION_CHANNELS 20
 
+struct steno_known_voices;
+struct steno_openai_speakers;
 struct steno_transcription_request {
     enum steno_session_api api;
     struct steno_served *served; /* the model; in use until done */
@@ -45,9 +47,12 @@ struct steno_transcription_request {
     struct steno_hints hints;     /* borrowed until done */
     bool no_word_times;
     struct steno_voices_wants voices; /* who speaks; without networks the result has a warning */
-    bool voices_of_mono;              /* where the recording has several channels, not */
-    bool partials;                    /* deliver partials to `event` as well */
-    bool no_endpointing;              /* never wanted of a model that cuts recordings itself */
+    const struct steno_known_voices
+        *known; /* of them, with its names; borrowed until done, or NULL */
+    const struct steno_openai_speakers *known_names;
+    bool voices_of_mono; /* where the recording has several channels, not */
+    bool partials;       /* deliver partials to `event` as well */
+    bool no_endpointing; /* never wanted of a model that cuts recordings itself */
     /* Receives every event in order, on a worker thread; NULL = not wanted. channel: with
      * multichannel the event's, from 1, in this order; else 0. */
     void (*event)(void *user, unsigned channel, const struct steno_event *ev);

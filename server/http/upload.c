@@ -31,6 +31,7 @@ void steno_upload_free(struct steno_upload *up)
         steno_upload_storing_of(up)->free(up);
     steno_multipart_close(up->in.parts);
     steno_hint_store_free(&up->want.ask.hints);
+    steno_known_voices_free(&up->want.known);
     steno_buf_free(&up->in.body);
     steno_buf_free(&up->in.field);
     steno_buf_free(&up->out.answer);
@@ -365,6 +366,8 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
                                                 .no_word_times =
                                                     !shows_words(up) && !up->want.ask.voices.on,
                                                 .voices = up->want.ask.voices,
+                                                .known = &up->want.known,
+                                                .known_names = &up->want.ask.speakers,
                                                 .voices_of_mono = up->want.cpp.speakers,
                                                 .options = up->want.options,
                                                 .no_endpointing = up->want.no_endpointing};
@@ -453,7 +456,33 @@ static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
     return !st;
 }
 
-/* diarized_json without channels is of voices, which have no names. */
+/* Names are of channels, or of voices that the request has recordings of. */
+static steno_status check_known(struct steno_upload *up, steno_err *err)
+{
+    const int voices = up->want.known.n, names = up->want.ask.speakers.n;
+    up->fault.param = voices ? STENO_KNOWN_VOICE_FIELD : "known_speaker_names";
+    if (voices && up->want.multichannel)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          STENO_KNOWN_VOICE_FIELD
+                          "[]: not with multichannel, where each channel is "
+                          "a speaker");
+    if (voices && !up->want.ask.voices.on)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          STENO_KNOWN_VOICE_FIELD "[]: need diarize=true or "
+                                                  "response_format=diarized_json");
+    if (voices && voices != names)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          STENO_KNOWN_VOICE_FIELD "[]: %d, but %d known_speaker_names[]", voices,
+                          names);
+    if (names && !voices && !up->want.multichannel && up->want.ask.voices.on)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "known_speaker_names[]: need " STENO_KNOWN_VOICE_FIELD
+                          "[], or multichannel=true, where they are of the channels");
+    up->fault.param = NULL;
+    return STENO_OK;
+}
+
+/* diarized_json without channels is of voices. */
 static steno_status check_diarized(struct steno_upload *up, steno_err *err)
 {
     if (up->want.ask.format != STENO_OPENAI_DIARIZED_JSON || up->want.multichannel)
@@ -466,12 +495,7 @@ static steno_status check_diarized(struct steno_upload *up, steno_err *err)
                           "each channel), or networks for speakers, which the server does not have "
                           "(steno model fetch speakers, or speakers.model)");
     }
-    if (!up->want.ask.speakers.n)
-        return STENO_OK;
-    up->fault.param = "known_speaker_names";
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "known_speaker_names[]: names are of channels, with multichannel=true; the "
-                      "server does not recognise voices");
+    return STENO_OK;
 }
 
 steno_status steno_upload_check_wants(struct steno_upload *up, steno_err *err)
@@ -482,6 +506,8 @@ steno_status steno_upload_check_wants(struct steno_upload *up, steno_err *err)
         return steno_fail(err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
     }
     st = check_diarized(up, err);
+    if (!st)
+        st = check_known(up, err);
     if (!st && up->form != STENO_UPLOAD_WHISPER_ASR) /* its clients send numbers in any case */
         st = steno_voices_check(&up->want.ask.voices, &up->fault.param, err);
     return st;

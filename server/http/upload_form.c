@@ -399,23 +399,27 @@ static bool ignores_fields(const struct steno_upload *up)
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-#define REFERENCES "known_speaker_references"
-
-/* Recordings in fields, to know the speakers by: too long for a field, and without use here. */
-static steno_status refuse_references(struct steno_upload *up, steno_err *err)
+/* A recording in a field, to know a speaker by: too long for a field of a job. */
+static steno_status begin_reference(struct steno_upload *up, steno_err *err)
 {
-    up->fault.param = REFERENCES;
-    return steno_fail(err, STENO_ERR_INVAL,
-                      REFERENCES "[]: this server does not recognise voices; without them the "
-                                 "speakers are A, B, ...");
+    up->fault.param = STENO_KNOWN_VOICE_FIELD;
+    up->in.in_reference = true;
+    return up->stored ? steno_fail(err, STENO_ERR_INVAL,
+                                   STENO_KNOWN_VOICE_FIELD "[]: not possible in jobs")
+                      : steno_known_voices_begin(&up->want.known, err);
 }
 
 static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
 {
     struct steno_upload *up = user;
     const char *file = steno_upload_file_field(up);
-    if (up->form == STENO_UPLOAD_OPENAI && !strncmp(name, REFERENCES, strlen(REFERENCES)))
-        return refuse_references(up, err);
+    const size_t known = strlen(STENO_KNOWN_VOICE_FIELD);
+    up->in.in_reference = false;
+    if (up->form == STENO_UPLOAD_OPENAI && !strncmp(name, STENO_KNOWN_VOICE_FIELD, known) &&
+        (!name[known] || !strcmp(name + known, "[]"))) {
+        up->in.in_file = false;
+        return begin_reference(up, err);
+    }
     up->in.in_file = !strcmp(name, file);
     up->fault.param = up->in.in_file ? file : NULL;
     if (up->in.in_file && up->want.ask.has_file)
@@ -434,6 +438,8 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
     struct steno_upload *up = user;
     if (up->in.in_file)
         return keep_data(up, data, n, err);
+    if (up->in.in_reference)
+        return steno_known_voices_add(&up->want.known, data, n, err);
     if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
         up->in.ignored += n;
         return up->in.ignored > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
@@ -456,7 +462,9 @@ static steno_status on_part_end(void *user, steno_err *err)
 {
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
-    if (!up->in.in_file && up->stored)
+    if (up->in.in_reference)
+        st = steno_known_voices_end(&up->want.known, err);
+    else if (!up->in.in_file && up->stored)
         st = set_stored(up, err);
     else if (!up->in.in_file && !ignores_fields(up))
         st = readers[up->form].field(up, err);

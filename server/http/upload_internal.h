@@ -10,6 +10,7 @@
 #include "protocol/options.h"
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
+#include "server/http/known_voices.h"
 #include "server/http/upload.h"
 #include "server/port/origin.h"
 
@@ -43,6 +44,7 @@ struct steno_upload_wants {
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
+    struct steno_known_voices known; /* whose names ask.speakers has */
 };
 
 /* The body while it comes. Of the connection's thread, unless a comment says otherwise. */
@@ -57,6 +59,7 @@ struct steno_upload_body {
     char sha256[STENO_SHA256_HEX];
     char field_name[64], file_name[256];
     bool field_is_file;             /* it has a file name */
+    bool in_reference;              /* a recording that tells a voice */
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */
     steno_err fetch_err; /* likewise; code OK: it is the body now */

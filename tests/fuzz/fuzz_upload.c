@@ -4,7 +4,8 @@
  * requested form. There are no sockets and no pool; the order of the calls is that of transcriber.c
  * and upload.c. No request becomes a job (fuzz_job_request has their parameters). */
 /* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
-/* link: server/http/upload_form.c server/core/limits.c server/base/metrics.c */
+/* link: server/http/upload_form.c server/http/known_voices.c server/core/limits.c */
+/* link: server/base/metrics.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
 /* covers: protocol/subtitle.c */
 /* covers: protocol/transcript.c protocol/voices.c protocol/whisper_cpp.c protocol/whisper_asr.c */
@@ -251,7 +252,7 @@ static void refuse(struct steno_upload *up, const steno_err *err)
 static steno_transcript *with_voices(steno_transcript *t)
 {
     static const struct steno_turn turns[] = {{0, 0.4, 1}, {0.4, 1, 0}, {1, 9, 40}};
-    steno_transcript *told = steno_transcript_with_voices(t, turns, 3);
+    steno_transcript *told = steno_transcript_with_voices(t, turns, 3, NULL);
     require(told != NULL);
     steno_transcript_free(t);
     return told;

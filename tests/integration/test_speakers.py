@@ -1,5 +1,6 @@
 """Recordings of two speakers: in every dialect each word has the right one. The networks are toys (toy_speakers.py), so the
 turns are exact; with real ones, where ../shared has them, the command and the server agree."""
+import base64
 import contextlib
 import json
 import os
@@ -34,7 +35,8 @@ def post(d, path, body=MONO):
 
 
 def form(d, path="/v1/audio/transcriptions", body=MONO, field="file", **fields):
-    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()]
+    pairs = [(k, x) for k, v in fields.items() for x in (v if isinstance(v, list) else [v])]
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in pairs]
     parts += [f'--x\r\nContent-Disposition: form-data; name="{field}"; filename="a"\r\n\r\n'.encode(), body, b"\r\n--x--\r\n"]
     code, headers, text = d.request("POST", path, b"".join(parts), {"Content-Type": "multipart/form-data; boundary=x"})
     return code, headers, text.decode()
@@ -119,11 +121,60 @@ def diarized_json_is_of_voices(d):
     got = json.loads(good(form(d, response_format="diarized_json", chunking_strategy="auto")))
     assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("A", "B"), got
     assert got["text"].startswith("A: ") and "\nB: " in got["text"] and got["task"] == "transcribe", got
-    for names, param in (({"known_speaker_names[]": "Ann"}, "known_speaker_names"),
-                         ({"known_speaker_names[]": "Ann", "known_speaker_references[]": "data:audio/wav;base64," + "A" * 99999},
-                          "known_speaker_references")):
-        code, _, text = form(d, response_format="diarized_json", **names)
-        assert code == 400 and json.loads(text)["error"]["param"] == param, text
+
+
+def reference(speaker, seconds=6):
+    samples = toy.dialogue(_LOW, _RATE, [speaker])[:int(seconds * toy.RATE)]
+    return "data:audio/wav;base64," + base64.b64encode(wav(samples.tobytes(), toy.RATE)).decode()
+
+
+def known(names, references, **fields):
+    return {"response_format": "diarized_json", "known_speaker_names[]": names, "known_speaker_references[]": references, **fields}
+
+
+@case
+def known_speakers_have_their_names(d):
+    both = known(["Zoë <2>", "Ann"], [reference(1), reference(0)])
+    got = json.loads(good(form(d, **both)))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("Ann", "Zoë <2>"), got
+    assert got["text"].startswith("Ann: ") and "\nZoë <2>: " in got["text"] and "warning" not in got, got
+    told = [json.loads(x[6:]) for x in good(form(d, **both, stream="true")).splitlines() if x.startswith("data: {")]
+    assert lines((e["speaker"], e["text"]) for e in told if e["type"] == "transcript.text.segment") == said_by("Ann", "Zoë <2>"), told
+    words = json.loads(good(form(d, **{**both, "response_format": "verbose_json"}, diarize="true")))["segments"]
+    assert {s["speaker"] for s in words} == {"Ann", "Zoë <2>"}, words
+    assert "\nZoë <2>: " in good(form(d, **{**both, "response_format": "text"}, diarize="true"))
+    assert "\nAnn: " in good(form(d, **{**both, "response_format": "srt"}, diarize="true"))
+    assert "<v Zoë &lt;2&gt;>" in good(form(d, **{**both, "response_format": "vtt"}, diarize="true"))
+
+
+@case
+def others_than_the_known_speakers_have_letters(d):
+    got = json.loads(good(form(d, **known("Bob", reference(1)))))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("A", "Bob"), got
+    silence = "data:audio/wav;base64," + base64.b64encode(wav(bytes(2 * toy.RATE * 4), toy.RATE)).decode()
+    got = json.loads(good(form(d, **known(["Bob", "Eve"], [reference(1), silence]))))
+    assert lines((s["speaker"], s["text"]) for s in got["segments"]) == said_by("A", "Bob"), got
+    assert "number 2 has too little speech" in json.dumps(got), got
+
+
+@case
+def known_speakers_that_cannot_be_are_refused(d):
+    ref = reference(1, 3)
+    for fields, param, message in (
+            (known("Ann", []), "known_speaker_names", "known_speaker_references"),
+            (known([], ref), "known_speaker_references", "1, but 0"), (known(["a", "b"], ref), "known_speaker_references", "1, but 2"),
+            (known(list("abcde"), [ref] * 5), "known_speaker_references", "more than 4"),
+            (known("a", "http://x/a.wav"), "known_speaker_references", "data URL"),
+            (known("a", "data:audio/wav;base64,AA*A"), "known_speaker_references", "character 24"),
+            (known("a", "data:audio/wav;base64," + "A" * 9999), "known_speaker_references", "recognised audio format"),
+            (known("a", reference(1) [:22] + base64.b64encode(wav(bytes(2 * toy.RATE * 16), toy.RATE)).decode()), "known_speaker_references", "15"),
+            (known("a", "data:audio/wav;base64," + "A" * (9 << 20)), "known_speaker_references", "longer than"),
+            (known("a", ref, multichannel="true"), "known_speaker_references", "multichannel"),
+            (known("a", ref, response_format="json"), "known_speaker_references", "diarize")):
+        code, _, text = form(d, **fields)
+        assert code in (400, 413) and json.loads(text)["error"]["param"] == param and message in text, (fields.keys(), param, message, code, text)
+    code, _, text = form(d, "/v1/jobs", **known("a", ref))
+    assert code == 400 and "known_speaker_references" in text, text
 
 
 @case
@@ -138,6 +189,8 @@ def openais_client_gets_the_speakers(d):
     got = calls.create(**ask, chunking_strategy="auto")
     assert type(got).__name__ == "TranscriptionDiarized", got
     assert lines((s.speaker, s.text) for s in got.segments) == said_by("A", "B"), got
+    got = calls.create(**ask, chunking_strategy="auto", known_speaker_names=["Ann"], known_speaker_references=[reference(0)])
+    assert lines((s.speaker, s.text) for s in got.segments) == said_by("Ann", "A"), got
     events = list(calls.create(**ask, chunking_strategy={"type": "server_vad", "silence_duration_ms": 300}, stream=True))
     told = [e for e in events if type(e).__name__ == "TranscriptionTextSegmentEvent"]
     assert lines((s.speaker, s.text) for s in told) == said_by("A", "B"), events

@@ -272,7 +272,7 @@ static void numbers_have_one_speaker(void **state)
     json_t *j;
     (void)state;
     assert_int_equal(steno_transcript_add(plain, &ev, NULL), STENO_OK);
-    r.transcript = steno_transcript_with_voices(plain, turns, 2);
+    r.transcript = steno_transcript_with_voices(plain, turns, 2, NULL);
     steno_buf_init(&b, 1 << 16);
     assert_int_equal(steno_deepgram_write(&b, &r, &about), STENO_OK);
     j = json_loadb(b.data, b.len, JSON_REJECT_DUPLICATES, NULL);

@@ -229,7 +229,7 @@ static void voices_are_the_speakers_of_diarized_json(void **state)
         turns[i] = (struct steno_turn){i, i + 1, i};
         assert_int_equal(steno_transcript_add(plain, &ev, NULL), STENO_OK);
     }
-    r.transcript = steno_transcript_with_voices(plain, turns, TURNS);
+    r.transcript = steno_transcript_with_voices(plain, turns, TURNS, NULL);
     steno_buf_init(&b, 1 << 16);
     assert_int_equal(steno_openai_write_diarized(&b, &r), STENO_OK);
     j = load(&b);

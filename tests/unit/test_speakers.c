@@ -336,6 +336,58 @@ static void silence_and_every_length_about_a_window_have_an_answer(void **state)
     assert_true(turns_of(SANITIZED ? 44100 : 176000, 22050, 1000) > 0);
 }
 
+/* Which known voice talks at a time. */
+static int voice_at(const steno_diarization *d, const int *who, double seconds)
+{
+    size_t n;
+    const struct steno_turn *t = steno_diarization_exclusive(d, &n);
+    for (size_t i = 0; i < n; i++)
+        if (t[i].start <= seconds && seconds < t[i].end)
+            return who[t[i].speaker];
+    return -1;
+}
+
+static void known_voices_are_found_again(void **state)
+{
+    static float prints[2048];
+    const size_t floats = speakers ? steno_voice_print_floats(speakers) : 0;
+    steno_diarization *d;
+    steno_err err = {0};
+    int who[8];
+    size_t n;
+    (void)state;
+    if (!speakers || SANITIZED)
+        skip();
+    n = read_recording("phone");
+    assert_true(4 * floats <= sizeof prints / sizeof prints[0]);
+    /* one of them from 22 to 27.5 s, the other from 11.2 to 14.4 s, and a voice of elsewhere */
+    assert_int_equal(
+        steno_voice_print_make(speakers, RATE, pcm + 22 * RATE, 55 * RATE / 10, prints, &err),
+        STENO_OK);
+    assert_int_equal(steno_voice_print_make(speakers, RATE, pcm + 112 * RATE / 10, 32 * RATE / 10,
+                                            prints + floats, &err),
+                     STENO_OK);
+    assert_int_equal(steno_voice_print_make(speakers, RATE, pcm, RATE / 2, prints, &err),
+                     STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "clear speech"));
+    assert_int_equal(steno_diarization_open(&d, speakers, RATE, NULL, &err), STENO_OK);
+    assert_int_equal(steno_diarization_push(d, pcm, n, &err), STENO_OK);
+    assert_int_equal(steno_diarization_end(d, &err), STENO_OK);
+    (void)read_recording("three");
+    assert_int_equal(
+        steno_voice_print_make(speakers, RATE, pcm, 8 * RATE, prints + 2 * floats, &err), STENO_OK);
+    assert_in_range(steno_diarization_speakers(d), 2, 8);
+    assert_int_equal(steno_diarization_identify(d, speakers, prints, 3, 0, who, &err), STENO_OK);
+    assert_int_equal(voice_at(d, who, 24), 0);
+    assert_int_equal(voice_at(d, who, 13), 1);
+    assert_int_equal(steno_diarization_identify(d, speakers, prints, 3, 0.999, who, &err),
+                     STENO_OK); /* nobody is that alike */
+    assert_int_equal(voice_at(d, who, 24), -1);
+    assert_int_equal(steno_diarization_identify(d, speakers, prints, 0, 0, who, &err), STENO_OK);
+    assert_int_equal(voice_at(d, who, 13), -1);
+    steno_diarization_close(d);
+}
+
 static void options_out_of_range_are_named(void **state)
 {
     static const struct steno_speaker_options bad[] = {{.speakers = -1},
@@ -380,6 +432,7 @@ int main(void)
         cmocka_unit_test(segments_are_those_of_sherpa_onnx),
         cmocka_unit_test(a_short_recording_is_clustered_in_both_ways),
         cmocka_unit_test(silence_and_every_length_about_a_window_have_an_answer),
+        cmocka_unit_test(known_voices_are_found_again),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(a_directory_without_the_networks_is_an_error),
     };

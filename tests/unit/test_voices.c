@@ -38,7 +38,7 @@ static const char *voices_of(const char *text, const struct steno_turn *turn, si
     steno_transcript *t = steno_transcript_new(0), *v;
     size_t at = 0;
     add(t, text, 0);
-    v = steno_transcript_with_voices(t, turn, n);
+    v = steno_transcript_with_voices(t, turn, n, NULL);
     assert_non_null(v);
     *out = '\0';
     for (size_t i = 0; i < steno_transcript_n_segments(v); i++) {
@@ -98,7 +98,7 @@ static void words_of_scripts_without_blanks_stay_together(void **state)
     ev.n_words = 4;
     ev.language = "";
     assert_int_equal(steno_transcript_add(all, &ev, NULL), STENO_OK);
-    v = steno_transcript_with_voices(all, t, 2);
+    v = steno_transcript_with_voices(all, t, 2, NULL);
     assert_int_equal(steno_transcript_n_segments(v), 2);
     assert_string_equal(steno_transcript_segment(v, 0)->text, "\u4f60\u597d");
     assert_string_equal(steno_transcript_segment(v, 1)->text, "\u518d\u89c1");
@@ -114,11 +114,11 @@ static void segments_without_words_have_the_speaker_of_their_middle(void **state
     (void)state;
     ev.language = "";
     assert_int_equal(steno_transcript_add(all, &ev, NULL), STENO_OK);
-    v = steno_transcript_with_voices(all, t, 2);
+    v = steno_transcript_with_voices(all, t, 2, NULL);
     assert_int_equal(steno_transcript_segment_speaker(v, 0), 1); /* the first one that says words */
     assert_int_equal(steno_transcript_n_speakers(v), 1);
     steno_transcript_free(v);
-    v = steno_transcript_with_voices(all, t, 0); /* nobody was heard */
+    v = steno_transcript_with_voices(all, t, 0, NULL); /* nobody was heard */
     assert_int_equal(steno_transcript_segment_speaker(v, 0), 0);
     assert_int_equal(steno_transcript_n_speakers(v), 0);
     steno_transcript_free(v);
@@ -184,7 +184,7 @@ static void no_cue_and_no_json_segment_has_two_speakers(void **state)
     (void)state;
     add(all, "a b c", 0);
     steno_transcript_set_duration(all, 3);
-    v = steno_transcript_with_voices(all, t, 2);
+    v = steno_transcript_with_voices(all, t, 2, NULL);
     steno_buf_init(&b, 10000);
     assert_int_equal(steno_subtitle_write(&b, v, STENO_VTT, NULL), STENO_OK);
     assert_string_equal(b.data, "WEBVTT\n\n00:00:00.000 --> 00:00:02.000\n<v Speaker 1>a b\n\n"
@@ -217,7 +217,7 @@ static void text_has_a_line_for_each_turn(void **state)
     add(all, "a b", 0);
     add(all, "c d", 2);
     add(all, "e f", 4);
-    v = steno_transcript_with_voices(all, t, 3);
+    v = steno_transcript_with_voices(all, t, 3, NULL);
     steno_buf_init(&b, 1000);
     assert_int_equal(steno_voices_write_text(&b, v), STENO_OK);
     assert_string_equal(b.data, "Speaker 1: a b\nSpeaker 2: c d\nSpeaker 1: e f");
@@ -240,7 +240,7 @@ static void confidence_is_what_turns_cover(void **state)
     steno_transcript *all = steno_transcript_new(0), *v;
     (void)state;
     add(all, "a b c d", 0);
-    v = steno_transcript_with_voices(all, t, 4);
+    v = steno_transcript_with_voices(all, t, 4, NULL);
     assert_int_equal(steno_transcript_n_segments(v), 1);
     assert_true(steno_transcript_voice_at(v, 0).confidence == 0.5f);
     steno_transcript_free(v);
@@ -254,10 +254,10 @@ static void speakers_of_channels_are_numbered_through(void **state)
     steno_transcript *v;
     (void)state;
     add(all, "a b c d", 0);
-    list[0] = steno_transcript_with_voices(silent, t, 2);
-    list[1] = steno_transcript_with_voices(all, t, 2);
-    list[2] = steno_transcript_with_voices(all, t, 0); /* nobody was heard */
-    list[3] = steno_transcript_with_voices(all, t, 2);
+    list[0] = steno_transcript_with_voices(silent, t, 2, NULL);
+    list[1] = steno_transcript_with_voices(all, t, 2, NULL);
+    list[2] = steno_transcript_with_voices(all, t, 0, NULL); /* nobody was heard */
+    list[3] = steno_transcript_with_voices(all, t, 2, NULL);
     v = steno_transcript_of_channels(list, 4);
     assert_int_equal(steno_transcript_n_speakers(v), 4);
     for (size_t i = 0; i < steno_transcript_n_segments(v); i++) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "speech/audio/resample.h"
+#include "speech/speakers/cluster.h"
 #include "speech/speakers/group.h"
 #include "speech/speakers/pieces.h"
 
@@ -44,6 +45,8 @@ struct steno_diarization {
     struct steno_turn *turns, *exclusive;
     size_t n_turns, n_exclusive;
     int found;
+    int *number; /* [clusters] the speaker of each; -1: it has no turn */
+    size_t clusters;
     bool ended;
 };
 
@@ -152,6 +155,7 @@ void steno_diarization_close(steno_diarization *d)
     free(d->vector);
     free(d->turns);
     free(d->exclusive);
+    free(d->number);
     free(d);
 }
 
@@ -414,6 +418,9 @@ static steno_status find_clusters(steno_diarization *d, int32_t *cluster, steno_
         for (int s = 0; s < g->speakers; s++)
             cluster[s] = s;
         d->found = g->speakers;
+        steno_cluster_unit(d->items.vector, d->items.n, d->items.dim);
+        for (size_t i = 0; i < d->items.n; i++)
+            d->items.item[i].cluster = d->items.item[i].speaker;
         return STENO_OK;
     }
     for (size_t i = 0; i < d->windows * (size_t)g->speakers; i++)
@@ -441,6 +448,9 @@ static steno_status renumber(steno_diarization *d, steno_err *err)
 {
     const size_t n = d->found > 0 ? (size_t)d->found : 1;
     int *number = malloc(n * sizeof *number), next = 0;
+    free(d->number);
+    d->number = number;
+    d->clusters = n;
     if (!number)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     for (size_t k = 0; k < n; k++)
@@ -448,7 +458,6 @@ static steno_status renumber(steno_diarization *d, steno_err *err)
     number_turns(d->turns, d->n_turns, number, &next);
     number_turns(d->exclusive, d->n_exclusive, number, &next);
     d->found = next;
-    free(number);
     return STENO_OK;
 }
 
@@ -521,6 +530,23 @@ const struct steno_turn *steno_diarization_exclusive(const steno_diarization *d,
 int steno_diarization_speakers(const steno_diarization *d)
 {
     return d->found;
+}
+
+float steno_diarization_voice(const steno_diarization *d, int speaker, float *out)
+{
+    const struct steno_group_items *g = &d->items;
+    float seconds = 0;
+    memset(out, 0, g->dim * sizeof *out);
+    for (size_t i = 0; i < g->n && d->number; i++) {
+        const int32_t c = g->item[i].cluster;
+        if (c < 0 || (size_t)c >= d->clusters || d->number[c] != speaker)
+            continue;
+        for (size_t k = 0; k < g->dim; k++)
+            out[k] += g->vector[i * g->dim + k] * g->item[i].seconds;
+        seconds += g->item[i].seconds;
+    }
+    steno_cluster_unit(out, 1, g->dim);
+    return seconds;
 }
 
 double steno_diarization_seconds(const steno_diarization *d)

@@ -29,4 +29,8 @@ STENO_MUST steno_status steno_diarization_again(steno_diarization *d,
                                                 const struct steno_diarization_rules *rules,
                                                 steno_err *err);
 
+/* The mean of a speaker's vectors, of unit length: out [embedding.dim]. After the end. Returns the
+ * seconds of clean speech behind them, those of overlapping windows each; 0: there are none. */
+float steno_diarization_voice(const steno_diarization *d, int speaker, float *out);
+
 #endif

@@ -234,7 +234,7 @@ static steno_status give_speakers(struct recording *r, steno_err *err)
     if (st)
         return st;
     turn = steno_diarization_exclusive(r->voices, &n);
-    t = steno_transcript_with_voices(r->transcript, turn, n);
+    t = steno_transcript_with_voices(r->transcript, turn, n, NULL);
     if (!t)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     steno_transcript_free(r->transcript);

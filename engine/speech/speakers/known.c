@@ -1,0 +1,105 @@
+/* Known voices. A voice print is the mean of the vectors of one speaker, made as those of a
+ * recording's speakers are, so that both compare. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "speech/speakers/diarize.h"
+#include "speech/speakers/networks.h"
+
+#define LEAST_SECONDS 1.0f /* of clean speech that make a print */
+#define LEAST_COSINE 0.55  /* docs/speakers.md */
+
+size_t steno_voice_print_floats(const steno_speakers *s)
+{
+    return s->embedding.dim;
+}
+
+/* Write the voice of the speaker who talks most; zeros after an error, which are like nobody. */
+static steno_status take_voice(const steno_diarization *d, size_t dim, float *out, steno_err *err)
+{
+    float most = 0;
+    float *one = malloc(dim * sizeof *one);
+    if (!one)
+        return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    for (int k = 0; k < steno_diarization_speakers(d); k++) {
+        const float seconds = steno_diarization_voice(d, k, one);
+        if (seconds > most) {
+            most = seconds;
+            memcpy(out, one, dim * sizeof *out);
+        }
+    }
+    free(one);
+    if (most < LEAST_SECONDS)
+        memset(out, 0, dim * sizeof *out);
+    return most >= LEAST_SECONDS
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_INVAL,
+                            "voice: the recording has %.1f s of clear speech, at least %.0f is "
+                            "needed, better five",
+                            (double)most, (double)LEAST_SECONDS);
+}
+
+steno_status steno_voice_print_make(const steno_speakers *s, int sample_rate, const float *pcm,
+                                    size_t n, float *out, steno_err *err)
+{
+    steno_diarization *d;
+    steno_status st = steno_diarization_open(&d, s, sample_rate,
+                                             &(struct steno_speaker_options){.speakers = 1}, err);
+    if (st)
+        return st;
+    st = steno_diarization_push(d, pcm, n, err);
+    if (!st)
+        st = steno_diarization_end(d, err);
+    if (!st)
+        st = take_voice(d, s->embedding.dim, out, err);
+    steno_diarization_close(d);
+    return st;
+}
+
+static double cosine(const float *a, const float *b, size_t dim)
+{
+    double sum = 0;
+    for (size_t k = 0; k < dim; k++)
+        sum += (double)a[k] * (double)b[k];
+    return sum;
+}
+
+/* Give the most alike of those that are free to each other, until none is alike enough. like: [n,
+ * speakers] cosines. */
+static void match(double *like, size_t n, size_t speakers, double least, int *who)
+{
+    for (;;) {
+        size_t best = n * speakers;
+        for (size_t i = 0; i < n * speakers; i++)
+            if (like[i] >= least && (best == n * speakers || like[i] > like[best]))
+                best = i;
+        if (best == n * speakers)
+            return;
+        who[best % speakers] = (int)(best / speakers);
+        for (size_t i = 0; i < n * speakers; i++)
+            if (i % speakers == best % speakers || i / speakers == best / speakers)
+                like[i] = -2;
+    }
+}
+
+steno_status steno_diarization_identify(const steno_diarization *d, const steno_speakers *s,
+                                        const float *prints, size_t n, double least, int *who,
+                                        steno_err *err)
+{
+    const size_t dim = s->embedding.dim, speakers = (size_t)steno_diarization_speakers(d);
+    double *like = calloc(n * speakers + 1, sizeof *like);
+    float *voice = malloc(dim * sizeof *voice);
+    steno_status st =
+        like && voice ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    for (size_t k = 0; !st && k < speakers; k++) {
+        who[k] = -1;
+        (void)steno_diarization_voice(d, (int)k, voice);
+        for (size_t i = 0; i < n; i++)
+            like[i * speakers + k] = cosine(voice, prints + i * dim, dim);
+    }
+    if (!st)
+        match(like, n, speakers, least > 0 ? least : LEAST_COSINE, who);
+    free(like);
+    free(voice);
+    return st;
+}
