@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "server/base/log.h"
+#include "speech/itn/itn.h"
 #include "speech/store/catalogue.h"
 #include "speech/store/places.h"
 
@@ -150,9 +151,8 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
     return s;
 }
 
-/* Add slots for the directories of a directory that are neither hidden nor a detector of speech
- * or networks that tell speakers apart.
- * Lock held. */
+/* Add slots for the directories of a directory that are neither hidden nor a detector of speech,
+ * networks that tell speakers apart or a grammar. Lock held. */
 static void scan_dir(steno_models *m, const char *dir, DIR *d)
 {
     struct dirent *e;
@@ -162,7 +162,8 @@ static void scan_dir(steno_models *m, const char *dir, DIR *d)
         DIR *sub;
         if (*e->d_name == '.' || strlen(e->d_name) >= MAX_NAME ||
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path ||
-            steno_vad_is_dir(path) || steno_speakers_is_dir(path) || !(sub = opendir(path)))
+            steno_vad_is_dir(path) || steno_speakers_is_dir(path) || steno_itn_is_dir(path) ||
+            !(sub = opendir(path)))
             continue;
         closedir(sub);
         while (s && (s->of || strcmp(s->name, e->d_name)))

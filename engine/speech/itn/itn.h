@@ -37,6 +37,8 @@ struct steno_itn_text {
  * others as steno_fst_parse. */
 STENO_MUST steno_status steno_itn_open(steno_itn **out, const char *dir, const char *language,
                                        steno_err *err);
+/* Whether a folder has a tagger and its verbalizer under those names. Loads nothing. */
+bool steno_itn_is_dir(const char *dir);
 /* Open the grammar of a model's folder: its folder `itn`, as above, else a chain of its itn*.fst
  * and rule*.fst, then *.far, by name. *out NULL: there is none. Errors as above. */
 STENO_MUST steno_status steno_itn_open_of_model(steno_itn **out, const char *dir, steno_err *err);

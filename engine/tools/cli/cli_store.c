@@ -149,6 +149,10 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
              "  steno speakers FILE...");
     else if (!strcmp(m->family, "turn"))
         puts("  steno turn FILE...");
+    else if (!strcmp(m->family, "itn"))
+        printf("  stenod, steno transcribe FILE... (models of %s that write words)\n"
+               "  steno itn %s/%s < SPOKEN > WRITTEN\n",
+               m->languages, dir, m->name);
     else
         printf("  stenod --model %s\n"
                "  steno transcribe --model %s FILE...\n",
