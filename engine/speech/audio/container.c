@@ -132,8 +132,8 @@ static steno_status fail_errno(steno_err *err, const char *what, int e)
 }
 
 /* Start the program on `in`; range: the bytes of a file that are the recording, NULL = a pipe. */
-static steno_status start(steno_container *c, const struct steno_container_options *opt, int in,
-                          const struct steno_source *range, steno_err *err)
+static steno_status start_decoder(steno_container *c, const struct steno_container_options *opt,
+                                  int in, const struct steno_source *range, steno_err *err)
 {
     const double longest = opt->max_seconds > 0 && opt->max_seconds < LONGEST_SECONDS
                                ? opt->max_seconds
@@ -221,7 +221,7 @@ steno_status steno_container_open(steno_container **out, const struct steno_sour
         st = fd < 0 ? STENO_ERR_NOMEM : STENO_OK;
     }
     if (!st)
-        st = start(c, opt, fd, &range, err);
+        st = start_decoder(c, opt, fd, &range, err);
     if (src->data && fd >= 0)
         close(fd);
     if (st)
@@ -242,7 +242,7 @@ steno_status steno_container_open_live(steno_container **out,
     if (pipe2(pipe, O_CLOEXEC)) {
         st = fail_errno(err, "pipe", errno);
     } else {
-        st = start(c, opt, pipe[0], NULL, err);
+        st = start_decoder(c, opt, pipe[0], NULL, err);
         close(pipe[0]);
         c->in = pipe[1];
         (void)fcntl(c->in, F_SETFL, O_NONBLOCK);
@@ -370,8 +370,8 @@ static steno_status take_format(steno_container *c, const unsigned char *body, s
     return STENO_OK;
 }
 
-static steno_status take_samples(steno_container *c, const unsigned char *body, size_t n,
-                                 const float **samples, size_t *frames, steno_err *err)
+static steno_status take_container_samples(steno_container *c, const unsigned char *body, size_t n,
+                                           const float **samples, size_t *frames, steno_err *err)
 {
     const size_t bytes = c->info.channels * sizeof(float);
     if (!bytes || !n || n % bytes)
@@ -469,7 +469,7 @@ static steno_status take_record(steno_container *c, bool wait, const float **sam
         st = take_format(c, body, h.bytes, err);
         return st ? st : take_record(c, wait, samples, frames, err); /* a second one fails */
     case STENO_DECODE_SAMPLES:
-        return take_samples(c, body, h.bytes, samples, frames, err);
+        return take_container_samples(c, body, h.bytes, samples, frames, err);
     case STENO_DECODE_END:
         return take_end(c, body, h.bytes, frames, err);
     case STENO_DECODE_ERROR:

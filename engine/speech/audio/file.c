@@ -517,7 +517,7 @@ static void close_readers(steno_audio *a)
     a->ended = a->info.truncated = false;
 }
 
-static steno_status check_options(steno_audio *a, steno_err *err)
+static steno_status check_audio_options(steno_audio *a, steno_err *err)
 {
     double seconds = (double)a->info.frames / a->info.sample_rate;
     if (a->opt.channel > a->info.channels)
@@ -578,7 +578,7 @@ static steno_status open_reader(steno_audio *a, enum steno_audio_kind k,
     }
 }
 
-static steno_status fill(steno_audio *a, steno_err *err)
+static steno_status fill_from_file(steno_audio *a, steno_err *err)
 {
     return a->wav         ? fill_wav(a, err)
            : a->opus      ? fill_opus(a, err)
@@ -602,7 +602,7 @@ static steno_status check_length(steno_audio *a, enum steno_audio_kind k, steno_
         if (a->block_frames)
             frames += (int64_t)((double)a->block_frames * a->info.sample_rate / a->rate);
         a->block_frames = 0;
-        st = fill(a, NULL);
+        st = fill_from_file(a, NULL);
     }
     if ((double)frames > max * a->info.sample_rate)
         return steno_fail(err, STENO_ERR_LIMIT, "the audio is %.1f s long, the limit is %.1f s",
@@ -664,7 +664,7 @@ steno_status steno_audio_ready(steno_audio *a, steno_err *err)
         a->info.format = strcmp(a->decoded.format, "mov") ? a->decoded.format : "mp4";
         a->info.codec = a->decoded.codec;
     }
-    st = check_options(a, err);
+    st = check_audio_options(a, err);
     a->ready = !st;
     return st;
 }
@@ -822,7 +822,7 @@ steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n
     size_t k;
     steno_status st;
     while (!a->block_frames && !a->ended) {
-        st = fill(a, err);
+        st = fill_from_file(a, err);
         if (!st && (a->resampler || (a->block_frames && a->rate != a->info.sample_rate)))
             st = adapt(a, err);
         if (st)

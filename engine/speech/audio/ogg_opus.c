@@ -296,7 +296,7 @@ static void on_tags_page(steno_ogg_opus *o, const ogg_page *page)
 }
 
 /* Collect the packets of the current page. Returns their total length at 48 kHz. */
-static int64_t collect(steno_ogg_opus *o)
+static int64_t collect_packets(steno_ogg_opus *o)
 {
     int64_t total = 0;
     int got;
@@ -319,7 +319,7 @@ static int64_t collect(steno_ogg_opus *o)
 
 /* Compare the page's position with ours: samples missing before it, and excess samples at its
  * end. */
-static void place(steno_ogg_opus *o, const ogg_page *page, int64_t total)
+static void place_page(steno_ogg_opus *o, const ogg_page *page, int64_t total)
 {
     int64_t end = ogg_page_granulepos(page), start;
     o->conceal = o->trim = 0;
@@ -346,7 +346,7 @@ static void on_audio_page(steno_ogg_opus *o, ogg_page *page)
 {
     if (ogg_stream_pagein(&o->stream, page))
         return; /* another serial number, or a damaged page: positions show the gap */
-    place(o, page, collect(o));
+    place_page(o, page, collect_packets(o));
     if (o->stream.body_fill - o->stream.body_returned > MAX_PACKET_BYTES)
         ogg_stream_reset(&o->stream);
     if (ogg_page_eos(page))
@@ -442,7 +442,7 @@ static bool next_page(steno_ogg_opus *o, ogg_page *page)
     return got > 0;
 }
 
-static steno_status feed(steno_ogg_opus *o, const unsigned char *p, size_t n)
+static steno_status feed_bytes(steno_ogg_opus *o, const unsigned char *p, size_t n)
 {
     char *dst = ogg_sync_buffer(&o->sync, (long)n);
     if (!dst)
@@ -457,8 +457,8 @@ static steno_status feed(steno_ogg_opus *o, const unsigned char *p, size_t n)
 /* libogg may hold several pages when all input was fed and out is full. "All bytes taken" must
  * still mean "nothing left inside". So the last byte is then reported as not taken, and skipped
  * when it is pushed again (`ate`). */
-static steno_status pump(steno_ogg_opus *o, const unsigned char *p, size_t n, size_t *at,
-                         float *out, size_t max, size_t *made)
+static steno_status pump_opus(steno_ogg_opus *o, const unsigned char *p, size_t n, size_t *at,
+                              float *out, size_t max, size_t *made)
 {
     ogg_page page;
     bool full = false;
@@ -477,7 +477,7 @@ static steno_status pump(steno_ogg_opus *o, const unsigned char *p, size_t n, si
             st = on_page(o, &page);
         } else if (*at < n) {
             k = n - *at < FEED_BYTES ? n - *at : FEED_BYTES;
-            st = feed(o, p + *at, k);
+            st = feed_bytes(o, p + *at, k);
             *at += k;
         } else {
             break;
@@ -500,7 +500,7 @@ steno_status steno_ogg_opus_push(steno_ogg_opus *o, const void *data, size_t n, 
     if (max < least)
         return steno_fail(err, STENO_ERR_INVAL, "Ogg Opus: room for %zu samples, %zu needed", max,
                           least);
-    st = o->error.code ? o->error.code : pump(o, data, n, &at, out, max, &made);
+    st = o->error.code ? o->error.code : pump_opus(o, data, n, &at, out, max, &made);
     if (st) {
         if (err)
             *err = o->error;

@@ -128,7 +128,7 @@ static steno_status on_header(steno_ogg_vorbis *o, ogg_packet *p, steno_err *err
 }
 
 /* The next packet or page. STENO_NEED_MORE: none. */
-static steno_status step(steno_ogg_vorbis *o, steno_err *err)
+static steno_status step_vorbis(steno_ogg_vorbis *o, steno_err *err)
 {
     ogg_packet p;
     ogg_page page;
@@ -157,7 +157,7 @@ steno_status steno_ogg_vorbis_read(steno_ogg_vorbis *o, float *out, size_t max, 
     float **pcm;
     int there = 0;
     while (!st && !(o->has_dsp && (there = vorbis_synthesis_pcmout(&o->dsp, &pcm)) > 0))
-        st = step(o, err);
+        st = step_vorbis(o, err);
     if (st)
         return st;
     ch = o->info.channels;

@@ -90,8 +90,8 @@ void steno_resampler_close(steno_resampler *r)
     free(r);
 }
 
-static steno_status run(steno_resampler *r, const float *in, size_t n, size_t *used, float *out,
-                        size_t max, size_t *made, steno_err *err)
+static steno_status run_resampler(steno_resampler *r, const float *in, size_t n, size_t *used,
+                                  float *out, size_t max, size_t *made, steno_err *err)
 {
     soxr_error_t e = soxr_process(r->soxr, in, n, used, out, max, made);
     if (e)
@@ -117,7 +117,8 @@ steno_status steno_resampler_push(steno_resampler *r, const float *in, size_t n,
         r->made += (int64_t)got;
     }
     while (at < n && got < max) {
-        st = run(r, in + at, n - at < BLOCK ? n - at : BLOCK, &u, out + got, max - got, &m, err);
+        st = run_resampler(r, in + at, n - at < BLOCK ? n - at : BLOCK, &u, out + got, max - got,
+                           &m, err);
         if (st)
             return st;
         at += u;
@@ -137,7 +138,7 @@ steno_status steno_resampler_flush(steno_resampler *r, float *out, size_t max, s
     steno_status st = STENO_OK;
     r->flushing = true;
     if (r->soxr && r->taken && max)
-        st = run(r, NULL, 0, &used, out, max, &got, err);
+        st = run_resampler(r, NULL, 0, &used, out, max, &got, err);
     if (!st)
         *made = got;
     return st;

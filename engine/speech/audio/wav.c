@@ -76,7 +76,7 @@ void steno_wav_free(steno_wav *w)
     free(w);
 }
 
-static void collect(steno_wav *w, enum state s, unsigned want)
+static void collect_next(steno_wav *w, enum state s, unsigned want)
 {
     w->state = s;
     w->want = want;
@@ -89,7 +89,7 @@ static void skip_then_chunk(steno_wav *w, uint64_t n)
     if (n)
         w->state = SKIP;
     else
-        collect(w, CHUNK, 8);
+        collect_next(w, CHUNK, 8);
 }
 
 steno_wav *steno_wav_new_raw(enum steno_pcm_format format, int sample_rate, unsigned channels)
@@ -118,7 +118,7 @@ static steno_status on_riff(steno_wav *w)
                           "WAV: bytes 8 to 11 are %02x %02x %02x %02x, not 'WAVE'", h[8], h[9],
                           h[10], h[11]);
     w->riff_size = le32(h + 4);
-    collect(w, CHUNK, 8);
+    collect_next(w, CHUNK, 8);
     return STENO_OK;
 }
 
@@ -252,7 +252,7 @@ static steno_status on_data(steno_wav *w, uint32_t size)
     if (w->data_unknown || w->data_left)
         w->state = DATA;
     else
-        collect(w, PROBE, 8);
+        collect_next(w, PROBE, 8);
     return STENO_OK;
 }
 
@@ -287,12 +287,12 @@ static steno_status on_chunk(steno_wav *w)
                               "WAV: fmt chunk at byte %" PRIu64 " has %" PRIu32
                               " bytes, expected at least 16",
                               w->offset - 8, size);
-        collect(w, FMT, size < FMT_MAX ? size : FMT_MAX);
+        collect_next(w, FMT, size < FMT_MAX ? size : FMT_MAX);
         w->chunk_rest = padded - w->want;
         return STENO_OK;
     }
     if (!memcmp(w->head, "ds64", 4) && w->rf64 && size >= DS64_BYTES) {
-        collect(w, DS64, DS64_BYTES);
+        collect_next(w, DS64, DS64_BYTES);
         w->chunk_rest = padded - w->want;
         return STENO_OK;
     }

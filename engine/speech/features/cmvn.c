@@ -22,7 +22,7 @@ static steno_cmvn *make(size_t dim)
     return NULL;
 }
 
-static steno_status check(const steno_cmvn *c, steno_err *err)
+static steno_status check_cmvn(const steno_cmvn *c, steno_err *err)
 {
     for (size_t i = 0; i < c->dim; i++) {
         if (!isfinite(c->mean[i]) || !isfinite(c->std[i]) || c->std[i] <= 0)
@@ -32,9 +32,9 @@ static steno_status check(const steno_cmvn *c, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status finish(steno_cmvn **out, steno_cmvn *c, steno_err *err)
+static steno_status finish_statistics(steno_cmvn **out, steno_cmvn *c, steno_err *err)
 {
-    steno_status st = check(c, err);
+    steno_status st = check_cmvn(c, err);
     if (st)
         steno_cmvn_close(c);
     else
@@ -52,7 +52,7 @@ steno_status steno_cmvn_open(steno_cmvn **out, const float *mean, const float *s
         c->mean[i] = mean ? mean[i] : 0;
         c->std[i] = std ? std[i] : 1;
     }
-    return finish(out, c, err);
+    return finish_statistics(out, c, err);
 }
 
 steno_status steno_cmvn_open_inverse(steno_cmvn **out, const float *neg_mean, const float *inv_std,
@@ -65,7 +65,7 @@ steno_status steno_cmvn_open_inverse(steno_cmvn **out, const float *neg_mean, co
         c->mean[i] = -neg_mean[i];
         c->std[i] = 1 / inv_std[i]; /* 0 gives no finite number */
     }
-    return finish(out, c, err);
+    return finish_statistics(out, c, err);
 }
 
 steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double *sum,
@@ -82,7 +82,7 @@ steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double 
         c->mean[i] = (float)mean;
         c->std[i] = (float)sqrt(var > 1e-20 ? var : 1e-20);
     }
-    return finish(out, c, err);
+    return finish_statistics(out, c, err);
 }
 
 void steno_cmvn_close(steno_cmvn *c)

@@ -78,7 +78,7 @@ static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift,
     return (int64_t)((fft - length) / 2) - (int64_t)(fft / 2);
 }
 
-static int64_t count(enum steno_edges edges, size_t length, size_t shift, int64_t n)
+static int64_t count_frames(enum steno_edges edges, size_t length, size_t shift, int64_t n)
 {
     int64_t s = (int64_t)shift, l = (int64_t)length;
     if (n <= 0)
@@ -96,12 +96,12 @@ int64_t steno_fbank_count(const struct steno_fbank_options *opt, int64_t n)
 {
     size_t length = samples_of(opt->sample_rate, opt->length_ms);
     size_t shift = samples_of(opt->sample_rate, opt->shift_ms);
-    return shift ? count(opt->edges, length, shift, n) : 0;
+    return shift ? count_frames(opt->edges, length, shift, n) : 0;
 }
 
 int64_t steno_fbank_whole_count(const steno_fbank *f, int64_t n)
 {
-    return count(f->opt.edges, f->length, f->shift, n);
+    return count_frames(f->opt.edges, f->length, f->shift, n);
 }
 
 static int64_t start_of(const steno_fbank *f, int64_t t)
@@ -144,7 +144,7 @@ static bool ready(const steno_fbank *f)
 
 /* ---- one frame -------------------------------------------------------------------------------*/
 
-static void compute(steno_fbank *f, const float *x, float *out)
+static void compute_frame(steno_fbank *f, const float *x, float *out)
 {
     if (f->frames) {
         f->frames(&f->tables, x, 1, out);
@@ -194,7 +194,7 @@ static const float *frame_samples(steno_fbank *f, int64_t total)
 
 static void next_frame(steno_fbank *f, float *out)
 {
-    compute(f, frame_samples(f, f->base + (int64_t)f->len), out);
+    compute_frame(f, frame_samples(f, f->base + (int64_t)f->len), out);
     f->next++;
 }
 
@@ -233,8 +233,8 @@ static void drop(steno_fbank *f)
 
 /* ---- public ----------------------------------------------------------------------------------*/
 
-static steno_status check(const struct steno_fbank_options *o, size_t length, size_t shift,
-                          size_t fft, steno_err *err)
+static steno_status check_fbank(const struct steno_fbank_options *o, size_t length, size_t shift,
+                                size_t fft, steno_err *err)
 {
     if (o->sample_rate < 1000 || o->sample_rate > 1000000)
         return steno_fail(err, STENO_ERR_INVAL, "fbank: sample rate %d Hz", o->sample_rate);
@@ -256,20 +256,20 @@ static steno_status check(const struct steno_fbank_options *o, size_t length, si
     return STENO_OK;
 }
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory_for_fbank(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
 }
 
 /* Allocate the parts that belong to one signal. */
-static steno_status allocate(steno_fbank *f, steno_err *err)
+static steno_status allocate_signal(steno_fbank *f, steno_err *err)
 {
     f->cap = 2 * f->length + f->shift + ROOM;
     f->buf = calloc(f->cap, sizeof *f->buf);
     f->edge = calloc(f->length, sizeof *f->edge);
     f->frame = calloc(f->fft_size, sizeof *f->frame);
     f->power = calloc(f->fft_size / 2 + 1 + STENO_MEL_PAD, sizeof *f->power);
-    return f->buf && f->edge && f->frame && f->power ? STENO_OK : no_memory(err);
+    return f->buf && f->edge && f->frame && f->power ? STENO_OK : no_memory_for_fbank(err);
 }
 
 /* Compute the parts that any number of signals can share. */
@@ -279,7 +279,7 @@ static steno_status make_tables(steno_fbank *f, steno_err *err)
     steno_status st;
     f->window = calloc(f->length, sizeof *f->window);
     if (!f->window)
-        return no_memory(err);
+        return no_memory_for_fbank(err);
     steno_window_fill(o->window, f->length, f->window);
     for (size_t i = 0; i < f->length; i++)
         f->window[i] *= o->scale;
@@ -324,7 +324,7 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     steno_status st;
     for (fft = fft ? fft : 2; !opt->fft_size && fft < length; fft *= 2)
         ;
-    st = check(opt, length, shift, fft, err);
+    st = check_fbank(opt, length, shift, fft, err);
     if (st)
         return st;
     f = calloc(1, sizeof *f);
@@ -335,7 +335,7 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     f->shift = shift;
     f->fft_size = fft;
     f->offset = frame_offset(opt->edges, length, shift, fft);
-    st = allocate(f, err);
+    st = allocate_signal(f, err);
     if (!st)
         st = make_tables(f, err);
     if (st) {
@@ -355,7 +355,7 @@ static steno_status share_fft(steno_fbank *f, const steno_fbank *like, steno_err
         return steno_fft_open(&f->fft, f->fft_size, err);
     f->scratch = calloc(2 * f->fft_size, sizeof *f->scratch);
     if (!f->scratch)
-        return no_memory(err);
+        return no_memory_for_fbank(err);
     f->fft = like->fft;
     return STENO_OK;
 }
@@ -365,7 +365,7 @@ steno_status steno_fbank_open_like(steno_fbank **out, const steno_fbank *like, s
     steno_fbank *f = malloc(sizeof *f);
     steno_status st;
     if (!f)
-        return no_memory(err);
+        return no_memory_for_fbank(err);
     *f = (steno_fbank){.opt = like->opt,
                        .shares = true,
                        .length = like->length,
@@ -376,7 +376,7 @@ steno_status steno_fbank_open_like(steno_fbank **out, const steno_fbank *like, s
                        .mel = like->mel,
                        .tables = like->tables,
                        .frames = like->frames};
-    st = allocate(f, err);
+    st = allocate_signal(f, err);
     if (!st)
         st = share_fft(f, like, err);
     if (st) {

@@ -103,8 +103,8 @@ static steno_status lay_out(const struct layout *g, size_t index, struct steno_m
     return STENO_OK;
 }
 
-static steno_status check(const struct layout *g, double low, double high, double nyquist,
-                          steno_err *err)
+static steno_status check_mel(const struct layout *g, double low, double high, double nyquist,
+                              steno_err *err)
 {
     if (g->bins < 1 || g->bins > 512)
         return steno_fail(err, STENO_ERR_INVAL, "%zu mel filters: 1 to 512 expected", g->bins);
@@ -118,7 +118,7 @@ static steno_status check(const struct layout *g, double low, double high, doubl
     return STENO_OK;
 }
 
-static steno_status fill(steno_mel *m, const struct layout *g, steno_err *err)
+static steno_status fill_filters(steno_mel *m, const struct layout *g, steno_err *err)
 {
     size_t total = 0;
     for (size_t i = 0; i < m->quads; i++) {
@@ -153,7 +153,7 @@ steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sampl
     steno_status st;
     if (high <= 0)
         high += nyquist;
-    st = check(&g, low, high, nyquist, err);
+    st = check_mel(&g, low, high, nyquist, err);
     if (st)
         return st;
     if (kind == STENO_MEL_KALDI) {
@@ -171,7 +171,7 @@ steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sampl
         m->quads = (bins + 3) / 4;
         m->quad = calloc(m->quads, sizeof *m->quad);
     }
-    st = m && m->quad ? fill(m, &g, err)
+    st = m && m->quad ? fill_filters(m, &g, err)
                       : steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
     if (st)
         steno_mel_close(m);

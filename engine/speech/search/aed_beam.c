@@ -133,7 +133,7 @@ void steno_joint_close(steno_joint *j)
 /* ---- the best n ---------------------------------------------------------------------------- */
 
 /* With equal scores the earlier one wins. NaN is never better. */
-static bool better(const struct candidate *a, const struct candidate *b)
+static bool better_candidate(const struct candidate *a, const struct candidate *b)
 {
     if (a->score != b->score)
         return a->score > b->score;
@@ -146,9 +146,9 @@ static void sift(struct candidate *heap, size_t n, size_t i)
     for (;;) {
         size_t worst = i, l = 2 * i + 1, r = l + 1;
         struct candidate t;
-        if (l < n && better(&heap[worst], &heap[l]))
+        if (l < n && better_candidate(&heap[worst], &heap[l]))
             worst = l;
-        if (r < n && better(&heap[worst], &heap[r]))
+        if (r < n && better_candidate(&heap[worst], &heap[r]))
             worst = r;
         if (worst == i)
             return;
@@ -166,13 +166,13 @@ static void offer(struct candidate *heap, size_t *n, size_t max, struct candidat
     if (*n < max) {
         size_t i = (*n)++;
         heap[i] = c;
-        while (i && better(&heap[(i - 1) / 2], &heap[i])) {
+        while (i && better_candidate(&heap[(i - 1) / 2], &heap[i])) {
             struct candidate t = heap[i];
             heap[i] = heap[(i - 1) / 2];
             heap[(i - 1) / 2] = t;
             i = (i - 1) / 2;
         }
-    } else if (better(&c, &heap[0])) {
+    } else if (better_candidate(&c, &heap[0])) {
         heap[0] = c;
         sift(heap, max, 0);
     }
@@ -180,7 +180,7 @@ static void offer(struct candidate *heap, size_t *n, size_t max, struct candidat
 
 static int best_first(const void *a, const void *b)
 {
-    return better(a, b) ? -1 : better(b, a) ? 1 : 0;
+    return better_candidate(a, b) ? -1 : better_candidate(b, a) ? 1 : 0;
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
@@ -282,7 +282,7 @@ static void request_scores(struct steno_joint_block *const *b, size_t n, size_t 
     }
 }
 
-static void score_all(struct steno_joint_block *const *b, size_t n)
+static void score_blocks(struct steno_joint_block *const *b, size_t n)
 {
     size_t most = 0;
     for (size_t k = 0; k < n; k++) {
@@ -346,7 +346,7 @@ static void take_picked(steno_joint *j, size_t n_pick)
 }
 
 /* With all scores known, make the best pairs the hypotheses. */
-static steno_status choose(steno_joint *j, steno_err *err)
+static steno_status choose_pairs(steno_joint *j, steno_err *err)
 {
     size_t n_pick = 0;
     for (size_t h = 0; h < j->n; h++)
@@ -361,12 +361,12 @@ static steno_status choose(steno_joint *j, steno_err *err)
 }
 
 /* One step of each search. */
-static void step(struct steno_joint_block *const *b, size_t n)
+static void step_blocks(struct steno_joint_block *const *b, size_t n)
 {
-    score_all(b, n);
+    score_blocks(b, n);
     for (size_t k = 0; k < n; k++)
         if (!b[k]->st)
-            b[k]->st = choose(b[k]->j, b[k]->err);
+            b[k]->st = choose_pairs(b[k]->j, b[k]->err);
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -403,7 +403,7 @@ static steno_status keep_result(steno_joint *j, size_t h, bool add_eos)
 
 /* Move ended hypotheses to the results and close the gaps. Those that end before `min_len` are
  * dropped. */
-static steno_status collect(steno_joint *j, size_t i, size_t min_len, bool last)
+static steno_status collect_candidates(steno_joint *j, size_t i, size_t min_len, bool last)
 {
     size_t stay = 0;
     for (size_t h = 0; h < j->n; h++) {
@@ -506,7 +506,7 @@ static steno_status reserve_tokens(steno_joint *j, size_t max_len)
     return STENO_OK;
 }
 
-static steno_status start(steno_joint *j, const float *ctc, size_t frames, size_t max_len)
+static steno_status start_joint(steno_joint *j, const float *ctc, size_t frames, size_t max_len)
 {
     j->n = 0;
     if (reserve_tokens(j, max_len))
@@ -530,17 +530,17 @@ static size_t longest(const steno_joint *j, size_t frames)
     return n < 1 ? 1 : n;
 }
 
-static steno_status search(struct steno_joint_block *b, double min_ratio)
+static steno_status search_block(struct steno_joint_block *b, double min_ratio)
 {
     steno_joint *j = b->j;
     size_t max_len = longest(j, b->frames);
     size_t min_len = j->o.rules == STENO_RULES_ESPNET_ONNX ? 0 : to_length(min_ratio, b->frames);
-    steno_status st = start(j, b->ctc, b->frames, max_len);
+    steno_status st = start_joint(j, b->ctc, b->frames, max_len);
     for (size_t i = 0; i < max_len && j->n && !st; i++) {
-        step(&b, 1);
+        step_blocks(&b, 1);
         if (b->st)
             return b->st;
-        st = collect(j, i, min_len, i + 1 == max_len);
+        st = collect_candidates(j, i, min_len, i + 1 == max_len);
         if (j->o.max_len_ratio == 0 && end_detected(j, i))
             break;
     }
@@ -558,7 +558,7 @@ steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *sc
                                   .err = err};
     double min_ratio = j->o.min_len_ratio;
     for (;;) {
-        steno_status st = search(&b, min_ratio);
+        steno_status st = search_block(&b, min_ratio);
         if (st)
             return st;
         if (j->n_ended || j->o.rules == STENO_RULES_ESPNET_ONNX || min_ratio < 0.1)
@@ -582,7 +582,7 @@ static steno_status take_frames(steno_joint *j, const float *ctc, size_t frames)
     size_t before = j->frames, max_len = longest(j, frames);
     j->frames = frames;
     if (!before)
-        return start(j, ctc, frames, max_len);
+        return start_joint(j, ctc, frames, max_len);
     if (reserve_tokens(j, max_len))
         return STENO_ERR_NOMEM;
     return j->prefix ? steno_ctc_prefix_extend(j->prefix, j->n, ctc, frames) : STENO_OK;
@@ -642,7 +642,7 @@ static void undo_step(steno_joint *j)
 
 static steno_status keep_step(steno_joint *j, steno_err *err)
 {
-    if (collect(j, j->index++, 0, false))
+    if (collect_candidates(j, j->index++, 0, false))
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     swap_tokens(&j->prev, &j->next);
     memcpy(j->prev_score, j->kept_score, j->n_kept * sizeof *j->score);
@@ -687,7 +687,8 @@ static void end_step(struct steno_joint_block *b)
     if (b->last) { /* as in ESPnet, end detection runs before the hypotheses that ended in this step
                       count */
         b->over = !at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index);
-        if (!b->over && collect(j, j->index++, to_length(j->o.min_len_ratio, j->frames), at_end))
+        if (!b->over &&
+            collect_candidates(j, j->index++, to_length(j->o.min_len_ratio, j->frames), at_end))
             b->st = steno_fail(b->err, STENO_ERR_NOMEM, "beam search: out of memory");
     } else if (reads_past(j)) {
         undo_step(j);
@@ -723,7 +724,7 @@ void steno_joint_blocks(struct steno_joint_block *blocks, size_t n)
             if (wants_step(&blocks[i]))
                 begin_step(go[m++] = &blocks[i]);
         if (m)
-            step(go, m);
+            step_blocks(go, m);
         for (size_t i = 0; i < m; i++)
             end_step(go[i]);
     } while (m);

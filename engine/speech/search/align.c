@@ -5,7 +5,7 @@
 
 #define NONE (-1e30)
 
-static steno_status reserve(struct steno_align *a, size_t frames, size_t states, size_t n)
+static steno_status reserve_alignment(struct steno_align *a, size_t frames, size_t states, size_t n)
 {
     size_t cells;
     if (!steno_mul_size(frames, states, &cells))
@@ -49,7 +49,7 @@ static size_t frames_needed(const int32_t *tokens, size_t n)
     return need;
 }
 
-static double score(const float *row, int32_t c)
+static double frame_score(const float *row, int32_t c)
 {
     return row[c] > -1e10F ? (double)row[c] : -1e10;
 }
@@ -61,8 +61,8 @@ static void forward(struct steno_align *a, const float *x, size_t frames, int32_
     size_t states = 2 * n + 1;
     for (size_t s = 0; s < states; s++)
         a->now[s] = NONE;
-    a->now[0] = score(x, blank);
-    a->now[1] = score(x, tokens[0]);
+    a->now[0] = frame_score(x, blank);
+    a->now[1] = frame_score(x, tokens[0]);
     for (size_t t = 1; t < frames; t++) {
         const float *row = x + t * (size_t)vocab;
         uint8_t *back = a->back + t * states;
@@ -79,7 +79,7 @@ static void forward(struct steno_align *a, const float *x, size_t frames, int32_
                 best = a->now[s - 2];
                 back[s] = 2;
             }
-            a->next[s] = best > NONE / 2 ? best + score(row, c) : NONE;
+            a->next[s] = best > NONE / 2 ? best + frame_score(row, c) : NONE;
         }
         a->now = a->next;
         a->next = swap;
@@ -124,7 +124,7 @@ steno_status steno_align_run(struct steno_align *a, const float *x, size_t frame
                              int32_t blank, const int32_t *tokens, size_t n,
                              const struct steno_span **spans)
 {
-    steno_status st = reserve(a, frames, 2 * n + 1, n ? n : 1);
+    steno_status st = reserve_alignment(a, frames, 2 * n + 1, n ? n : 1);
     if (st)
         return st;
     *spans = a->spans;

@@ -112,7 +112,7 @@ static bool pool_reserve(struct pool *p, int32_t more)
 }
 
 /* The language model's score of `token` after the prefix of a node. */
-static double score_lm(const steno_ctc_beam *b, int32_t node, int32_t token)
+static double score_lm_of_prefix(const steno_ctc_beam *b, int32_t node, int32_t token)
 {
     int32_t reversed[STENO_TOKEN_LM_HISTORY], history[STENO_TOKEN_LM_HISTORY];
     size_t n = 0;
@@ -134,7 +134,7 @@ static void set_bonus(const steno_ctc_beam *b, struct node *n)
         n->bonus += (double)hot;
     }
     if (b->opt.lm.one)
-        n->bonus += b->opt.lm.weight * score_lm(b, n->parent, n->token);
+        n->bonus += b->opt.lm.weight * score_lm_of_prefix(b, n->parent, n->token);
 }
 
 /* The memory was reserved before the frame. */
@@ -219,7 +219,7 @@ static void drop_hyp(steno_ctc_beam *b, struct hyp *h)
 static const struct path no_path = {.score = NEVER, .tail = NIL, .at = {.token = NIL}};
 
 /* Start with the empty prefix alone. token: the token of the last frame, or NIL. */
-static void begin(steno_ctc_beam *b, int32_t token)
+static void begin_prefixes(steno_ctc_beam *b, int32_t token)
 {
     struct hyp *h = &b->live[0];
     for (int32_t i = 0; i < b->n_live; i++)
@@ -292,7 +292,7 @@ void steno_ctc_beam_close(steno_ctc_beam *b)
 
 void steno_ctc_beam_restart(steno_ctc_beam *b, int64_t frame)
 {
-    begin(b, NIL);
+    begin_prefixes(b, NIL);
     b->frame = frame;
     b->last_sound = -1;
     b->stamp = 0;
@@ -301,7 +301,7 @@ void steno_ctc_beam_restart(steno_ctc_beam *b, int64_t frame)
 void steno_ctc_beam_reset(steno_ctc_beam *b)
 {
     const struct hyp *h = &b->live[0];
-    begin(b, h->pnb > h->pb ? node_at(b, h->node)->token : NIL);
+    begin_prefixes(b, h->pnb > h->pb ? node_at(b, h->node)->token : NIL);
     b->stamp++;
 }
 
@@ -366,8 +366,8 @@ static void extend_path(steno_ctc_beam *b, struct path *to, const struct path *f
     path_set(b, to, &p);
 }
 
-static void extend(steno_ctc_beam *b, const struct hyp *h, int32_t token, int32_t last,
-                   int32_t frozen[2])
+static void extend_prefix(steno_ctc_beam *b, const struct hyp *h, int32_t token, int32_t last,
+                          int32_t frozen[2])
 {
     double logp = (double)b->row[token];
     double from = token == last ? h->pb : h->total;
@@ -381,7 +381,7 @@ static void extend(steno_ctc_beam *b, const struct hyp *h, int32_t token, int32_
         extend_path(b, &c->vnb, &h->vnb, token, logp, &frozen[1]);
 }
 
-static void advance(steno_ctc_beam *b, const struct hyp *h)
+static void advance_prefix(steno_ctc_beam *b, const struct hyp *h)
 {
     double blank = (double)b->row[b->opt.blank];
     int32_t last = node_at(b, h->node)->token, frozen[2] = {NIL, NIL};
@@ -393,11 +393,11 @@ static void advance(steno_ctc_beam *b, const struct hyp *h)
         double again = (double)b->row[last];
         c->pnb = log_add(c->pnb, h->pnb + again);
         keep_path(b, &c->vnb, &h->vnb, again, true);
-        extend(b, h, last, last, frozen);
+        extend_prefix(b, h, last, last, frozen);
     }
     for (int32_t i = 0; i < b->n_top; i++)
         if (b->top[i] != last)
-            extend(b, h, b->top[i], last, frozen);
+            extend_prefix(b, h, b->top[i], last, frozen);
     link_unref(b, frozen[0]);
     link_unref(b, frozen[1]);
 }
@@ -518,7 +518,7 @@ static void commit(steno_ctc_beam *b)
     b->n_live = n;
 }
 
-static steno_status step(steno_ctc_beam *b, const float *row)
+static steno_status step_beam(steno_ctc_beam *b, const float *row)
 {
     /* Each candidate may need a node, and each live hypothesis two list entries. */
     if (!pool_reserve(&b->nodes, b->cap_cand) || !pool_reserve(&b->links, 2 * b->opt.beam))
@@ -528,7 +528,7 @@ static steno_status step(steno_ctc_beam *b, const float *row)
     b->n_cand = 0;
     for (int32_t i = 0; i < b->n_live; i++) {
         b->live[i].total = log_add(b->live[i].pb, b->live[i].pnb);
-        advance(b, &b->live[i]);
+        advance_prefix(b, &b->live[i]);
     }
     prune(b);
     note_sound(b);
@@ -540,7 +540,7 @@ static steno_status step(steno_ctc_beam *b, const float *row)
 steno_status steno_ctc_beam_push(steno_ctc_beam *b, const float *scores, size_t frames)
 {
     for (size_t t = 0; t < frames; t++) {
-        steno_status st = step(b, scores + t * (size_t)b->opt.vocab);
+        steno_status st = step_beam(b, scores + t * (size_t)b->opt.vocab);
         if (st)
             return st;
     }

@@ -88,7 +88,7 @@ static steno_status add_span(steno_ctc_greedy *g, int32_t token, float logp)
     return STENO_OK;
 }
 
-static steno_status step(steno_ctc_greedy *g, const float *row)
+static steno_status step_greedy(steno_ctc_greedy *g, const float *row)
 {
     int32_t v = likeliest(&g->opt, row);
     float logp = isnan(row[v]) ? -INFINITY : row[v];
@@ -116,7 +116,7 @@ static steno_status step(steno_ctc_greedy *g, const float *row)
 steno_status steno_ctc_greedy_push(steno_ctc_greedy *g, const float *scores, size_t frames)
 {
     for (size_t t = 0; t < frames; t++) {
-        steno_status st = step(g, scores + t * (size_t)g->opt.vocab);
+        steno_status st = step_greedy(g, scores + t * (size_t)g->opt.vocab);
         if (st)
             return st;
     }

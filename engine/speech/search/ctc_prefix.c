@@ -119,7 +119,7 @@ static void move_state(struct state *s, double *to, int32_t *scale, size_t cap, 
 }
 
 /* Reserve room for `frames`; the first `keep` frames of the states are kept. */
-static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
+static steno_status reserve_states(steno_ctc_prefix *p, size_t frames, size_t keep)
 {
     size_t cap = p->cap_frames ? p->cap_frames + p->cap_frames / 2 : 128, n;
     double *r, *more;
@@ -156,7 +156,7 @@ static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
 }
 
 /* NaN and values below "log 0" count as "log 0". */
-static double at(const steno_ctc_prefix *p, size_t t, int32_t c)
+static double log_at(const steno_ctc_prefix *p, size_t t, int32_t c)
 {
     double v = (double)p->x[t * (size_t)p->vocab + (size_t)c];
     return v > ZERO ? v : ZERO;
@@ -176,7 +176,7 @@ static void take_scores(steno_ctc_prefix *p, const float *x, size_t frames)
     p->x = x;
     p->frames = frames;
     for (size_t t = 0; t < frames; t++)
-        p->blank_p[t] = probability(at(p, t, p->blank));
+        p->blank_p[t] = probability(log_at(p, t, p->blank));
 }
 
 /* Continue s with blanks only, frames [from, frames). b: its blank variable before them. */
@@ -198,7 +198,7 @@ static void continue_in_blanks(const steno_ctc_prefix *p, struct state *s, size_
 steno_status steno_ctc_prefix_start(steno_ctc_prefix *p, const float *x, size_t frames)
 {
     struct state *s = p->now;
-    if (reserve(p, frames, 0))
+    if (reserve_states(p, frames, 0))
         return STENO_ERR_NOMEM;
     take_scores(p, x, frames);
     continue_in_blanks(p, s, 0, 1, 0);
@@ -211,7 +211,7 @@ steno_status steno_ctc_prefix_start(steno_ctc_prefix *p, const float *x, size_t 
 steno_status steno_ctc_prefix_extend(steno_ctc_prefix *p, size_t n, const float *x, size_t frames)
 {
     size_t before = p->frames;
-    if (reserve(p, frames, before))
+    if (reserve_states(p, frames, before))
         return STENO_ERR_NOMEM;
     take_scores(p, x, frames);
     for (size_t i = 0; i < n; i++)
@@ -240,14 +240,14 @@ static steno_status make_column(steno_ctc_prefix *p, int32_t c)
     q = p->column[c] = p->pool[p->n_used];
     p->used[p->n_used++] = c;
     for (size_t t = 0; t < p->frames; t++)
-        q[t] = at(p, t, c); /* a loop of its own, so that the loads from memory overlap */
+        q[t] = log_at(p, t, c); /* a loop of its own, so that the loads from memory overlap */
     for (size_t t = 0; t < p->frames; t++)
         q[t] = probability(q[t]);
     return STENO_OK;
 }
 
 /* w = phi at a common scale, the largest of all frames, which is returned. n NULL: without n. */
-static int32_t weigh(const struct state *s, const double *n, size_t frames, double *w)
+static int32_t weigh_frames(const struct state *s, const double *n, size_t frames, double *w)
 {
     int32_t most = INT32_MIN;
     for (size_t t = 0; t < frames; t++) {
@@ -277,15 +277,15 @@ static double dot(const double *a, const double *b, size_t n)
 }
 
 /* psi of s extended by c. w: the weights of s, at `scale`. */
-static double extend(const steno_ctc_prefix *p, const struct state *s, int32_t c, const double *w,
-                     int32_t scale)
+static double psi_of_extension(const steno_ctc_prefix *p, const struct state *s, int32_t c,
+                               const double *w, int32_t scale)
 {
     const double *q = p->column[c];
     size_t start = s->length > 1 ? s->length : 1;
     double psi = ZERO;
     if (start < p->frames)
         psi = log_of(dot(w + start - 1, q + start, p->frames - start), scale);
-    return s->length == 0 ? log_add(at(p, 0, c), psi) : psi;
+    return s->length == 0 ? log_add(log_at(p, 0, c), psi) : psi;
 }
 
 steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t *tokens, size_t n,
@@ -293,7 +293,7 @@ steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t
 {
     const struct state *s = &p->now[h];
     const size_t end = p->frames - 1;
-    int32_t scale = weigh(s, s->n, p->frames, p->weight), again = 0;
+    int32_t scale = weigh_frames(s, s->n, p->frames, p->weight), again = 0;
     bool have_again = false;
     for (size_t i = 0; i < n; i++) {
         int32_t c = tokens[i];
@@ -306,11 +306,11 @@ steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t
             if (!p->column[c] && make_column(p, c))
                 return STENO_ERR_NOMEM;
             if (c == s->last && !have_again) {
-                again = weigh(s, NULL, p->frames, p->repeat);
+                again = weigh_frames(s, NULL, p->frames, p->repeat);
                 have_again = true;
             }
-            psi = c == s->last ? extend(p, s, c, p->repeat, again)
-                               : extend(p, s, c, p->weight, scale);
+            psi = c == s->last ? psi_of_extension(p, s, c, p->repeat, again)
+                               : psi_of_extension(p, s, c, p->weight, scale);
         }
         out[i] = (float)(psi - s->psi);
     }
@@ -364,12 +364,12 @@ static void extend_state(const steno_ctc_prefix *p, const struct state *s, int32
         to->scale[t] = a.scale;
     }
     if (s->length == 0) {
-        a = (struct sums){.n = probability(at(p, 0, c))};
-        total = at(p, 0, c);
+        a = (struct sums){.n = probability(log_at(p, 0, c))};
+        total = log_at(p, 0, c);
     }
     for (size_t t = start - 1; t < p->frames; t++) {
         if (t >= start) {
-            const double x = q ? q[t] : probability(at(p, t, c));
+            const double x = q ? q[t] : probability(log_at(p, t, c));
             double n, phi = again ? s->b[t - 1] : s->n[t - 1] + s->b[t - 1];
             if (s->scale[t - 1] != a.scale)
                 phi = meet(&a, phi, s->scale[t - 1] - a.scale, &total);

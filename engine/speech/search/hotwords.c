@@ -29,7 +29,7 @@ struct steno_hotwords {
     struct arc *arcs; /* [n - 1] */
 };
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory_for_hot_words(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "hotwords: out of memory");
 }
@@ -40,7 +40,7 @@ static steno_status add_state(steno_hotwords *h, int32_t token, steno_err *err)
         size_t cap = h->cap ? 2 * h->cap : 64;
         struct state *p = realloc(h->states, cap * sizeof *p);
         if (!p)
-            return no_memory(err);
+            return no_memory_for_hot_words(err);
         h->states = p;
         h->cap = cap;
     }
@@ -52,7 +52,7 @@ static steno_status add_state(steno_hotwords *h, int32_t token, steno_err *err)
 steno_status steno_hotwords_open(steno_hotwords **out, steno_err *err)
 {
     steno_hotwords *h = calloc(1, sizeof *h);
-    steno_status st = h ? add_state(h, NONE, err) : no_memory(err);
+    steno_status st = h ? add_state(h, NONE, err) : no_memory_for_hot_words(err);
     if (st)
         steno_hotwords_close(h);
     else
@@ -166,7 +166,7 @@ steno_status steno_hotwords_build(steno_hotwords *h, steno_err *err)
     h->arcs = malloc(h->n * sizeof *h->arcs);
     if (!queue || !h->arcs) {
         free(queue);
-        return no_memory(err);
+        return no_memory_for_hot_words(err);
     }
     for (size_t i = 0; i < h->n; i++) {
         struct state *s = &h->states[i];

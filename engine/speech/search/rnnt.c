@@ -119,7 +119,7 @@ double steno_transducer_hyp_lm(const steno_transducer *t, int32_t p, int32_t k)
 }
 
 /* The k best tokens except the blank, into top, best first. */
-static void choose(steno_transducer *t, const float *logp, size_t k)
+static void choose_best(steno_transducer *t, const float *logp, size_t k)
 {
     size_t n = 0;
     for (int32_t v = 1; v < t->o.vocab; v++) {
@@ -159,7 +159,7 @@ steno_status steno_transducer_hyp_extend_all(steno_transducer *t, const struct l
     bool no_memory = false;
     for (size_t i = 0; i < from->n && !no_memory; i++) {
         const struct hyp *h = &from->h[i];
-        choose(t, logp + i * (size_t)t->o.vocab, t->o.beam);
+        choose_best(t, logp + i * (size_t)t->o.vocab, t->o.beam);
         for (size_t k = 0; k < t->o.beam && !no_memory; k++) {
             double more = t->top[k].score;
             struct hyp x = steno_transducer_hyp_extend(
@@ -239,7 +239,7 @@ static steno_status expand_best(steno_transducer *t, const float *enc, size_t f,
     no_memory =
         steno_transducer_hyp_add(
             &t->kept, steno_transducer_hyp_wait(&h, h.score + (double)t->tree.logp[0])) != STENO_OK;
-    choose(t, t->tree.logp, t->o.beam);
+    choose_best(t, t->tree.logp, t->o.beam);
     for (size_t k = 0; k < t->o.beam && !no_memory; k++) {
         double logp = t->top[k].score;
         double score = h.score + logp + steno_transducer_hyp_lm(t, h.p, t->top[k].token);
@@ -336,8 +336,8 @@ static steno_status tsd(steno_transducer *t, const float *enc, size_t frames, si
 
 /* ---- one utterance ------------------------------------------------------------------------- */
 
-static steno_status search(steno_transducer *t, const float *enc, size_t frames, size_t dim,
-                           steno_err *err)
+static steno_status search_frames(steno_transducer *t, const float *enc, size_t frames, size_t dim,
+                                  steno_err *err)
 {
     switch (t->o.beam == 1 ? STENO_TRANSDUCER_GREEDY : t->o.search) {
     case STENO_TRANSDUCER_GREEDY:
@@ -388,7 +388,7 @@ steno_status steno_transducer_push(steno_transducer *t, const struct steno_trans
     steno_status st = STENO_OK;
     t->tree.nets = nets;
     if (frames)
-        st = search(t, enc, frames, dim, err);
+        st = search_frames(t, enc, frames, dim, err);
     t->tree.nets = NULL; /* borrowed for the call */
     t->frames += frames;
     if (st)

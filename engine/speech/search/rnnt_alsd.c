@@ -45,7 +45,7 @@ static steno_status at_step(steno_transducer *t, size_t frames, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status extend(steno_transducer *t, size_t frames)
+static steno_status extend_alignments(steno_transducer *t, size_t frames)
 {
     bool no_memory = false;
     t->a.n = 0;
@@ -77,7 +77,7 @@ static steno_status take_steps(steno_transducer *t, size_t end, size_t frames, s
         st = steno_transducer_tree_score_lm(&t->tree, t->ids, t->c.n, err);
         if (!st)
             st = steno_transducer_tree_join(&t->tree, t->enc, t->ids, t->c.n, err);
-        if (!st && extend(t, frames))
+        if (!st && extend_alignments(t, frames))
             st = steno_transducer_hyp_oom(err);
         if (st)
             return st;

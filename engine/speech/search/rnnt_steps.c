@@ -65,7 +65,7 @@ static steno_status prefix_search(steno_transducer *t, struct list *l, const flo
     return STENO_OK;
 }
 
-static bool has(const struct list *l, size_t n, int32_t p)
+static bool list_has(const struct list *l, size_t n, int32_t p)
 {
     for (size_t i = 0; i < n; i++)
         if (l->h[i].p == p)
@@ -82,7 +82,7 @@ static steno_status add_blank(steno_transducer *t, struct list *l, const float *
     return st;
 }
 
-static steno_status append(struct list *to, const struct list *from)
+static steno_status append_list(struct list *to, const struct list *from)
 {
     for (size_t i = 0; i < from->n; i++)
         if (steno_transducer_hyp_add(to, from->h[i]))
@@ -109,11 +109,11 @@ static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, s
             return steno_transducer_hyp_oom(err);
         steno_transducer_hyp_sort(&t->b, SIZE_MAX);
         for (size_t i = 0; i < t->b.n; i++)
-            if (!has(&t->hyps, t->hyps.n, t->b.h[i].p))
+            if (!list_has(&t->hyps, t->hyps.n, t->b.h[i].p))
                 t->b.h[keep++] = t->b.h[i];
         t->b.n = keep < t->o.beam ? keep : t->o.beam;
         t->hyps.n = 0;
-        if (append(&t->hyps, &t->b))
+        if (append_list(&t->hyps, &t->b))
             return steno_transducer_hyp_oom(err);
     }
     if (t->o.n_step != 1) {
@@ -122,7 +122,7 @@ static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, s
             return st;
     }
     t->kept.n = 0;
-    if (append(&t->kept, &t->a) || append(&t->kept, &t->b))
+    if (append_list(&t->kept, &t->a) || append_list(&t->kept, &t->b))
         return steno_transducer_hyp_oom(err);
     steno_transducer_hyp_sort(&t->kept, t->o.beam);
     return STENO_OK;
@@ -170,7 +170,7 @@ static steno_status maes_expand(steno_transducer *t, size_t f)
             x = steno_transducer_hyp_extend(t, h, token,
                                             score + steno_transducer_hyp_lm(t, h->p, token),
                                             (float)(score - h->score), f, &no_memory);
-            if (t->o.rules == STENO_RULES_ESPNET_ONNX || !has(&t->c, t->c.n, x.p))
+            if (t->o.rules == STENO_RULES_ESPNET_ONNX || !list_has(&t->c, t->c.n, x.p))
                 no_memory = no_memory || steno_transducer_hyp_add(&t->b, x);
         }
     }
@@ -181,7 +181,7 @@ static steno_status maes_frame(steno_transducer *t, size_t f, const float *enc, 
 {
     steno_status st = STENO_OK;
     t->a.n = t->c.n = 0;
-    if (append(&t->c, &t->hyps))
+    if (append_list(&t->c, &t->hyps))
         return steno_transducer_hyp_oom(err);
     for (size_t n = 0; n < t->o.n_step && !st; n++) {
         t->b.n = 0;
@@ -195,7 +195,7 @@ static steno_status maes_frame(steno_transducer *t, size_t f, const float *enc, 
             continue;
         }
         st = add_blank(t, &t->b, enc, err);
-        if (!st && append(&t->a, &t->b))
+        if (!st && append_list(&t->a, &t->b))
             st = steno_transducer_hyp_oom(err);
     }
     if (st)

@@ -255,7 +255,7 @@ bool steno_transducer_tree_due(struct steno_transducer_tree *t)
     return true;
 }
 
-static void mark(struct steno_transducer_tree *t, int32_t p)
+static void mark_prefix(struct steno_transducer_tree *t, int32_t p)
 {
     for (; p >= 0 && t->p[p].moved < 0; p = t->p[p].parent)
         t->p[p].moved = 0;
@@ -263,7 +263,7 @@ static void mark(struct steno_transducer_tree *t, int32_t p)
 
 void steno_transducer_tree_mark(struct steno_transducer_tree *t, int32_t p, int32_t link)
 {
-    mark(t, p);
+    mark_prefix(t, p);
     for (; link >= 0 && t->links[link].moved < 0; link = t->links[link].before)
         t->links[link].moved = 0;
 }
@@ -274,7 +274,7 @@ void steno_transducer_tree_number(struct steno_transducer_tree *t)
     int32_t n = 0;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < t->pool[k].n_used; i++)
-            mark(t, t->pool[k].owner[i]);
+            mark_prefix(t, t->pool[k].owner[i]);
     for (int32_t i = 0; i < t->n; i++) { /* a parent comes before its children */
         struct steno_transducer_prefix *p = &t->p[i];
         if (p->moved < 0)
@@ -378,7 +378,8 @@ static void set_size(struct steno_transducer_pool *l, size_t floats)
 /* Compute rows and states of the m sequences in todo. Their parents have theirs: a sequence is only
  * made by extending one whose row was computed, and the rows of the parents of continuing
  * hypotheses are kept (steno_transducer_tree_mark_rows). */
-static steno_status compute(struct steno_transducer_tree *t, size_t m, int which, steno_err *err)
+static steno_status compute_rows_of_tree(struct steno_transducer_tree *t, size_t m, int which,
+                                         steno_err *err)
 {
     const struct steno_transducer_nets *x = t->nets;
     const bool lm = which == STENO_TRANSDUCER_TREE_LM;
@@ -419,8 +420,8 @@ steno_status steno_transducer_tree_predict(struct steno_transducer_tree *t, cons
 {
     if (reserve_batch(t, n))
         return oom(err);
-    return compute(t, find_missing(t, p, n, STENO_TRANSDUCER_TREE_PREDICTION),
-                   STENO_TRANSDUCER_TREE_PREDICTION, err);
+    return compute_rows_of_tree(t, find_missing(t, p, n, STENO_TRANSDUCER_TREE_PREDICTION),
+                                STENO_TRANSDUCER_TREE_PREDICTION, err);
 }
 
 steno_status steno_transducer_tree_score_lm(struct steno_transducer_tree *t, const int32_t *p,
@@ -430,8 +431,8 @@ steno_status steno_transducer_tree_score_lm(struct steno_transducer_tree *t, con
         return STENO_OK;
     if (reserve_batch(t, n))
         return oom(err);
-    return compute(t, find_missing(t, p, n, STENO_TRANSDUCER_TREE_LM), STENO_TRANSDUCER_TREE_LM,
-                   err);
+    return compute_rows_of_tree(t, find_missing(t, p, n, STENO_TRANSDUCER_TREE_LM),
+                                STENO_TRANSDUCER_TREE_LM, err);
 }
 
 /* In place; false if it is not a distribution. */

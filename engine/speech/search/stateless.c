@@ -79,7 +79,7 @@ static struct node *take_node(steno_stateless *s)
     return n;
 }
 
-static void release(steno_stateless *s, struct node *n)
+static void release_sequence(steno_stateless *s, struct node *n)
 {
     while (n && !--n->uses) {
         struct node *parent = n->parent;
@@ -90,8 +90,8 @@ static void release(steno_stateless *s, struct node *n)
 }
 
 /* A new sequence: parent's, and one token. The caller is its first user. */
-static struct node *extend(steno_stateless *s, struct node *parent, int32_t token, float peak,
-                           int64_t frame)
+static struct node *extend_sequence(steno_stateless *s, struct node *parent, int32_t token,
+                                    float peak, int64_t frame)
 {
     struct node *n = take_node(s);
     if (!n)
@@ -128,7 +128,7 @@ static size_t tokens_of(const steno_stateless *s, const struct hyp *h)
 /* ---- language model -------------------------------------------------------------------------- */
 
 /* Score the token after hypothesis h. */
-static void score_lm(steno_stateless *s, struct hyp *h)
+static void score_lm_of_sequence(steno_stateless *s, struct hyp *h)
 {
     int32_t history[STENO_TOKEN_LM_HISTORY];
     size_t n = tokens_of(s, h), at;
@@ -153,7 +153,7 @@ static void drop_lm(steno_stateless *s, struct hyp *h)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static steno_status check_options(const struct steno_stateless_options *o, steno_err *err)
+static steno_status check_stateless(const struct steno_stateless_options *o, steno_err *err)
 {
     if (o->vocab < 2 || o->blank < 0 || o->blank >= o->vocab || o->unknown >= o->vocab)
         return steno_fail(err, STENO_ERR_INVAL, "transducer: blank %d in a vocabulary of %d",
@@ -193,7 +193,7 @@ steno_status steno_stateless_open(steno_stateless **out, const struct steno_stat
                                   steno_err *err)
 {
     steno_stateless *s;
-    steno_status st = check_options(opt, err);
+    steno_status st = check_stateless(opt, err);
     if (st)
         return st;
     s = calloc(1, sizeof *s);
@@ -215,7 +215,7 @@ steno_status steno_stateless_open(steno_stateless **out, const struct steno_stat
 static void drop_hyps(steno_stateless *s)
 {
     for (size_t i = 0; i < s->n; i++) {
-        release(s, s->hyps[s->now][i].last);
+        release_sequence(s, s->hyps[s->now][i].last);
         drop_lm(s, &s->hyps[s->now][i]);
     }
     s->n = 0;
@@ -254,7 +254,7 @@ static void add_hyp(steno_stateless *s, struct hyp *h, struct hyp *next, size_t 
         high = fmax(o->score, h->score);
         low = fmin(o->score, h->score);
         o->score = high + log1p(exp(low - high));
-        release(s, h->last);
+        release_sequence(s, h->last);
         drop_lm(s, h);
         return;
     }
@@ -267,8 +267,8 @@ static steno_status begin_hyp(steno_stateless *s, const int32_t *context, double
 {
     *h = (struct hyp){.score = score, .match = STENO_HOTWORDS_START};
     for (int i = 0; i < s->opt.context; i++) {
-        struct node *n = extend(s, h->last, context[i], 0, -1);
-        release(s, h->last); /* n uses it now */
+        struct node *n = extend_sequence(s, h->last, context[i], 0, -1);
+        release_sequence(s, h->last); /* n uses it now */
         h->last = n;
         if (!n)
             return STENO_ERR_NOMEM;
@@ -302,12 +302,12 @@ steno_status steno_stateless_restart(steno_stateless *s, int64_t frame)
     if (st)
         return st;
     replace_hyps(s, 1);
-    score_lm(s, to);
+    score_lm_of_sequence(s, to);
     return STENO_OK;
 }
 
 /* The better one by score per token. */
-static const struct hyp *better(const struct hyp *a, const struct hyp *b)
+static const struct hyp *better_per_token(const struct hyp *a, const struct hyp *b)
 {
     return b->score / b->last->length > a->score / a->last->length ? b : a;
 }
@@ -316,7 +316,7 @@ static const struct hyp *best(const steno_stateless *s)
 {
     const struct hyp *h = &s->hyps[s->now][0];
     for (size_t i = 1; i < s->n; i++)
-        h = better(h, &s->hyps[s->now][i]);
+        h = better_per_token(h, &s->hyps[s->now][i]);
     return h;
 }
 
@@ -344,7 +344,7 @@ steno_status steno_stateless_reset(steno_stateless *s)
     }
     replace_hyps(s, n);
     for (size_t i = 0; i < n; i++)
-        score_lm(s, &to[i]);
+        score_lm_of_sequence(s, &to[i]);
     return st;
 }
 
@@ -441,7 +441,7 @@ static steno_status make_hyp(steno_stateless *s, const struct candidate *c, stru
         h->last->uses++;
         return STENO_OK;
     }
-    h->last = extend(s, from->last, c->token, c->log_prob, s->frame);
+    h->last = extend_sequence(s, from->last, c->token, c->log_prob, s->frame);
     if (!h->last)
         return STENO_ERR_NOMEM;
     set_context(s, h);
@@ -469,7 +469,7 @@ static void move_lm(steno_stateless *s, struct hyp *next, size_t n)
         }
     for (size_t k = 0; k < n; k++)
         if (!next[k].lm)
-            score_lm(s, &next[k]);
+            score_lm_of_sequence(s, &next[k]);
 }
 
 steno_status steno_stateless_push(steno_stateless *s, float *logits)
@@ -525,7 +525,7 @@ steno_status steno_stateless_nbest(steno_stateless *s, struct steno_hyp *out, si
     for (size_t i = 0; i < s->n; i++) { /* insertion keeps the order of equal ones */
         size_t at = i;
         const struct hyp *h = &s->hyps[s->now][i];
-        for (; at > 0 && better(order[at - 1], h) == h; at--)
+        for (; at > 0 && better_per_token(order[at - 1], h) == h; at--)
             order[at] = order[at - 1];
         order[at] = h;
     }

@@ -88,7 +88,7 @@ static float *row_of(const steno_tdt *t, int32_t slot)
     return state_of(t, slot) + t->o.state;
 }
 
-static steno_status check(const struct steno_tdt_options *o, steno_err *err)
+static steno_status check_tdt(const struct steno_tdt_options *o, steno_err *err)
 {
     if (o->vocab < 2 || o->blank < 0 || o->blank >= o->vocab || o->silent >= o->vocab ||
         o->durations < 0 || o->durations > 1024)
@@ -114,7 +114,7 @@ static steno_status check(const struct steno_tdt_options *o, steno_err *err)
 steno_status steno_tdt_open(steno_tdt **out, const struct steno_tdt_options *opt, steno_err *err)
 {
     const size_t beam = (size_t)opt->beam;
-    steno_status st = check(opt, err);
+    steno_status st = check_tdt(opt, err);
     steno_tdt *t = st ? NULL : calloc(1, sizeof *t);
     if (st)
         return st;
@@ -175,7 +175,7 @@ void steno_tdt_work_close(steno_tdt_work *w)
     free(w);
 }
 
-static void begin(steno_tdt *t)
+static void begin_tdt(steno_tdt *t)
 {
     t->n = 1;
     t->n_nodes = 0;
@@ -189,14 +189,14 @@ static void begin(steno_tdt *t)
 void steno_tdt_reset(steno_tdt *t)
 {
     t->sound = steno_tdt_last_sound(t);
-    begin(t);
+    begin_tdt(t);
 }
 
 void steno_tdt_restart(steno_tdt *t, int64_t frame)
 {
     t->frames = t->end = frame;
     t->sound = -1;
-    begin(t);
+    begin_tdt(t);
 }
 
 void steno_tdt_finish(steno_tdt *t)
@@ -260,7 +260,7 @@ static bool is_silent(const struct steno_tdt_options *o, int32_t token)
 }
 
 /* Scores of the language model for the token after h, in t->lm. */
-static void score_lm(const steno_tdt *t, const struct hyp *h)
+static void score_lm_of_tdt(const steno_tdt *t, const struct hyp *h)
 {
     int32_t history[STENO_TOKEN_LM_HISTORY];
     const size_t depth = h->node == NO_NODE ? 0 : (size_t)t->nodes[h->node].depth;
@@ -277,7 +277,7 @@ static void bias(const steno_tdt *t, const struct hyp *h, float *x)
     const struct steno_tdt_options *o = &t->o;
     memcpy(t->raw, x, (size_t)o->vocab * sizeof *x);
     if (t->lm) {
-        score_lm(t, h);
+        score_lm_of_tdt(t, h);
         for (int32_t v = 0; v < o->vocab; v++)
             if (!is_silent(o, v))
                 x[v] += (float)o->lm.weight * t->lm[v];
@@ -290,7 +290,7 @@ static void bias(const steno_tdt *t, const struct hyp *h, float *x)
 }
 
 /* The candidate's token goes through the hot words. */
-static void match(const struct steno_tdt_options *o, struct hyp *c)
+static void match_hot_words(const struct steno_tdt_options *o, struct hyp *c)
 {
     float added = 0;
     if (!o->hotwords || c->unread < 0)
@@ -300,7 +300,7 @@ static void match(const struct steno_tdt_options *o, struct hyp *c)
 }
 
 /* Add the candidates that extend h, whose frame has the scores x [vocab + durations]. */
-static void extend(steno_tdt *t, const struct hyp *h, float *x)
+static void extend_tdt(steno_tdt *t, const struct hyp *h, float *x)
 {
     const struct steno_tdt_options *o = &t->o;
     const float *raw = t->raw ? t->raw : x;
@@ -327,7 +327,7 @@ static void extend(steno_tdt *t, const struct hyp *h, float *x)
         c->score += (double)x[token] - sum + of_duration;
         c->duration = duration;
         c->unread = silent ? -1 : token;
-        match(o, c);
+        match_hot_words(o, c);
         move(o, c, silent);
     }
 }
@@ -448,7 +448,7 @@ static steno_status run_join(steno_tdt_work *w, const struct steno_transducer_ne
     steno_status st =
         w->n ? nets->join(nets->self, w->enc, w->row, w->n, w->logits, err) : STENO_OK;
     for (size_t i = 0; i < w->n && !st; i++)
-        extend(w->of[i].t, w->of[i].h, w->logits + i * w->outputs);
+        extend_tdt(w->of[i].t, w->of[i].h, w->logits + i * w->outputs);
     w->n = 0;
     return st;
 }
@@ -517,7 +517,7 @@ steno_status steno_tdt_push(steno_tdt *const *t, const struct steno_tdt_frames *
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static size_t depth_of(const steno_tdt *t, const struct hyp *h)
+static size_t prefix_depth(const steno_tdt *t, const struct hyp *h)
 {
     return h->node == NO_NODE ? 0 : (size_t)t->nodes[h->node].depth;
 }
@@ -549,7 +549,7 @@ steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, size_t n, size
     sort(t->hyps, t->n);
     n = n < t->n ? n : t->n;
     for (size_t i = 0; i < n; i++)
-        sum += depth_of(t, &t->hyps[i]);
+        sum += prefix_depth(t, &t->hyps[i]);
     if (sum > t->cap_spans) {
         struct steno_span *p = realloc(t->spans, 2 * sum * sizeof *p);
         if (!p)
@@ -558,7 +558,7 @@ steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, size_t n, size
         t->cap_spans = 2 * sum;
     }
     for (size_t i = 0; i < n; i++) {
-        const size_t tokens = depth_of(t, &t->hyps[i]);
+        const size_t tokens = prefix_depth(t, &t->hyps[i]);
         if (tokens)
             fill_spans(t, &t->hyps[i], t->spans + at);
         out[i] = (struct steno_hyp){
@@ -587,7 +587,7 @@ size_t steno_tdt_stable(const steno_tdt *t)
 
 size_t steno_tdt_n_tokens(const steno_tdt *t)
 {
-    return depth_of(t, &t->hyps[best_of(t)]);
+    return prefix_depth(t, &t->hyps[best_of(t)]);
 }
 
 int64_t steno_tdt_frames(const steno_tdt *t)

@@ -9,8 +9,8 @@
 
 #define MAX_BYTES ((int64_t)1 << 40) /* of a file */
 
-static const struct steno_catalogue_file *find(const struct steno_catalogue_file *files, size_t n,
-                                               const char *name)
+static const struct steno_catalogue_file *
+find_catalogue_file(const struct steno_catalogue_file *files, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (!strcmp(files[i].name, name))
@@ -18,8 +18,8 @@ static const struct steno_catalogue_file *find(const struct steno_catalogue_file
     return NULL;
 }
 
-static steno_status add(struct steno_chosen *io, const char *name, int64_t bytes,
-                        const uint8_t *sha256, steno_err *err)
+static steno_status add_file_of_hub(struct steno_chosen *io, const char *name, int64_t bytes,
+                                    const uint8_t *sha256, steno_err *err)
 {
     struct steno_catalogue_file *f = &io->files[io->n];
     if (io->n == STENO_CATALOGUE_FILES)
@@ -44,10 +44,10 @@ steno_status steno_choose(struct steno_chosen *io, const struct steno_catalogue_
     for (size_t i = 0; i < m->n_picks; i++)
         if (!fnmatch(m->picks[i], name, 0))
             io->picked[i] = wanted = true;
-    if (!wanted || find(io->files, io->n, name))
+    if (!wanted || find_catalogue_file(io->files, io->n, name))
         return STENO_OK;
-    known = find(m->files, m->n_files, name);
-    return add(io, name, bytes, known ? known->sha256 : sha256, err);
+    known = find_catalogue_file(m->files, m->n_files, name);
+    return add_file_of_hub(io, name, bytes, known ? known->sha256 : sha256, err);
 }
 
 steno_status steno_choose_end(const struct steno_chosen *c, const struct steno_catalogue_model *m,
@@ -59,7 +59,7 @@ steno_status steno_choose_end(const struct steno_chosen *c, const struct steno_c
     return STENO_OK;
 }
 
-static const char *text_of(const struct steno_json_node *object, const char *key)
+static const char *text_of_key(const struct steno_json_node *object, const char *key)
 {
     const struct steno_json_node *t = steno_json_get(object, key);
     return t && t->kind == STENO_JSON_STRING ? t->text : NULL;
@@ -69,8 +69,8 @@ static const char *text_of(const struct steno_json_node *object, const char *key
 static steno_status choose_entry(struct steno_chosen *io, const struct steno_catalogue_model *m,
                                  const struct steno_json_node *entry, steno_err *err)
 {
-    const char *type = text_of(entry, "type"), *path = text_of(entry, "path");
-    const char *sum = text_of(steno_json_get(entry, "lfs"), "oid");
+    const char *type = text_of_key(entry, "type"), *path = text_of_key(entry, "path");
+    const char *sum = text_of_key(steno_json_get(entry, "lfs"), "oid");
     uint8_t sha256[STENO_SHA256_BYTES];
     bool summed = sum && steno_sha256_parse(sum, sha256);
     int64_t bytes;
@@ -120,7 +120,7 @@ steno_status steno_record_read(struct steno_chosen *out, const void *bytes, size
     if (!st && root->kind != STENO_JSON_OBJECT)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: must be an object", name);
     for (const struct steno_json_node *f = st ? NULL : root->first; f && !st; f = f->next) {
-        const char *sum = text_of(f, "sha256");
+        const char *sum = text_of_key(f, "sha256");
         uint8_t sha256[STENO_SHA256_BYTES];
         int64_t size;
         if (!steno_catalogue_harmless(f->key) || !sum || !steno_sha256_parse(sum, sha256) ||
@@ -129,7 +129,7 @@ steno_status steno_record_read(struct steno_chosen *out, const void *bytes, size
                             "%s: line %zu: a file needs a plain name, bytes and sha256", name,
                             f->line);
         else
-            st = add(out, f->key, size, sha256, err);
+            st = add_file_of_hub(out, f->key, size, sha256, err);
     }
     steno_json_close(json);
     return st;

@@ -8,8 +8,8 @@
 
 /* Copy n bytes of a link without its fragment; HTML's character references are replaced where
  * `html`. */
-static steno_status copy(char out[STENO_PACKAGE_LINK], const char *s, size_t n, bool html,
-                         steno_err *err)
+static steno_status copy_link(char out[STENO_PACKAGE_LINK], const char *s, size_t n, bool html,
+                              steno_err *err)
 {
     static const struct {
         const char *name;
@@ -53,7 +53,7 @@ static steno_status from_json(const char *page, size_t n, const char *file,
             if (!name || name->kind != STENO_JSON_STRING || strcmp(name->text, file) || !url ||
                 url->kind != STENO_JSON_STRING)
                 continue;
-            st = copy(out, url->text, strlen(url->text), false, err);
+            st = copy_link(out, url->text, strlen(url->text), false, err);
             break;
         }
     steno_json_close(json);
@@ -111,7 +111,7 @@ static steno_status from_html(const char *page, size_t n, const char *file,
     const char *value = NULL;
     size_t at = 0, len = 0;
     while (next_href(page, n, &at, &value, &len)) {
-        if (copy(link, value, len, true, NULL) || !names(link, file))
+        if (copy_link(link, value, len, true, NULL) || !names(link, file))
             continue;
         memcpy(out, link, strlen(link) + 1);
         return STENO_OK;

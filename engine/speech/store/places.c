@@ -9,7 +9,7 @@
 
 #define OF_SYSTEM "/var/lib/steno"
 
-static bool join(char out[STENO_PLACE_MAX], const char *a, const char *b, const char *c)
+static bool join_path(char out[STENO_PLACE_MAX], const char *a, const char *b, const char *c)
 {
     int n = snprintf(out, STENO_PLACE_MAX, "%s%s%s", a, b, c);
     return n > 0 && n < STENO_PLACE_MAX;
@@ -29,7 +29,7 @@ static bool in_tree(char out[STENO_PLACE_MAX], const char *name)
     if (!build)
         return false;
     *build = '\0';
-    return join(out, exe, "/conf/", name);
+    return join_path(out, exe, "/conf/", name);
 }
 
 void steno_place_shipped(char out[STENO_PLACE_MAX], const char *name)
@@ -45,28 +45,28 @@ static bool of_user(char out[STENO_PLACE_MAX])
     if (!geteuid())
         return false;
     if (xdg && *xdg == '/')
-        return join(out, xdg, "/steno", "/models");
-    return home && *home == '/' && join(out, home, "/.local/share/steno", "/models");
+        return join_path(out, xdg, "/steno", "/models");
+    return home && *home == '/' && join_path(out, home, "/.local/share/steno", "/models");
 }
 
 bool steno_place_models(char out[STENO_PLACE_MAX], size_t i)
 {
     const char *data = getenv("STENO_DATA");
     if (data && *data)
-        return i == 0 && join(out, data, "/models", "");
+        return i == 0 && join_path(out, data, "/models", "");
     if (of_user(out)) {
         if (i == 0)
             return true;
         i--;
     }
-    return i == 0 && join(out, OF_SYSTEM, "/models", "");
+    return i == 0 && join_path(out, OF_SYSTEM, "/models", "");
 }
 
 bool steno_place_fetched(char out[STENO_PLACE_MAX], const char *name)
 {
     char dir[STENO_PLACE_MAX], path[STENO_PLACE_MAX];
     for (size_t i = 0; steno_place_models(dir, i); i++)
-        if (join(path, dir, "/", name) && steno_path_is_dir(path)) {
+        if (join_path(path, dir, "/", name) && steno_path_is_dir(path)) {
             memcpy(out, path, sizeof path);
             return true;
         }

@@ -21,7 +21,7 @@ steno_bpe *steno_bpe_empty(void)
     return NULL;
 }
 
-static bool reserve(steno_bpe *b, int32_t want)
+static bool reserve_bpe(steno_bpe *b, int32_t want)
 {
     struct steno_bpe_piece *p;
     int32_t cap = b->cap ? b->cap : 1024;
@@ -51,7 +51,7 @@ steno_status steno_bpe_put(steno_bpe *b, int64_t id, const char *bytes, size_t n
     if (id < b->n && b->piece[id].n)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: number %lld is given twice", name,
                           (long long)id);
-    if (!reserve(b, (int32_t)id + 1))
+    if (!reserve_bpe(b, (int32_t)id + 1))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     b->n = id >= b->n ? (int32_t)id + 1 : b->n;
     b->piece[id] = (struct steno_bpe_piece){steno_arena_strndup(b->mem, bytes, n), n};
@@ -90,7 +90,7 @@ steno_status steno_bpe_put_printed(steno_bpe *b, int64_t id, const char *text, s
     return steno_bpe_put(b, id, bytes, len, name, err);
 }
 
-static size_t slot_of(const steno_bpe *b, const void *bytes, size_t n)
+static size_t slot_of_bytes(const steno_bpe *b, const void *bytes, size_t n)
 {
     size_t i = (size_t)XXH3_64bits(bytes, n) & (b->n_slots - 1);
     while (b->slots[i] >= 0) {
@@ -114,7 +114,7 @@ steno_status steno_bpe_finish(steno_bpe *b, const char *name, steno_err *err)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     memset(b->slots, 0xFF, b->n_slots * sizeof *b->slots);
     for (int32_t i = 0; i < b->n; i++) {
-        size_t at = b->piece[i].n ? slot_of(b, b->piece[i].p, b->piece[i].n) : 0;
+        size_t at = b->piece[i].n ? slot_of_bytes(b, b->piece[i].p, b->piece[i].n) : 0;
         if (b->piece[i].n && b->slots[at] < 0)
             b->slots[at] = i;
     }
@@ -168,7 +168,7 @@ struct steno_bpe_piece steno_bpe_piece(const steno_bpe *b, int32_t id)
 
 int32_t steno_bpe_find(const steno_bpe *b, const void *bytes, size_t n)
 {
-    return n && n <= STENO_BPE_MAX_PIECE ? b->slots[slot_of(b, bytes, n)] : -1;
+    return n && n <= STENO_BPE_MAX_PIECE ? b->slots[slot_of_bytes(b, bytes, n)] : -1;
 }
 
 /* ---- splitting text into words -------------------------------------------------------------- */
@@ -267,7 +267,7 @@ static void rank_pair(struct parts *s, size_t i)
     s->pair[i] = id < 0 || id >= s->b->regular ? NO_PIECE : id;
 }
 
-static void merge(struct parts *s, size_t i)
+static void merge_parts(struct parts *s, size_t i)
 {
     memmove(s->from + i + 1, s->from + i + 2, (s->n - i - 1) * sizeof *s->from);
     memmove(s->pair + i, s->pair + i + 1, (s->n - i - 1) * sizeof *s->pair);
@@ -291,7 +291,7 @@ static void merge_all(struct parts *s, const char *word, size_t n)
             best = s->pair[i] < s->pair[best] ? i : best;
         if (s->pair[best] == NO_PIECE)
             return;
-        merge(s, best);
+        merge_parts(s, best);
     }
 }
 

@@ -13,8 +13,8 @@ static steno_status wrong(const char *name, const struct steno_json_node *n, con
     return steno_fail(err, STENO_ERR_FORMAT, "%s: line %zu: %s", name, n->line, what);
 }
 
-static steno_status read_list(steno_bpe *b, const struct steno_json_node *list, const char *name,
-                              steno_err *err)
+static steno_status read_piece_list(steno_bpe *b, const struct steno_json_node *list,
+                                    const char *name, steno_err *err)
 {
     int64_t id = 0;
     steno_status st = STENO_OK;
@@ -86,7 +86,7 @@ static steno_status read_json(steno_bpe *b, const void *bytes, size_t n, const c
         return st;
     root = steno_json_root(j);
     if (root->kind == STENO_JSON_LIST)
-        st = read_list(b, root, name, err);
+        st = read_piece_list(b, root, name, err);
     else
         st = read_object(b, root, name, err);
     steno_json_close(j);

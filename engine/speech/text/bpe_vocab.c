@@ -36,8 +36,8 @@ static int by_text(const void *a, const void *b)
     return compare(x->text, x->n, y->text, y->n);
 }
 
-static steno_status add_piece(steno_bpe_vocab *v, const char *text, size_t n, float score,
-                              const steno_tokens *tokens)
+static steno_status add_scored_piece(steno_bpe_vocab *v, const char *text, size_t n, float score,
+                                     const steno_tokens *tokens)
 {
     struct piece *p = v->pieces;
     if (v->n == v->cap) {
@@ -93,7 +93,7 @@ static steno_status parse_lines(steno_bpe_vocab *v, const char *bytes, size_t n,
         if (v->n == STENO_TOKENS_MAX)
             return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d pieces", name,
                               STENO_TOKENS_MAX);
-        if (len && add_piece(v, bytes, piece, score, tokens))
+        if (len && add_scored_piece(v, bytes, piece, score, tokens))
             return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
         bytes = nl ? nl + 1 : end;
     }
@@ -130,8 +130,8 @@ steno_status steno_bpe_vocab_open(steno_bpe_vocab **out, const char *path,
 /* ---- other sources --------------------------------------------------------------------------- */
 
 /* Sort the pieces of v, or close it. */
-static steno_status finish(steno_bpe_vocab **out, steno_bpe_vocab *v, steno_status st,
-                           steno_err *err)
+static steno_status finish_vocabulary(steno_bpe_vocab **out, steno_bpe_vocab *v, steno_status st,
+                                      steno_err *err)
 {
     if (st) {
         steno_bpe_vocab_close(v);
@@ -152,11 +152,11 @@ steno_status steno_bpe_vocab_of_model(steno_bpe_vocab **out, const steno_sentenc
         const char *piece = steno_sentencepiece_piece(s, i);
         const enum steno_sentencepiece_type type = steno_sentencepiece_type(s, i);
         if (type == STENO_SENTENCEPIECE_NORMAL || type == STENO_SENTENCEPIECE_USER_DEFINED)
-            st = add_piece(v, piece, strlen(piece), steno_sentencepiece_score(s, i), tokens);
+            st = add_scored_piece(v, piece, strlen(piece), steno_sentencepiece_score(s, i), tokens);
     }
     if (!st)
         v->joins = !strcmp(steno_sentencepiece_model_type(s), "bpe");
-    return finish(out, v, st, err);
+    return finish_vocabulary(out, v, st, err);
 }
 
 /* <blk>, <|en|>: no text has them. */
@@ -187,18 +187,18 @@ static steno_status add_tokens(steno_bpe_vocab *v, const steno_tokens *tokens)
     for (int32_t i = 0, rank = 0; !st && i < n; i++) {
         const char *piece = steno_tokens_piece(tokens, i);
         if (!is_mark(piece, strlen(piece)) && steno_tokens_find(tokens, piece) == i)
-            st = add_piece(v, piece, strlen(piece), estimate(rank++, n), tokens);
+            st = add_scored_piece(v, piece, strlen(piece), estimate(rank++, n), tokens);
     }
     return st;
 }
 
-static const struct piece *find(const steno_bpe_vocab *v, const char *text, size_t n);
+static const struct piece *find_piece(const steno_bpe_vocab *v, const char *text, size_t n);
 
 /* A character, or a piece before p. */
 static bool comes_before(const steno_bpe_vocab *v, const char *text, size_t n,
                          const struct piece *p)
 {
-    const struct piece *q = character(text) == n ? NULL : find(v, text, n);
+    const struct piece *q = character(text) == n ? NULL : find_piece(v, text, n);
     return character(text) == n || (q && q->token < p->token);
 }
 
@@ -226,7 +226,7 @@ steno_status steno_bpe_vocab_of_tokens(steno_bpe_vocab **out, const steno_tokens
                                        steno_err *err)
 {
     steno_bpe_vocab *v = calloc(1, sizeof *v);
-    steno_status st = finish(&v, v, v ? add_tokens(v, tokens) : STENO_ERR_NOMEM, err);
+    steno_status st = finish_vocabulary(&v, v, v ? add_tokens(v, tokens) : STENO_ERR_NOMEM, err);
     if (!st) {
         v->joins = looks_joined(v);
         *out = v;
@@ -256,7 +256,7 @@ bool steno_bpe_vocab_joins(const steno_bpe_vocab *v)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static const struct piece *find(const steno_bpe_vocab *v, const char *text, size_t n)
+static const struct piece *find_piece(const steno_bpe_vocab *v, const char *text, size_t n)
 {
     size_t low = 0, high = v->n;
     while (low < high) {
@@ -284,7 +284,7 @@ static void find_ways(const steno_bpe_vocab *v, const char *word, size_t n, stru
     for (size_t i = n; i-- > 0;) {
         struct way best = {NULL, -INFINITY};
         for (size_t k = 1; k <= n - i && k <= v->longest; k++) {
-            const struct piece *p = find(v, word + i, k);
+            const struct piece *p = find_piece(v, word + i, k);
             if (p && (i + k == n || ways[i + k].piece) && p->score + ways[i + k].score > best.score)
                 best = (struct way){p, p->score + ways[i + k].score};
         }
@@ -292,8 +292,8 @@ static void find_ways(const steno_bpe_vocab *v, const char *word, size_t n, stru
     }
 }
 
-static steno_status cut(const steno_bpe_vocab *v, const char *word, size_t n, int32_t *ids,
-                        size_t *count)
+static steno_status cut_word(const steno_bpe_vocab *v, const char *word, size_t n, int32_t *ids,
+                             size_t *count)
 {
     struct way *ways = malloc((n + 1) * sizeof *ways);
     steno_status st = ways ? STENO_OK : STENO_ERR_NOMEM;
@@ -320,7 +320,7 @@ static void score_pair(const steno_bpe_vocab *v, const char *word, struct part *
                        size_t end)
 {
     const struct part *next = parts[i].next < end ? &parts[parts[i].next] : NULL;
-    const struct piece *p = next ? find(v, word + parts[i].at, parts[i].n + next->n) : NULL;
+    const struct piece *p = next ? find_piece(v, word + parts[i].at, parts[i].n + next->n) : NULL;
     parts[i].score = p ? p->score : -INFINITY;
 }
 
@@ -346,8 +346,8 @@ static void join_parts(const steno_bpe_vocab *v, const char *word, struct part *
     }
 }
 
-static steno_status join(const steno_bpe_vocab *v, const char *word, size_t n, int32_t *ids,
-                         size_t *count)
+static steno_status join_word(const steno_bpe_vocab *v, const char *word, size_t n, int32_t *ids,
+                              size_t *count)
 {
     struct part *parts = malloc((n + 1) * sizeof *parts);
     steno_status st = parts ? STENO_OK : STENO_ERR_NOMEM;
@@ -362,7 +362,7 @@ static steno_status join(const steno_bpe_vocab *v, const char *word, size_t n, i
     }
     join_parts(v, word, parts, end);
     for (size_t i = 0; i < end && !st; i = parts[i].next) {
-        const struct piece *p = find(v, word + parts[i].at, parts[i].n);
+        const struct piece *p = find_piece(v, word + parts[i].at, parts[i].n);
         if (p && p->token >= 0)
             ids[(*count)++] = p->token;
         else
@@ -376,7 +376,7 @@ steno_status steno_bpe_vocab_encode(const steno_bpe_vocab *v, const char *word, 
                                     int32_t *ids, size_t *count)
 {
     size_t k = 0;
-    steno_status st = (v->joins ? join : cut)(v, word, n, ids, &k);
+    steno_status st = (v->joins ? join_word : cut_word)(v, word, n, ids, &k);
     if (!st)
         *count = k;
     return st;

@@ -87,7 +87,7 @@ static int byte_of(const char *p)
     return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
 }
 
-static size_t slot_of(const steno_sentencepiece *s, const char *piece)
+static size_t slot_of_piece(const steno_sentencepiece *s, const char *piece)
 {
     size_t at = (size_t)XXH3_64bits(piece, strlen(piece)) & (s->n_slots - 1);
     while (s->slots[at] >= 0 && strcmp(s->pieces[s->slots[at]].text, piece) != 0)
@@ -95,8 +95,8 @@ static size_t slot_of(const steno_sentencepiece *s, const char *piece)
     return at;
 }
 
-static steno_status add_piece(steno_sentencepiece *s, const StenoSpm__Piece *from, const char *name,
-                              steno_err *err)
+static steno_status add_unigram_piece(steno_sentencepiece *s, const StenoSpm__Piece *from,
+                                      const char *name, steno_err *err)
 {
     struct piece *p = &s->pieces[s->n];
     size_t slot, len = from->piece.len;
@@ -118,7 +118,7 @@ static steno_status add_piece(steno_sentencepiece *s, const StenoSpm__Piece *fro
         return steno_fail(err, STENO_ERR_FORMAT, "%s: piece %d, '%.32s', is not a byte", name,
                           (int)s->n, p->text);
     p->byte = (unsigned char)(byte < 0 ? 0 : byte);
-    slot = slot_of(s, p->text);
+    slot = slot_of_piece(s, p->text);
     if (s->slots[slot] >= 0)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: piece %d, '%.32s', is a duplicate of piece %d", name, (int)s->n,
@@ -132,7 +132,8 @@ static steno_status add_piece(steno_sentencepiece *s, const StenoSpm__Piece *fro
     return STENO_OK;
 }
 
-static steno_status reserve(steno_sentencepiece *s, size_t n, const char *name, steno_err *err)
+static steno_status reserve_pieces(steno_sentencepiece *s, size_t n, const char *name,
+                                   steno_err *err)
 {
     for (s->n_slots = 16; s->n_slots < 2 * n; s->n_slots *= 2)
         ;
@@ -145,8 +146,8 @@ static steno_status reserve(steno_sentencepiece *s, size_t n, const char *name, 
     return STENO_OK;
 }
 
-static steno_status take(steno_sentencepiece *s, const StenoSpm__Model *m, const char *name,
-                         steno_err *err)
+static steno_status take_model(steno_sentencepiece *s, const StenoSpm__Model *m, const char *name,
+                               steno_err *err)
 {
     const StenoSpm__TrainerSpec *t = m->trainer_spec;
     const StenoSpm__NormalizerSpec *n = m->normalizer_spec;
@@ -165,9 +166,9 @@ static steno_status take(steno_sentencepiece *s, const StenoSpm__Model *m, const
                           name);
     s->dummy_prefix = !n || n->add_dummy_prefix;
     s->trims = !n || n->remove_extra_whitespaces;
-    st = reserve(s, m->n_pieces, name, err);
+    st = reserve_pieces(s, m->n_pieces, name, err);
     for (size_t i = 0; i < m->n_pieces && !st; i++)
-        st = add_piece(s, m->pieces[i], name, err);
+        st = add_unigram_piece(s, m->pieces[i], name, err);
     if (st)
         return st;
     if (s->unknown < 0)
@@ -194,7 +195,7 @@ steno_status steno_sentencepiece_parse(steno_sentencepiece **out, const void *by
     s = calloc(1, sizeof *s);
     if (s) {
         s->unknown = -1;
-        st = take(s, m, name, err);
+        st = take_model(s, m, name, err);
     } else {
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     }
@@ -258,7 +259,7 @@ enum steno_sentencepiece_type steno_sentencepiece_type(const steno_sentencepiece
 
 int32_t steno_sentencepiece_find(const steno_sentencepiece *s, const char *piece)
 {
-    return s->slots[slot_of(s, piece)];
+    return s->slots[slot_of_piece(s, piece)];
 }
 
 /* ---- pieces to text ------------------------------------------------------------------------ */
@@ -279,8 +280,8 @@ static steno_status add_spaced(struct steno_buf *out, const char *piece)
 }
 
 /* Append the text of a piece. begin: nothing was written before. *seen: a word mark was removed. */
-static steno_status add_text(const steno_sentencepiece *s, const char *piece, int32_t id,
-                             bool begin, bool *seen, struct steno_buf *out)
+static steno_status add_piece_text(const steno_sentencepiece *s, const char *piece, int32_t id,
+                                   bool begin, bool *seen, struct steno_buf *out)
 {
     *seen = false;
     if (id < 0)
@@ -329,7 +330,7 @@ steno_status steno_sentencepiece_decode(const steno_sentencepiece *s, const char
         if (seen || out->len > begin)
             first = false;
         if (i < n && !st)
-            st = add_text(s, pieces[i], id, first, &seen, out);
+            st = add_piece_text(s, pieces[i], id, first, &seen, out);
     }
     free(bytes);
     return st;

@@ -205,7 +205,7 @@ static steno_status decode_bytes(steno_tokens *t)
 
 /* ---- index ----------------------------------------------------------------------------------- */
 
-static size_t slot_of(const steno_tokens *t, const char *piece)
+static size_t slot_of_token(const steno_tokens *t, const char *piece)
 {
     size_t at = (size_t)XXH3_64bits(piece, strlen(piece)) & (t->n_slots - 1);
     while (t->slots[at] >= 0 && strcmp(t->t[t->slots[at]].piece, piece) != 0)
@@ -223,7 +223,7 @@ static steno_status index_pieces(steno_tokens *t)
     for (size_t i = 0; i < t->n_slots; i++)
         t->slots[i] = -1;
     for (int32_t i = 0; i < t->n; i++) {
-        const size_t at = slot_of(t, t->t[i].piece);
+        const size_t at = slot_of_token(t, t->t[i].piece);
         if (t->slots[at] < 0)
             t->slots[at] = i;
     }
@@ -232,7 +232,7 @@ static steno_status index_pieces(steno_tokens *t)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static steno_status grow(steno_tokens *t, int32_t id)
+static steno_status grow_tokens(steno_tokens *t, int32_t id)
 {
     int32_t cap = t->cap ? t->cap : 256;
     struct token *p;
@@ -283,7 +283,7 @@ static steno_status parse_line(steno_tokens *t, const char *s, size_t n, const c
                           line, len, STENO_TOKENS_MAX_PIECE);
     if (memchr(s, '\0', len) || !utf8_valid(s, len))
         return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: piece is not UTF-8 text", name, line);
-    if (grow(t, id))
+    if (grow_tokens(t, id))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     tok = &t->t[id];
     if (tok->piece)
@@ -451,7 +451,7 @@ int32_t steno_tokens_count(const steno_tokens *t)
 
 int32_t steno_tokens_find(const steno_tokens *t, const char *piece)
 {
-    return t->slots[slot_of(t, piece)];
+    return t->slots[slot_of_token(t, piece)];
 }
 
 const char *steno_tokens_text(const steno_tokens *t, int32_t id, size_t *len)

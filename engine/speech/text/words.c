@@ -35,7 +35,7 @@ void steno_words_free(struct steno_words *w)
     w->n = w->cap = 0;
 }
 
-static steno_status reserve(struct steno_words *w, size_t n)
+static steno_status reserve_words(struct steno_words *w, size_t n)
 {
     size_t cap = w->cap ? w->cap : 16;
     struct steno_word_span *p;
@@ -58,7 +58,7 @@ const char *steno_words_line(const struct steno_words *w)
 
 steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t bytes)
 {
-    steno_status st = reserve(w, words);
+    steno_status st = reserve_words(w, words);
     if (!st)
         st = steno_buf_reserve(&w->line, bytes);
     return st ? st : steno_buf_reserve(&w->words, bytes);
@@ -122,7 +122,7 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
         return st;
     st = steno_buf_add(&w->words, "", 1);
     if (!st)
-        st = reserve(w, w->n + 1);
+        st = reserve_words(w, w->n + 1);
     if (!st && spaced(w, o))
         st = steno_buf_puts(&w->line, " ");
     if (st)

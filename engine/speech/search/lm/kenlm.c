@@ -209,7 +209,7 @@ static steno_status wrong(const struct reader *r, const char *what)
 }
 
 /* *at: the next n * size bytes, which are consumed; false if the file ends before. */
-static bool take(struct reader *r, uint64_t n, uint64_t size, const unsigned char **at)
+static bool take_bytes(struct reader *r, uint64_t n, uint64_t size, const unsigned char **at)
 {
     if (n > (r->n - r->at) / size)
         return false;
@@ -264,14 +264,14 @@ static steno_status check_type(struct reader *r, uint32_t type, uint32_t version
     return STENO_OK;
 }
 
-static steno_status read_header(struct reader *r)
+static steno_status read_kenlm_header(struct reader *r)
 {
     steno_kenlm *m = r->m;
     const unsigned char *at, *counts;
     steno_status st = check_sanity(r);
     if (st)
         return st;
-    if (!take(r, FIXED_BYTES, 1, &at))
+    if (!take_bytes(r, FIXED_BYTES, 1, &at))
         return wrong(r, "a KenLM binary that ends in its header");
     m->order = at[0];
     m->multiplier = get_float(at + 4);
@@ -285,7 +285,7 @@ static steno_status read_header(struct reader *r)
                           STENO_KENLM_MAX_ORDER);
     if (!(m->multiplier >= 1 && m->multiplier <= 1e6F))
         return wrong(r, "the multiplier of the buckets is not from 1 to 1e6");
-    if (!take(r, (uint64_t)m->order, 8, &counts))
+    if (!take_bytes(r, (uint64_t)m->order, 8, &counts))
         return wrong(r, "a KenLM binary that ends in its header");
     for (int i = 1; i <= m->order; i++) {
         m->counts[i] = get64(counts + 8 * (i - 1));
@@ -294,7 +294,7 @@ static steno_status read_header(struct reader *r)
                               "%s: the header says %llu %d-grams, the file has %zu bytes", r->name,
                               (unsigned long long)m->counts[i], i, r->n);
     }
-    if (r->at % 8 && !take(r, 8 - r->at % 8, 1, &at))
+    if (r->at % 8 && !take_bytes(r, 8 - r->at % 8, 1, &at))
         return wrong(r, "a KenLM binary that ends in its header");
     return STENO_OK;
 }
@@ -312,7 +312,7 @@ static steno_status read_buckets(struct reader *r, struct table *t, uint64_t n, 
     uint64_t buckets = (uint64_t)(r->m->multiplier * (float)n), used = 0;
     t->n = buckets > n + 1 ? buckets : n + 1;
     t->size = size;
-    if (!take(r, t->n, size, &t->at))
+    if (!take_bytes(r, t->n, size, &t->at))
         return too_short(r, "a hash table", order);
     for (uint64_t i = 0; i < t->n; i++)
         used += get64(t->at + i * size) != 0;
@@ -339,7 +339,7 @@ static steno_status read_hashed_vocabulary(struct reader *r)
     steno_kenlm *m = r->m;
     const unsigned char *at;
     steno_status st;
-    if (!take(r, 8, 1, &at))
+    if (!take_bytes(r, 8, 1, &at))
         return too_short(r, "the vocabulary", 1);
     if (get32(at) != 0)
         return wrong(r, "a vocabulary of another version than 0");
@@ -361,7 +361,7 @@ static steno_status read_hashed(struct reader *r)
     steno_status st = read_hashed_vocabulary(r);
     if (st)
         return st;
-    if (!take(r, m->counts[1] + 1, 8, &m->unigrams))
+    if (!take_bytes(r, m->counts[1] + 1, 8, &m->unigrams))
         return too_short(r, "the table", 1);
     for (uint64_t i = 0; i < m->n_words; i++)
         if (!good(get_float(m->unigrams + 8 * i)) || !good(get_float(m->unigrams + 8 * i + 4)))
@@ -400,15 +400,15 @@ static steno_status read_trie_words(struct reader *r)
     steno_kenlm *m = r->m;
     const unsigned char *at;
     uint64_t before = 0;
-    if (!take(r, 1, 8, &at))
+    if (!take_bytes(r, 1, 8, &at))
         return too_short(r, "the vocabulary", 1);
     m->vocabulary.n = get64(at);
     if (m->vocabulary.n >= m->counts[1])
         return wrong(r, "more words than 1-grams");
     m->n_words = m->vocabulary.n + 1;
-    if (!take(r, m->counts[1], 8, &m->vocabulary.at))
+    if (!take_bytes(r, m->counts[1], 8, &m->vocabulary.at))
         return too_short(r, "the vocabulary", 1);
-    if (!take(r, m->counts[1] + 2, 16, &m->unigrams))
+    if (!take_bytes(r, m->counts[1] + 2, 16, &m->unigrams))
         return too_short(r, "the table", 1);
     for (uint64_t i = 0; i <= m->n_words; i++) {
         const unsigned char *p = m->unigrams + 16 * i;
@@ -453,7 +453,7 @@ static steno_status read_trie(struct reader *r)
         t->n = m->counts[n];
         t->next = t->has_backoff ? bits_of(m->counts[n + 1]) : 0;
         t->bits = m->word_bits + (t->has_backoff ? 63 : 31) + t->next;
-        if (!take(r, ((1 + t->n) * t->bits + 7) / 8 + 8, 1, &t->at))
+        if (!take_bytes(r, ((1 + t->n) * t->bits + 7) / 8 + 8, 1, &t->at))
             return too_short(r, "the table", n);
         st = check_trie_table(r, n);
     }
@@ -484,7 +484,7 @@ steno_status steno_kenlm_parse(steno_kenlm **out, const char *bytes, size_t n, c
     steno_status st;
     if (!r.m)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    st = read_header(&r);
+    st = read_kenlm_header(&r);
     if (!st)
         st = r.m->type == TRIE ? read_trie(&r) : read_hashed(&r);
     if (!st)

@@ -220,7 +220,7 @@ static bool header_line(const struct reader *r, long *order, int64_t *count)
     return end == r->text + r->len;
 }
 
-static steno_status read_header(struct reader *r)
+static steno_status read_arpa_header(struct reader *r)
 {
     do
         if (!next_line(r))
@@ -251,7 +251,7 @@ static bool field(const char **at, const char *end, const char **text, size_t *l
     return *len > 0;
 }
 
-static bool number(const char *text, size_t len, float *out)
+static bool parse_score(const char *text, size_t len, float *out)
 {
     char *end;
     double v = strtod(text, &end);
@@ -278,7 +278,7 @@ static steno_status read_ngram(struct reader *r, int n)
     float prob, backoff = 0;
     size_t len;
     int32_t node = 0;
-    if (!field(&at, end, &text, &len) || !number(text, len, &prob))
+    if (!field(&at, end, &text, &len) || !parse_score(text, len, &prob))
         return wrong(r, "no log-probability at the beginning");
     if (prob > 0)
         return wrong(r, "a log-probability above 0");
@@ -295,7 +295,7 @@ static steno_status read_ngram(struct reader *r, int n)
         if (node < 0)
             return oom(r);
     }
-    if (field(&at, end, &text, &len) && !number(text, len, &backoff))
+    if (field(&at, end, &text, &len) && !parse_score(text, len, &backoff))
         return wrong(r, "the field after the words is not a back-off");
     if (field(&at, end, &text, &len))
         return wrong(r, "more than a back-off after the words");
@@ -347,7 +347,7 @@ static steno_status read_arpa(struct reader *r)
     r->m->nodes[0] = (struct node){.prob = ABSENT, .word = -1, .child = -1, .sibling = -1};
     r->m->parents[0] = -1;
     r->m->n = 1;
-    st = read_header(r);
+    st = read_arpa_header(r);
     for (int n = 1; n <= r->m->order && !st; n++)
         st = read_section(r, n);
     if (!st && !line_is(r, "\\end\\"))
