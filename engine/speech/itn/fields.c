@@ -37,7 +37,7 @@ struct parser {
     size_t begin; /* of the token */
 };
 
-static bool is(struct slice s, const char *text, size_t n)
+static bool slice_is(struct slice s, const char *text, size_t n)
 {
     return s.n == n && !memcmp(s.p, text, n);
 }
@@ -50,7 +50,7 @@ static void skip_blanks(struct parser *p)
         p->at++;
 }
 
-static bool accept(struct parser *p, const char *text)
+static bool accept_text(struct parser *p, const char *text)
 {
     const size_t n = strlen(text);
     if (n > p->n - p->at || memcmp(p->text + p->at, text, n))
@@ -72,7 +72,7 @@ static bool read_name(struct parser *p, struct slice *out)
 static bool read_value(struct parser *p, struct slice *out)
 {
     const size_t begin = p->at;
-    if (!accept(p, "\""))
+    if (!accept_text(p, "\""))
         return false;
     while (p->at < p->n && p->text[p->at] != '"')
         p->at += p->text[p->at] == '\\' ? 2 : 1;
@@ -88,11 +88,11 @@ static bool read_token(struct parser *p)
 {
     size_t last = p->begin = p->at;
     p->n_keys = 0;
-    if (!read_name(p, &p->name) || !accept(p, " {"))
+    if (!read_name(p, &p->name) || !accept_text(p, " {"))
         return false;
-    for (skip_blanks(p); !accept(p, "}"); skip_blanks(p)) {
+    for (skip_blanks(p); !accept_text(p, "}"); skip_blanks(p)) {
         struct key *k = &p->key[p->n_keys];
-        if (p->n_keys == MAX_KEYS || !read_name(p, &k->name) || !accept(p, ": ") ||
+        if (p->n_keys == MAX_KEYS || !read_name(p, &k->name) || !accept_text(p, ": ") ||
             !read_value(p, &k->value))
             return false;
         k->begin = (uint32_t)last;
@@ -144,10 +144,11 @@ static steno_status write_key(struct parser *p, size_t i, struct steno_buf *out,
 static const char *order_of(const struct parser *p)
 {
     for (size_t i = 0; i < p->n_keys; i++)
-        if (is(p->key[i].name, "preserve_order", 14) && is(p->key[i].value, "\"true\"", 6))
+        if (slice_is(p->key[i].name, "preserve_order", 14) &&
+            slice_is(p->key[i].value, "\"true\"", 6))
             return "";
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
-        if (is(p->name, orders[i].name, strlen(orders[i].name)))
+        if (slice_is(p->name, orders[i].name, strlen(orders[i].name)))
             return orders[i].keys;
     return "";
 }
@@ -164,7 +165,7 @@ static steno_status write_token(struct parser *p, struct steno_buf *out, struct 
     for (struct steno_list_item i = steno_list_next(order_of(p)); !st && i.n;
          i = steno_list_next(i.p + i.n))
         for (size_t k = 0; !st && k < p->n_keys; k++)
-            if (is(p->key[k].name, i.p, i.n) && !p->key[k].written)
+            if (slice_is(p->key[k].name, i.p, i.n) && !p->key[k].written)
                 st = write_key(p, k, out, last = &field[k], &begin);
     for (size_t k = 0; !st && k < p->n_keys; k++)
         if (!p->key[k].written)

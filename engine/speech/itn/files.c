@@ -161,7 +161,7 @@ bool steno_itn_is_dir(const char *dir)
     return steno_path_readable(dir, "tagger.fst") && steno_path_readable(dir, "verbalizer.fst");
 }
 
-static steno_status finish(steno_itn **out, steno_itn *g, steno_status st)
+static steno_status finish_grammar(steno_itn **out, steno_itn *g, steno_status st)
 {
     if (st)
         steno_itn_close(g);
@@ -173,9 +173,9 @@ static steno_status finish(steno_itn **out, steno_itn *g, steno_status st)
 steno_status steno_itn_open(steno_itn **out, const char *dir, const char *language, steno_err *err)
 {
     steno_itn *g = calloc(1, sizeof *g);
-    return finish(out, g,
-                  g ? read_grammar(g, dir, language, err)
-                    : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir));
+    return finish_grammar(out, g,
+                          g ? read_grammar(g, dir, language, err)
+                            : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir));
 }
 
 /* Read the rules of a model's folder, if it has any. */

@@ -32,14 +32,14 @@ struct header {
     int64_t start, states, arcs;
 };
 
-static steno_status fail(const struct reader *r, steno_err *err, const char *what)
+static steno_status fail_file(const struct reader *r, steno_err *err, const char *what)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", r->name, what);
 }
 
 /* ---- numbers and names ----------------------------------------------------------------------- */
 
-static bool has(struct reader *r, uint64_t n)
+static bool has_bytes(struct reader *r, uint64_t n)
 {
     if (n > r->n - r->at)
         r->short_of = true;
@@ -49,7 +49,7 @@ static bool has(struct reader *r, uint64_t n)
 static uint64_t read_number(struct reader *r, size_t size)
 {
     uint64_t v = 0;
-    if (!has(r, size))
+    if (!has_bytes(r, size))
         return 0;
     for (size_t i = 0; i < size; i++)
         v |= (uint64_t)r->p[r->at + i] << 8 * i;
@@ -79,7 +79,7 @@ static float read_weight(struct reader *r)
 static bool read_name(struct reader *r, const char **text, size_t *n)
 {
     const uint32_t len = read_u32(r);
-    if (r->short_of || len > MAX_NAME || !has(r, len))
+    if (r->short_of || len > MAX_NAME || !has_bytes(r, len))
         return false;
     *text = (const char *)r->p + r->at;
     *n = len;
@@ -92,10 +92,10 @@ static bool is_name(const char *text, size_t n, const char *name)
     return n == strlen(name) && !memcmp(text, name, n);
 }
 
-static void align(struct reader *r)
+static void align_reader(struct reader *r)
 {
     const size_t past = r->at % ALIGNMENT;
-    if (past && has(r, ALIGNMENT - past))
+    if (past && has_bytes(r, ALIGNMENT - past))
         r->at += ALIGNMENT - past;
 }
 
@@ -107,15 +107,16 @@ static steno_status skip_symbols(struct reader *r, steno_err *err)
     size_t n;
     int64_t count;
     if (read_u32(r) != SYMBOLS_MAGIC || !read_name(r, &text, &n))
-        return fail(r, err, "its table of symbols is damaged");
+        return fail_file(r, err, "its table of symbols is damaged");
     (void)read_i64(r); /* the next free number */
     count = read_i64(r);
     for (int64_t i = 0; i < count && !r->short_of; i++) {
         if (!read_name(r, &text, &n))
-            return fail(r, err, "its table of symbols is damaged");
+            return fail_file(r, err, "its table of symbols is damaged");
         (void)read_i64(r);
     }
-    return r->short_of || count < 0 ? fail(r, err, "cut short in its table of symbols") : STENO_OK;
+    return r->short_of || count < 0 ? fail_file(r, err, "cut short in its table of symbols")
+                                    : STENO_OK;
 }
 
 static steno_status check_counts(const struct reader *r, const struct header *h, steno_err *err)
@@ -124,7 +125,7 @@ static steno_status check_counts(const struct reader *r, const struct header *h,
     const bool open = h->states == -1 && !h->is_const && !r->archive;
     const size_t state = h->is_const ? CONST_STATE_BYTES : VECTOR_STATE_BYTES;
     if (r->short_of)
-        return fail(r, err, "cut short in its header");
+        return fail_file(r, err, "cut short in its header");
     if ((h->states < 1 && !open) || (h->states > 0 && (uint64_t)h->states > left / state))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %" PRId64 " states in %zu bytes", r->name,
                           h->states, left);
@@ -145,9 +146,9 @@ static steno_status read_types(struct reader *r, struct header *h, steno_err *er
     const char *type, *arcs;
     size_t n, n_arcs;
     if (read_u32(r) != FST_MAGIC)
-        return fail(r, err, "not an OpenFst file");
+        return fail_file(r, err, "not an OpenFst file");
     if (!read_name(r, &type, &n) || !read_name(r, &arcs, &n_arcs))
-        return fail(r, err, "cut short in its header");
+        return fail_file(r, err, "cut short in its header");
     h->is_const = is_name(type, n, "const");
     if (!h->is_const && !is_name(type, n, "vector"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
@@ -230,7 +231,7 @@ static steno_status read_final(struct reader *r, struct steno_fst *f, uint32_t s
 {
     const float w = read_weight(r);
     if (r->short_of)
-        return fail(r, err, "cut short in its states");
+        return fail_file(r, err, "cut short in its states");
     if (isnan(w) || w == -INFINITY)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: state %" PRIu32 ": its weight is no number",
                           r->name, s);
@@ -246,7 +247,7 @@ static steno_status read_arc(struct reader *r, struct steno_fst *f, uint32_t s, 
     const float weight = read_weight(r);
     const uint32_t next = read_u32(r);
     if (r->short_of)
-        return fail(r, err, "cut short in its arcs");
+        return fail_file(r, err, "cut short in its arcs");
     if (next >= STENO_FST_MAX_STATES || isnan(weight) || weight == -INFINITY)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: state %" PRIu32 ": an arc is damaged",
                           r->name, s);
@@ -264,7 +265,7 @@ static steno_status read_arc(struct reader *r, struct steno_fst *f, uint32_t s, 
 static steno_status read_arcs(struct reader *r, struct steno_fst *f, uint32_t s, uint64_t n,
                               steno_err *err)
 {
-    steno_status st = r->short_of ? fail(r, err, "cut short in its states") : STENO_OK;
+    steno_status st = r->short_of ? fail_file(r, err, "cut short in its states") : STENO_OK;
     if (!st && n > (r->n - r->at) / ARC_BYTES)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: state %" PRIu32 ": %" PRIu64 " arcs, more than the file holds",
@@ -301,13 +302,13 @@ static steno_status read_const(struct reader *r, struct steno_fst *f, const stru
     if (st)
         return st;
     if (h->aligned)
-        align(r);
+        align_reader(r);
     arcs.at = r->at;
-    if (!has(&arcs, (uint64_t)h->states * CONST_STATE_BYTES))
-        return fail(r, err, "cut short in its states");
+    if (!has_bytes(&arcs, (uint64_t)h->states * CONST_STATE_BYTES))
+        return fail_file(r, err, "cut short in its states");
     arcs.at += (size_t)h->states * CONST_STATE_BYTES;
     if (h->aligned)
-        align(&arcs);
+        align_reader(&arcs);
     for (uint32_t s = 0, at = 0; !st && s < (uint32_t)h->states; s++) {
         uint32_t first, n;
         st = read_final(r, f, s, err);
@@ -354,7 +355,7 @@ static void sort_arcs(struct steno_fst *f, uint32_t s, uint8_t *in, struct steno
     }
 }
 
-static steno_status sort(struct steno_fst *f, const char *name, steno_err *err)
+static steno_status sort_states(struct steno_fst *f, const char *name, steno_err *err)
 {
     uint8_t *in = malloc(f->n_arcs + (size_t)1);
     struct steno_fst_arc *arc = malloc((f->n_arcs + (size_t)1) * sizeof *arc);
@@ -484,7 +485,7 @@ static bool make_chains(struct steno_fst *f, uint32_t *into, const uint32_t *lis
     return true;
 }
 
-static steno_status finish(struct steno_fst *f, const char *name, steno_err *err)
+static steno_status finish_fst(struct steno_fst *f, const char *name, steno_err *err)
 {
     uint32_t *into = calloc(f->n_states, sizeof *into);
     uint32_t *list = malloc(f->n_states * sizeof *list);
@@ -510,11 +511,11 @@ static steno_status read_fst(struct reader *r, struct steno_fst *f, steno_err *e
     f->start = h.start < STENO_FST_MAX_STATES ? (uint32_t)h.start : STENO_FST_MAX_STATES;
     st = (h.is_const ? read_const : read_vector)(r, f, &h, err);
     if (!st && !f->n_states)
-        st = fail(r, err, "it has no states");
+        st = fail_file(r, err, "it has no states");
     if (!st)
-        st = sort(f, r->name, err);
+        st = sort_states(f, r->name, err);
     if (!st)
-        st = finish(f, r->name, err);
+        st = finish_fst(f, r->name, err);
     return st;
 }
 
@@ -547,7 +548,7 @@ static steno_status read_archive(struct steno_fst_list *l, struct reader *r, ste
     end.at = r->n < 16 ? r->n : r->n - 8;
     n = read_i64(&end);
     if (end.short_of || n < 1)
-        return fail(r, err, "an archive without entries");
+        return fail_file(r, err, "an archive without entries");
     if (n > STENO_FST_MAX_ENTRIES)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %" PRId64 " entries, the limit is %d", r->name,
                           n, STENO_FST_MAX_ENTRIES);

@@ -148,9 +148,9 @@ static void find_origins(const struct steno_itn_fields *fields, const struct ste
 }
 
 /* One stage: true in *read if the transducer reads the text. */
-static steno_status rewrite(steno_itn_writer *w, const struct steno_fst *f,
-                            const struct steno_buf *in, struct steno_buf *out,
-                            struct steno_rewrite_path *p)
+static steno_status rewrite_stage(steno_itn_writer *w, const struct steno_fst *f,
+                                  const struct steno_buf *in, struct steno_buf *out,
+                                  struct steno_rewrite_path *p)
 {
     steno_status st = steno_rewrite_run(w->rewrite, f, in->data ? in->data : "", in->len, p);
     if (!st)
@@ -165,7 +165,7 @@ static steno_status write_tagged(steno_itn_writer *w, const struct steno_itn *g,
                                  bool *read)
 {
     struct steno_rewrite_path p;
-    steno_status st = rewrite(w, &g->stage.fst[0], &w->text, &w->tagged, &p);
+    steno_status st = rewrite_stage(w, &g->stage.fst[0], &w->text, &w->tagged, &p);
     *read = false;
     if (st || !p.found)
         return st;
@@ -177,7 +177,7 @@ static steno_status write_tagged(steno_itn_writer *w, const struct steno_itn *g,
     find_spoken(&w->fields, &p);
     trim_spoken(&w->fields, w->text.data, shift);
     qsort(w->fields.field, w->fields.n, sizeof *w->fields.field, by_order);
-    st = rewrite(w, &g->stage.fst[1], &w->ordered, &w->tagged, &p);
+    st = rewrite_stage(w, &g->stage.fst[1], &w->ordered, &w->tagged, &p);
     if (st || !p.found || !w->tagged.len)
         return st;
     find_origins(&w->fields, &p, w->before);
@@ -230,7 +230,7 @@ static steno_status write_chain(steno_itn_writer *w, const struct steno_itn *g, 
     for (size_t i = 0; !st && i < g->stage.n; i++) {
         struct steno_rewrite_path p;
         struct steno_buf old = w->text;
-        st = rewrite(w, &g->stage.fst[i], &w->text, &w->tagged, &p);
+        st = rewrite_stage(w, &g->stage.fst[i], &w->text, &w->tagged, &p);
         if (st || !p.found || !w->tagged.len)
             continue;
         follow_path(&p, w->origin, w->text.len, w->before);

@@ -61,7 +61,7 @@ struct block {
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-static bool resize(void *p, size_t n, size_t size)
+static bool resize_array(void *p, size_t n, size_t size)
 {
     void *grown, *old;
     memcpy(&old, p, sizeof old);
@@ -76,9 +76,10 @@ static bool reserve_nodes(steno_rewrite *w)
     const size_t n = w->cap_nodes ? 2 * w->cap_nodes : 1024;
     if (w->n_nodes < w->cap_nodes)
         return true;
-    if (!resize(&w->node, n, sizeof *w->node) || !resize(&w->stack, n, sizeof *w->stack) ||
-        !resize(&w->layer[0], n, sizeof *w->layer[0]) ||
-        !resize(&w->layer[1], n, sizeof *w->layer[1]))
+    if (!resize_array(&w->node, n, sizeof *w->node) ||
+        !resize_array(&w->stack, n, sizeof *w->stack) ||
+        !resize_array(&w->layer[0], n, sizeof *w->layer[0]) ||
+        !resize_array(&w->layer[1], n, sizeof *w->layer[1]))
         return false;
     w->cap_nodes = n;
     return true;
@@ -89,8 +90,8 @@ static bool reserve_edges(steno_rewrite *w, size_t more)
     size_t n = w->cap_edges ? w->cap_edges : 4096;
     while (n < w->n_edges + more)
         n *= 2;
-    if (n > w->cap_edges &&
-        (!resize(&w->edge, n, sizeof *w->edge) || !resize(&w->order, 2 * n + 1, sizeof *w->order)))
+    if (n > w->cap_edges && (!resize_array(&w->edge, n, sizeof *w->edge) ||
+                             !resize_array(&w->order, 2 * n + 1, sizeof *w->order)))
         return false;
     w->cap_edges = n;
     return true;
@@ -101,7 +102,7 @@ static bool reserve_marks(steno_rewrite *w, size_t states)
     if (states <= w->cap_marks)
         return true;
     for (int i = 0; i < 2; i++) {
-        if (!resize(&w->mark[i], states, sizeof *w->mark[i]))
+        if (!resize_array(&w->mark[i], states, sizeof *w->mark[i]))
             return false;
         memset(w->mark[i] + w->cap_marks, 0, (states - w->cap_marks) * sizeof *w->mark[i]);
     }
@@ -111,7 +112,7 @@ static bool reserve_marks(steno_rewrite *w, size_t states)
 
 static bool reserve_entries(steno_rewrite *w, size_t n)
 {
-    if (n > w->cap_entries && !resize(&w->entry, n, sizeof *w->entry))
+    if (n > w->cap_entries && !resize_array(&w->entry, n, sizeof *w->entry))
         return false;
     w->cap_entries = n > w->cap_entries ? n : w->cap_entries;
     return true;
@@ -122,7 +123,7 @@ static bool reserve_steps(steno_rewrite *w, size_t more)
     size_t n = w->cap_steps ? w->cap_steps : 1024;
     while (n < w->n_steps + more)
         n *= 2;
-    if (n > w->cap_steps && !resize(&w->step, n, sizeof *w->step))
+    if (n > w->cap_steps && !resize_array(&w->step, n, sizeof *w->step))
         return false;
     w->cap_steps = n;
     return true;
@@ -202,7 +203,7 @@ static bool expand_node(steno_rewrite *w, const struct block *b, uint32_t node)
 }
 
 /* All nodes of a block that can be reached from a state at its begin. */
-static steno_status expand(steno_rewrite *w, struct block *b, uint32_t state, float weight)
+static steno_status expand_block(steno_rewrite *w, struct block *b, uint32_t state, float weight)
 {
     bool ok;
     w->n_nodes = w->n_edges = w->n_layer[0] = w->n_layer[1] = 0;
@@ -229,7 +230,7 @@ static bool is_end(const struct block *b, const struct node *node)
 }
 
 /* Leave a node of the walk: all that it leads to has been left. */
-static void leave(steno_rewrite *w, const struct block *b, uint32_t at)
+static void leave_node(steno_rewrite *w, const struct block *b, uint32_t at)
 {
     struct node *node = &w->node[at];
     node->alive = is_end(b, node);
@@ -247,7 +248,7 @@ static void leave_edge(steno_rewrite *w, uint32_t e)
 }
 
 /* Depth-first, in the order of edges. */
-static void walk(steno_rewrite *w, const struct block *b)
+static void walk_nodes(steno_rewrite *w, const struct block *b)
 {
     size_t n = 1;
     w->n_order = 0;
@@ -257,7 +258,7 @@ static void walk(steno_rewrite *w, const struct block *b)
         struct visit *v = &w->stack[n - 1];
         const struct node *node = &w->node[v->node];
         if (v->edge == node->n_edges) {
-            leave(w, b, v->node);
+            leave_node(w, b, v->node);
             if (--n)
                 leave_edge(w, w->node[v[-1].node].edge + v[-1].edge - 1);
         } else {
@@ -272,7 +273,7 @@ static void walk(steno_rewrite *w, const struct block *b)
     }
 }
 
-static void relax(steno_rewrite *w, uint32_t e, float distance)
+static void relax_edge(steno_rewrite *w, uint32_t e, float distance)
 {
     struct node *to = &w->node[w->edge[e].to];
     if (distance < to->distance) {
@@ -287,7 +288,7 @@ static void relax_all(steno_rewrite *w, const struct steno_fst *f)
         const uint32_t at = w->order[i];
         if (at & CHAIN) {
             const struct edge *e = &w->edge[at - CHAIN];
-            relax(w, at - CHAIN, e->distance + f->chain[f->arc[e->arc].next].weight);
+            relax_edge(w, at - CHAIN, e->distance + f->chain[f->arc[e->arc].next].weight);
             continue;
         }
         for (uint32_t e = w->node[at].edge; e < w->node[at].edge + w->node[at].n_edges; e++) {
@@ -295,7 +296,7 @@ static void relax_all(steno_rewrite *w, const struct steno_fst *f)
             if (w->edge[e].chain)
                 w->edge[e].distance = d;
             else
-                relax(w, e, d);
+                relax_edge(w, e, d);
         }
     }
 }
@@ -384,10 +385,10 @@ static bool add_path(steno_rewrite *w, const struct steno_fst *f, uint32_t end)
 static steno_status run_block(steno_rewrite *w, struct block *b, uint32_t *state, float *weight,
                               uint32_t *cut)
 {
-    steno_status st = expand(w, b, *state, *weight);
+    steno_status st = expand_block(w, b, *state, *weight);
     if (st)
         return st;
-    walk(w, b);
+    walk_nodes(w, b);
     relax_all(w, b->f);
     if (!b->end && !reserve_entries(w, b->n + 1))
         return STENO_ERR_NOMEM;
@@ -402,8 +403,8 @@ static steno_status run_block(steno_rewrite *w, struct block *b, uint32_t *state
     return STENO_OK;
 }
 
-static steno_status run(steno_rewrite *w, const struct steno_fst *f, const char *text, size_t n,
-                        struct steno_rewrite_path *out)
+static steno_status run_text(steno_rewrite *w, const struct steno_fst *f, const char *text,
+                             size_t n, struct steno_rewrite_path *out)
 {
     struct block b = {.f = f, .left = (n + BLOCK) * EDGES_PER_BYTE};
     uint32_t state = f->start, cut = 0;
@@ -438,7 +439,7 @@ steno_status steno_rewrite_run(steno_rewrite *w, const struct steno_fst *f, cons
         return STENO_ERR_LIMIT;
     if (!reserve_marks(w, f->n_states))
         return STENO_ERR_NOMEM;
-    st = run(w, f, text, n, out);
+    st = run_text(w, f, text, n, out);
     if (w->cap_edges > KEPT_EDGES || w->cap_nodes > KEPT_EDGES)
         free_block(w);
     return st;

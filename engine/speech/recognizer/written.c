@@ -87,7 +87,7 @@ static bool place_words(struct job *j)
     return true;
 }
 
-static bool prepare(struct job *j)
+static bool prepare_job(struct job *j)
 {
     bool small, capital;
     j->n = strlen(j->in->text);
@@ -260,7 +260,7 @@ steno_status steno_written_apply(struct steno_alternative *io, const steno_itn *
     steno_status st;
     if (!in.n_words)
         return STENO_OK;
-    if (!prepare(&j))
+    if (!prepare_job(&j))
         return steno_arena_failure(arena);
     if (!place_words(&j))
         return STENO_OK;
