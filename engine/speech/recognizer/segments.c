@@ -68,6 +68,17 @@ static size_t calm(const steno_stream *s)
     return (size_t)s->in.g.calm * s->model->info.hop;
 }
 
+/* The last sound and the last classified sample, in samples of the run. */
+static double sound_at(const steno_stream *s)
+{
+    return (double)(s->in.g.from + (int64_t)s->in.g.seen) - (double)silence(s);
+}
+
+static double seen_at(const steno_stream *s)
+{
+    return (double)(s->in.g.from + (int64_t)s->in.g.seen);
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static void begin_segment(steno_stream *s)
@@ -189,8 +200,8 @@ static steno_status begin_speech(steno_stream *s)
         move_begin(g, g->seen - before);
     g->speaking = true;
     g->quiet = 0;
-    if (s->turn && g->reason != STENO_FINAL_LENGTH) /* else the speaker goes on */
-        steno_turn_watch_begin(s->turn);
+    if (g->reason != STENO_FINAL_LENGTH) /* else the speaker goes on */
+        steno_turn_watch_begin(s->turn, seen_at(s));
     if (g->from - g->last_end > (int64_t)to_samples(s, LONG_PAUSE))
         st = s->family->reset(s->state, STENO_RESET_PAUSE, NULL);
     return st ? st : steno_results_start(s);
@@ -248,17 +259,6 @@ static steno_status resume(steno_stream *s)
     g->early = STENO_EARLY_NONE;
     g->patience = (silence(s) + to_samples(s, s->opt.endpoint.silence_after)) / 2;
     return s->family->reset(s->state, STENO_RESET_RESUMED, NULL);
-}
-
-/* The last sound and the last classified sample, in samples of the run. */
-static double sound_at(const steno_stream *s)
-{
-    return (double)(s->in.g.from + (int64_t)s->in.g.seen) - (double)silence(s);
-}
-
-static double seen_at(const steno_stream *s)
-{
-    return (double)(s->in.g.from + (int64_t)s->in.g.seen);
 }
 
 /* Apply the VAD and the endpoint rules to one hop. */

@@ -64,9 +64,10 @@ static size_t after(const steno_turn_watch *w, double at)
     return at < w->pushed ? (size_t)((w->pushed - at) * STENO_TURN_RATE / w->rate) : 0;
 }
 
-void steno_turn_watch_begin(steno_turn_watch *w)
+void steno_turn_watch_begin(steno_turn_watch *w, double at)
 {
-    steno_turn_recent_keep(w->recent, (size_t)(BEFORE * STENO_TURN_RATE));
+    if (w)
+        steno_turn_recent_keep(w->recent, after(w, at) + (size_t)(BEFORE * STENO_TURN_RATE));
 }
 
 void steno_turn_watch_see(steno_turn_watch *w, double sound, double now)

@@ -19,9 +19,9 @@ void steno_turn_watch_close(steno_turn_watch *w);
 /* Take all of pcm [n]. */
 STENO_MUST steno_status steno_turn_watch_push(steno_turn_watch *w, const float *pcm, size_t n,
                                               steno_err *err);
-/* Somebody begins to speak after an end: of what was said before only the last half second counts.
- */
-void steno_turn_watch_begin(steno_turn_watch *w);
+/* What was said before sample `at` belongs to another turn, but for the half second before it. NULL
+ * is accepted. */
+void steno_turn_watch_begin(steno_turn_watch *w, double at);
 /* At sample `now`, counted from open or reset, the last sound ended at sample `sound`: asks if the
  * pause is long enough and this sound was not asked about. NULL: does nothing. */
 void steno_turn_watch_see(steno_turn_watch *w, double sound, double now);

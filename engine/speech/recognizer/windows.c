@@ -170,6 +170,13 @@ static steno_status next_utterance(steno_stream *s)
     return st;
 }
 
+/* The search is behind the audio: its frames, in samples of the run. */
+static double now_at(const steno_stream *s)
+{
+    return (double)s->family->frames(s->state) * (double)s->model->info.frame_samples -
+           (double)left_padding(s);
+}
+
 static steno_status finish_utterance(steno_stream *s, enum steno_final_reason reason)
 {
     const bool told =
@@ -177,6 +184,8 @@ static steno_status finish_utterance(steno_stream *s, enum steno_final_reason re
     steno_status st = s->family->finish ? s->family->finish(s->state, NULL) : STENO_OK;
     if (!st)
         st = steno_results_final(s, reason);
+    if (reason != STENO_FINAL_LENGTH) /* else the speaker goes on */
+        steno_turn_watch_begin(s->turn, now_at(s));
     s->results.pausing &= !told;
     return st ? st : next_utterance(s);
 }
@@ -191,12 +200,10 @@ static double sound_end(const steno_stream *s, int64_t now)
     return end < 0 ? -1 : (double)(end + left_padding(s)) / frame;
 }
 
-/* The search is behind the audio: the watch counts samples of the run. */
 static void see_turn(steno_stream *s, const struct steno_endpoint_state *at)
 {
     const double frame = (double)s->model->info.frame_samples;
-    const double padding = (double)left_padding(s);
-    steno_turn_watch_see(s->turn, at->sound * frame - padding, (double)at->now * frame - padding);
+    steno_turn_watch_see(s->turn, at->sound * frame - (double)left_padding(s), now_at(s));
 }
 
 static steno_status check_endpoint(steno_stream *s)
@@ -307,10 +314,8 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
 static steno_status finish_turn(steno_stream *s, bool complete)
 {
     steno_status st = STENO_OK;
-    if (complete) {
+    if (complete)
         st = finish_utterance(s, STENO_FINAL_ENDPOINT);
-        steno_turn_watch_begin(s->turn);
-    }
     if (!st)
         st = consume_scores(s);
     return st || s->opt.no_partials ? st : steno_results_partial(s);
