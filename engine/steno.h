@@ -299,10 +299,10 @@ STENO_API double steno_diarization_seconds(const steno_diarization *d);
 
 /* A voice print: the floats by which a known person's voice is found again. It is personal data:
  * who keeps one must be allowed to. Prints of different networks do not compare. */
-STENO_API size_t steno_voice_print_floats(const steno_speakers *s);
+STENO_API size_t steno_speaker_print_floats(const steno_speakers *s);
 /* Make one of mono samples [n] of a person, f32 in [-1,1]: out [floats]. STENO_ERR_INVAL: less than
  * a second of clear speech, and zeros, which are like no voice; five and more are better. */
-STENO_API STENO_MUST steno_status steno_voice_print_make(const steno_speakers *s, int sample_rate,
+STENO_API STENO_MUST steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate,
                                                          const float *pcm, size_t n, float *out,
                                                          steno_err *err);
 /* Which of n known voices, prints [n, floats], are the speakers of a recording that has ended: who

@@ -116,15 +116,15 @@ steno_status steno_known_voices_identify(const struct steno_known_voices *k,
                                          const steno_speakers *speakers, const steno_diarization *d,
                                          int *who, int *mute, steno_err *err)
 {
-    const size_t floats = steno_voice_print_floats(speakers);
+    const size_t floats = steno_speaker_print_floats(speakers);
     float *prints = calloc((size_t)k->n * floats + 1, sizeof *prints);
     steno_status st =
         prints ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory for the speakers");
     *mute = 0;
     for (int i = 0; !st && i < k->n; i++) {
         const struct steno_known_voice *v = &k->voice[i];
-        st = steno_voice_print_make(speakers, v->rate, v->pcm, v->n, prints + (size_t)i * floats,
-                                    err);
+        st = steno_speaker_print_make(speakers, v->rate, v->pcm, v->n, prints + (size_t)i * floats,
+                                      err);
         if (st == STENO_ERR_INVAL) { /* a print of zeros is like nobody */
             *mute = i + 1;
             st = STENO_OK;

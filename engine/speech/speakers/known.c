@@ -9,7 +9,7 @@
 #define LEAST_SECONDS 1.0f /* of clean speech that make a print */
 #define LEAST_COSINE 0.55  /* docs/speakers.md */
 
-size_t steno_voice_print_floats(const steno_speakers *s)
+size_t steno_speaker_print_floats(const steno_speakers *s)
 {
     return s->embedding.dim;
 }
@@ -39,8 +39,8 @@ static steno_status take_voice(const steno_diarization *d, size_t dim, float *ou
                             (double)most, (double)LEAST_SECONDS);
 }
 
-steno_status steno_voice_print_make(const steno_speakers *s, int sample_rate, const float *pcm,
-                                    size_t n, float *out, steno_err *err)
+steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate, const float *pcm,
+                                      size_t n, float *out, steno_err *err)
 {
     steno_diarization *d;
     steno_status st = steno_diarization_open(&d, s, sample_rate,
