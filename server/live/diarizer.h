@@ -1,7 +1,7 @@
 /* Who says what in live sessions. A diarizer stands between the stream of a session and the
  * session: it takes the same audio, and the stream's notes. On threads of its own the networks that
  * tell speakers apart follow the audio. Every note goes on to the session in its order; a final
- * waits until its speakers are told, some 0.1 s, and what follows it waits behind it. */
+ * waits until its speakers are told, and what follows it waits behind it. */
 #ifndef STENO_SERVER_LIVE_DIARIZER_H
 #define STENO_SERVER_LIVE_DIARIZER_H
 
