@@ -193,6 +193,46 @@ static void many_items_are_grouped_in_two_stages(void **state)
     free_items(&g);
 }
 
+#define VOICES 100
+#define WIDE 64
+
+/* Ten hours in windows 2.5 s apart, each of which has two of a hundred voices. */
+static void ten_hours_of_a_hundred_voices_are_grouped(void **state)
+{
+    const size_t most = 2 * 14400;
+    struct steno_group_items g = {.item = calloc(most, sizeof *g.item),
+                                  .vector = calloc(most * WIDE, sizeof *g.vector),
+                                  .dim = WIDE};
+    float voice[VOICES][WIDE];
+    int clusters, cluster[VOICES];
+    uint32_t seed = 9;
+    (void)state;
+    for (size_t i = 0; i < VOICES * WIDE; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        voice[i / WIDE][i % WIDE] = (float)(int32_t)seed * 0x1p-31f;
+    }
+    for (; g.n < most; g.n++) {
+        const size_t window = g.n / 2, k = (window / 9 + (g.n & 1) * 37) % VOICES;
+        for (size_t d = 0; d < WIDE; d++) {
+            seed = seed * 1664525u + 1013904223u;
+            g.vector[g.n * WIDE + d] = voice[k][d] + (float)(int32_t)seed * 0x1p-31f * 0.3f;
+        }
+        g.item[g.n] = (struct steno_group_item){
+            .window = (uint32_t)window, .seconds = 4, .speaker = (uint8_t)(g.n & 1)};
+    }
+    assert_int_equal(steno_group(&g, &group_rules, &clusters, NULL), STENO_OK);
+    assert_int_equal(clusters, VOICES);
+    for (size_t i = 0; i < VOICES; i++)
+        cluster[i] = -1;
+    for (size_t i = 0; i < g.n; i++) {
+        const size_t k = (i / 2 / 9 + (i & 1) * 37) % VOICES;
+        if (cluster[k] < 0)
+            cluster[k] = g.item[i].cluster;
+        assert_int_equal(g.item[i].cluster, cluster[k]);
+    }
+    free_items(&g);
+}
+
 /* The second item of window 3 sounds like the first one, but somebody else must have said it. */
 static void speakers_of_a_window_are_different_people(void **state)
 {
@@ -416,6 +456,7 @@ int main(void)
         cmocka_unit_test(chains_of_neighbours_merge_as_the_slow_way_does),
         cmocka_unit_test(distance_of_vectors_is_one_minus_cosine),
         cmocka_unit_test(many_items_are_grouped_in_two_stages),
+        cmocka_unit_test(ten_hours_of_a_hundred_voices_are_grouped),
         cmocka_unit_test(speakers_of_a_window_are_different_people),
         cmocka_unit_test(two_of_one_window_are_clustered_apart),
         cmocka_unit_test(short_items_make_no_cluster),

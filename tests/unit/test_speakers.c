@@ -389,6 +389,45 @@ static void known_voices_are_found_again(void **state)
     steno_diarization_close(d);
 }
 
+/* What is not speech, or hardly: an answer, and few speakers. */
+static void hostile_recordings_have_an_answer(void **state)
+{
+    const size_t n = 15 * RATE;
+    uint32_t seed = 3;
+    (void)state;
+    if (!speakers || SANITIZED)
+        skip();
+    for (int kind = 0; kind < 6; kind++) {
+        steno_diarization *d;
+        size_t turns;
+        (void)read_recording("phone");
+        memmove(pcm, pcm + 7 * RATE, n * sizeof *pcm);
+        for (size_t i = 0; i < n; i++) {
+            const double t = (double)i / RATE;
+            seed = seed * 1664525u + 1013904223u;
+            if (kind == 0) /* clipped */
+                pcm[i] = pcm[i] * 1000 > 1 ? 1 : pcm[i] * 1000 < -1 ? -1 : pcm[i] * 1000;
+            else if (kind == 1) /* noise */
+                pcm[i] = (float)(int32_t)seed * 0x1p-31f;
+            else if (kind == 2) /* a chord that swells */
+                pcm[i] = (float)((sin(1382 * t) + sin(1741 * t) + sin(2073 * t)) * sin(t) / 3);
+            else if (kind == 3) /* one word */
+                pcm[i] = i < RATE / 2 ? pcm[i] : 0;
+            else if (kind == 4) /* a wire that is not plugged in */
+                pcm[i] = i % 2 ? NAN : INFINITY;
+            else /* a voice that talks with itself */
+                pcm[i] = pcm[i % (3 * RATE)] + pcm[(i + RATE) % (3 * RATE)];
+        }
+        assert_int_equal(steno_diarization_open(&d, speakers, RATE, NULL, NULL), STENO_OK);
+        assert_int_equal(steno_diarization_push(d, pcm, n, NULL), STENO_OK);
+        assert_int_equal(steno_diarization_end(d, NULL), STENO_OK);
+        (void)steno_diarization_turns(d, &turns);
+        assert_in_range(steno_diarization_speakers(d), 0, 4);
+        assert_true(turns < 100 && (turns > 0) == (steno_diarization_speakers(d) > 0));
+        steno_diarization_close(d);
+    }
+}
+
 static void options_out_of_range_are_named(void **state)
 {
     static const struct steno_speaker_options bad[] = {{.speakers = -1},
@@ -434,6 +473,7 @@ int main(void)
         cmocka_unit_test(a_short_recording_is_clustered_in_both_ways),
         cmocka_unit_test(silence_and_every_length_about_a_window_have_an_answer),
         cmocka_unit_test(known_voices_are_found_again),
+        cmocka_unit_test(hostile_recordings_have_an_answer),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(a_directory_without_the_networks_is_an_error),
     };
