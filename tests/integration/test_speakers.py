@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import toy_speakers as toy
-from daemon import (BUILD, DIGITS_TEXT, OPEN, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
+from daemon import (BUILD, DIGITS_TEXT, OPEN, ROOT, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
                     wav)
 
 WORDS = DIGITS_TEXT.split()
@@ -398,6 +398,25 @@ def the_command_tells_speakers_as_if_live(_d):
         assert abs(a["start"] - b["start"]) < 0.1 and abs(a["end"] - b["end"]) < 0.1, (a, b)
     r = subprocess.run(command + ["--live", "--speakers", "2"], capture_output=True, text=True, check=False)
     assert r.returncode == 64 and "--live: not together with" in r.stderr, r
+
+
+@case
+def the_command_names_known_speakers(_d):
+    def save(name, data):
+        path = os.path.join(FOLDER, name)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+    path, silence = save("dialogue.wav", MONO), save("silence.wav", wav(bytes(2 * toy.RATE), toy.RATE))
+    low = save("low=er.wav", wav(toy.dialogue(_LOW, _RATE, [0]).tobytes(), toy.RATE))
+    command = [os.path.join(BUILD, "steno"), "transcribe", "--model", os.path.join(ROOT, "conf", "models", "digits-en"), path]
+    ask = ["--speakers", "auto", "--speaker-model", FOLDER]
+    r = subprocess.run(command + ask + ["--known", f"Ann Lee={low}"], capture_output=True, text=True, check=True)
+    assert [x.split(":")[0] for x in r.stdout.splitlines()] == ["Ann Lee", "Speaker 2", "Ann Lee"], r
+    for more, message in ((["--known", "Ann"], "--known needs --speakers"), (ask + ["--known", "Ann"], "NAME=FILE"),
+                                (ask + ["--known", f"Eve={silence}"], "clear speech"), (ask + ["--known", "A=/absent"], "/absent")):
+        r = subprocess.run(command + more, capture_output=True, text=True, check=False)
+        assert r.returncode != 0 and message in r.stderr and not r.stdout, r
 
 
 @case

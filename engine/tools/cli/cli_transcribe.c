@@ -38,6 +38,7 @@ struct job {
     const char *speakers_text, *speakers_dir;
     struct cli_voice_options voices;
     steno_speakers *speakers; /* NULL: they are not told apart */
+    struct cli_known known;
     struct steno_model_info info;
 };
 
@@ -228,13 +229,17 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
 static steno_status give_speakers(struct recording *r, steno_err *err)
 {
     const struct steno_turn *turn;
+    const char **names;
     size_t n;
     steno_transcript *t;
     steno_status st = steno_diarization_end(r->voices, err);
+    if (!st)
+        st = cli_known_names(&r->job->known, r->job->speakers, r->voices, &names, err);
     if (st)
         return st;
     turn = steno_diarization_exclusive(r->voices, &n);
-    t = steno_transcript_with_voices(r->transcript, turn, n, NULL);
+    t = steno_transcript_with_voices(r->transcript, turn, n, names);
+    free(names);
     if (!t)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     steno_transcript_free(r->transcript);
@@ -358,6 +363,8 @@ static int check_job(struct job *j, int files)
     if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
         !cli_int("--speakers", j->speakers_text, 1, 1000, &j->voices.speakers))
         return EX_USAGE;
+    if (j->known.given.n && !j->speakers_text)
+        return cli_usage("transcribe: --known needs --speakers");
     if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
         return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
                          j->stream_opt.beam);
@@ -402,6 +409,8 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
          "say who speaks: as many as are found, or N"},
         {"--speaker-model", CLI_TEXT, "NAME|DIR", &j->speakers_dir, 0, 0,
          "networks for it (default: $STENO_SPEAKERS, else those of steno model fetch)"},
+        {"--known", CLI_MANY, "NAME=FILE", &j->known.given, 0, 0,
+         "the speaker with the voice of FILE is called NAME; for each one"},
         {"--grammars", CLI_TEXT, "LIST", &j->grammars, 0, 0,
          "grammars for --itn, as en=DIR,zh=DIR (default: those of the model, else the fetched "
          "ones)"},
@@ -476,6 +485,8 @@ static int transcribe_all(struct job *j, const char **files, int n)
     int code = open_vad(j, &err) ? cli_fail(&err) : open_for_job(j);
     if (code == EX_OK && j->speakers_text)
         code = cli_voices_open(&j->speakers, j->speakers_dir, &j->voices);
+    if (code == EX_OK && j->speakers && cli_known_open(&j->known, j->speakers, &err))
+        code = cli_fail(&err);
     const bool opened = code == EX_OK;
     for (int i = 0; opened && i < n; i++) {
         int c = transcribe(j, files[i]);
@@ -484,6 +495,7 @@ static int transcribe_all(struct job *j, const char **files, int n)
     }
     steno_model_close(j->model);
     steno_vad_close(j->vad);
+    cli_known_close(&j->known);
     steno_speakers_close(j->speakers);
     if (!opened)
         return code;

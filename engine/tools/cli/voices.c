@@ -1,6 +1,7 @@
 #include "tools/cli/voices.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #define BLOCK 8000 /* samples at a time */
@@ -59,6 +60,82 @@ steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s, con
     }
     *out = d;
     return STENO_OK;
+}
+
+/* ---- known people ---------------------------------------------------------------------------- */
+
+#define KNOWN_SECONDS 60 /* of a recording that are listened to */
+
+static steno_status make_print(const steno_speakers *s, const char *path, float *out,
+                               steno_err *err)
+{
+    struct steno_recording_info info;
+    steno_recording *r;
+    float *pcm;
+    size_t most, have = 0, n = 1;
+    steno_status st = steno_recording_open(&r, path, 0, err);
+    if (st)
+        return st; /* names the path */
+    steno_recording_get_info(r, &info);
+    most = KNOWN_SECONDS * (size_t)info.sample_rate;
+    pcm = malloc(most * sizeof *pcm);
+    if (!pcm)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (; !st && n && have < most; have += n)
+        st = steno_recording_read(r, pcm + have, most - have, &n, err);
+    if (!st)
+        st = steno_speaker_print_make(s, info.sample_rate, pcm, have, out, err);
+    free(pcm);
+    steno_recording_close(r);
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+}
+
+steno_status cli_known_open(struct cli_known *k, const steno_speakers *s, steno_err *err)
+{
+    const size_t n = (size_t)k->given.n, floats = steno_speaker_print_floats(s);
+    steno_status st = STENO_OK;
+    k->prints = calloc(n * floats + 1, sizeof *k->prints);
+    k->names = calloc(n + 1, sizeof *k->names);
+    if (!k->prints || !k->names)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; !st && i < n; i++) {
+        const char *eq = strchr(k->given.v[i], '=');
+        if (!eq || eq == k->given.v[i] || !eq[1])
+            return steno_fail(err, STENO_ERR_INVAL, "--known: '%.80s' is not NAME=FILE",
+                              k->given.v[i]);
+        k->names[i] = strndup(k->given.v[i], (size_t)(eq - k->given.v[i]));
+        st = k->names[i] ? make_print(s, eq + 1, k->prints + i * floats, err)
+                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    }
+    return st;
+}
+
+steno_status cli_known_names(const struct cli_known *k, const steno_speakers *s,
+                             const steno_diarization *d, const char ***out, steno_err *err)
+{
+    const size_t n = (size_t)steno_diarization_speakers(d);
+    int *who = malloc((n + 1) * sizeof *who);
+    const char **names = calloc(n + 1, sizeof *names);
+    steno_status st = who && names ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        st = steno_diarization_identify(d, s, k->prints, (size_t)k->given.n, 0, who, err);
+    for (size_t i = 0; !st && i < n; i++)
+        names[i] = who[i] < 0 ? NULL : k->names[who[i]];
+    free(who);
+    if (st)
+        free(names);
+    else
+        *out = names;
+    return st;
+}
+
+void cli_known_close(struct cli_known *k)
+{
+    for (int i = 0; k->names && i < k->given.n; i++)
+        free(k->names[i]);
+    free(k->names);
+    free(k->prints);
+    cli_list_free(&k->given);
 }
 
 /* ---- live ------------------------------------------------------------------------------------ */
