@@ -105,20 +105,37 @@ static const char *word_at(const char *words, size_t i, size_t *n)
     return words;
 }
 
+/* Which of the row's choices it is; their number if it is none. */
+static size_t find_choice(const struct steno_option_info *row, const char *text)
+{
+    size_t i = 0, n;
+    for (const char *w; *(w = word_at(row->choices, i, &n)); i++)
+        if (strlen(text) == n && !memcmp(text, w, n))
+            break;
+    return i;
+}
+
+/* Whether it is a choice that takes the words of a flag too: on, off and others. */
+static bool is_switch(const struct steno_option_info *row)
+{
+    size_t n;
+    return row->kind == STENO_OPTION_CHOICE && *word_at(row->choices, find_choice(row, "on"), &n);
+}
+
 /* The value of a text that has been checked. */
 static double option_value(const struct steno_option_info *row, const char *text)
 {
-    size_t i = 0, n;
+    size_t i, n;
     if (row->kind == STENO_OPTION_NUMBER)
         return strtod(text, NULL);
     if (row->kind == STENO_OPTION_FLAG)
         return is_yes(text);
     if (row->kind == STENO_OPTION_LIST)
         return 0;
-    for (const char *w; *(w = word_at(row->choices, i, &n)); i++)
-        if (strlen(text) == n && !memcmp(text, w, n))
-            return (double)i;
-    return option_value(row, is_yes(text) ? "on" : "off"); /* a flag's word for a choice of these */
+    i = find_choice(row, text);
+    if (!*word_at(row->choices, i, &n) && is_switch(row))
+        i = find_choice(row, is_yes(text) ? "on" : "off");
+    return (double)i;
 }
 
 static void print_value(const struct steno_option_info *row, double v, char out[STENO_OPTION_TEXT])
@@ -325,8 +342,7 @@ steno_status steno_options_set_json(struct steno_options *o, const char *name, c
         print_number(number, json_number_value(value));
         return steno_options_set(o, name, number, err);
     }
-    if (row && (row->kind == STENO_OPTION_FLAG ||
-                (row->kind == STENO_OPTION_CHOICE && json_is_boolean(value)))) {
+    if (row && (row->kind == STENO_OPTION_FLAG || (is_switch(row) && json_is_boolean(value)))) {
         if (!json_is_boolean(value))
             return steno_fail(err, STENO_ERR_INVAL, "%s: must be true or false", name);
         return steno_options_set(o, name, json_is_true(value) ? "true" : "false", err);
