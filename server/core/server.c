@@ -32,16 +32,27 @@ char *steno_id_of_node(char *out, const char *node)
 }
 
 /* *out stays NULL if nothing is configured and none was fetched. */
+/* Where the network of a setting lies: *dir, which steno_free frees. NULL: there is none, because
+ * the setting says so, or says nothing and none was fetched. */
+static steno_status
+find_network(char **dir, const char *setting,
+             steno_status (*find)(char **out, const char *given, steno_err *err), steno_err *err)
+{
+    *dir = NULL;
+    if (!strcmp(setting, "none"))
+        return STENO_OK;
+    if (*setting)
+        return find(dir, setting, err);
+    if (find(dir, NULL, err))
+        *dir = NULL;
+    return STENO_OK;
+}
+
 static steno_status open_vad_net(const char *model, steno_vad **out, steno_err *err)
 {
-    char *dir = NULL;
-    steno_status st;
-    if (!strcmp(model, "none"))
-        return STENO_OK;
-    st = steno_vad_find(&dir, *model ? model : NULL, err);
-    if (st && !*model)
-        return STENO_OK;
-    if (!st)
+    char *dir;
+    steno_status st = find_network(&dir, model, steno_vad_find, err);
+    if (!st && dir)
         st = steno_vad_open(out, dir, err);
     steno_free(dir);
     return st ? steno_fail_in(err, st, "vad.model") : STENO_OK;
@@ -60,15 +71,9 @@ steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err)
 
 steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err)
 {
-    const char *model = srv->conf->speakers_model;
-    char *dir = NULL;
-    steno_status st;
-    if (!strcmp(model, "none"))
-        return STENO_OK;
-    st = steno_speakers_find(&dir, *model ? model : NULL, err);
-    if (st && !*model)
-        return STENO_OK;
-    if (!st)
+    char *dir;
+    steno_status st = find_network(&dir, srv->conf->speakers_model, steno_speakers_find, err);
+    if (!st && dir)
         st = steno_speakers_open(&srv->speakers, dir, 1, err);
     steno_free(dir);
     return st ? steno_fail_in(err, st, "speakers.model") : STENO_OK;
@@ -76,15 +81,9 @@ steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err
 
 steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err)
 {
-    const char *model = srv->conf->turn_model;
-    char *path = NULL;
-    steno_status st;
-    if (!strcmp(model, "none"))
-        return STENO_OK;
-    st = steno_turn_detector_find(&path, *model ? model : NULL, err);
-    if (st && !*model)
-        return STENO_OK;
-    if (!st)
+    char *path;
+    steno_status st = find_network(&path, srv->conf->turn_model, steno_turn_detector_find, err);
+    if (!st && path)
         st = steno_turn_detector_open(&srv->turn, path, err);
     steno_free(path);
     return st ? steno_fail_in(err, st, "turn.model") : STENO_OK;
