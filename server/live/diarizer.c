@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "protocol/event_copy.h"
@@ -163,8 +162,9 @@ static size_t take_audio(steno_diarizer *d)
 
 /* Tell the speakers of a final of which all audio has come. */
 static void tell_final(steno_diarizer *d, steno_live_networks *networks,
-                       const struct steno_event *ev, struct steno_live_merge *merge)
+                       const struct steno_event *ev)
 {
+    struct steno_live_merge merge[STENO_LIVE_SPEAKERS];
     struct steno_voiced *parts = NULL;
     struct steno_live_voices voices = {.merge = merge};
     steno_err err = {0};
@@ -188,9 +188,8 @@ static void tell_final(steno_diarizer *d, steno_live_networks *networks,
 /* Do a piece of the work. False: there is none left. */
 static bool work_on(steno_diarizer *d, steno_live_networks *networks)
 {
-    struct steno_live_merge merge[STENO_LIVE_SPEAKERS];
     const struct waiting *final;
-    bool whole;
+    bool whole, more;
     steno_err err = {0};
     const size_t n = take_audio(d);
     if (n && !d->failed && networks)
@@ -201,11 +200,11 @@ static bool work_on(steno_diarizer *d, steno_live_networks *networks)
     d->begin = (double)d->stream / d->rate;
     pthread_mutex_unlock(&d->lock);
     if (whole) /* a final that waits stays the first until this thread delivers it */
-        tell_final(d, networks, &final->event, merge);
+        tell_final(d, networks, &final->event);
     pthread_mutex_lock(&d->lock);
-    whole = d->first || d->n >= (size_t)d->rate / 2;
+    more = d->first || d->n >= (size_t)d->rate / 2;
     pthread_mutex_unlock(&d->lock);
-    return whole;
+    return more;
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -246,18 +245,11 @@ static void free_diarizer(steno_diarizer *d)
     free(d);
 }
 
-static double thread_seconds(void)
-{
-    struct timespec t;
-    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) ? 0
-                                                      : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The lock of all is held, but not during the work. */
 static void serve_one(steno_diarizers *all, steno_live_networks **networks)
 {
     steno_diarizer *d = all->first;
-    const double before = thread_seconds();
+    const int64_t begun = steno_thread_ns();
     bool more;
     all->first = d->next;
     if (!all->first)
@@ -270,7 +262,7 @@ static void serve_one(steno_diarizers *all, steno_live_networks **networks)
         fail(d, steno_live_networks_open(networks, all->speakers, &err), err.msg);
     }
     more = work_on(d, *networks);
-    steno_metric_add(all->stats->speakers_cpu, thread_seconds() - before);
+    steno_metric_add(all->stats->speakers_cpu, (double)(steno_thread_ns() - begun) * 1e-9);
     pthread_mutex_lock(&all->lock);
     more |= d->again;
     d->worked_on = d->again = false;
