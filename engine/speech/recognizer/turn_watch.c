@@ -109,13 +109,14 @@ steno_status steno_turn_watch_reset(steno_turn_watch *w, steno_err *err)
 static steno_status open_judge(struct steno_turn_judges *j, const steno_turn_detector *d,
                                steno_err *err)
 {
+    steno_status st;
     if (j->of == d)
         return STENO_OK;
     steno_turn_judges_close(j);
-    if (steno_turn_judge_open(&j->judge, d, err))
-        return STENO_ERR_NOMEM;
-    j->of = d;
-    return STENO_OK;
+    st = steno_turn_judge_open(&j->judge, d, err);
+    if (!st)
+        j->of = d;
+    return st;
 }
 
 static steno_status judge_some(struct steno_turn_judges *j, steno_turn_watch *const *w, size_t n,

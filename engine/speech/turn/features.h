@@ -1,5 +1,6 @@
-/* What smart-turn 3 hears (github.com/pipecat-ai/smart-turn, inference.py): the last 8 s with zeros
- * in front, less their mean and divided by their deviation, as Whisper's log-mel [80, 800]. */
+/* The input of smart-turn 3 (github.com/pipecat-ai/smart-turn, inference.py): the last 8 s with
+ * zeros in front, less their mean and divided by their deviation, as Whisper's log-mel [80, 800].
+ */
 #ifndef STENO_TURN_FEATURES_H
 #define STENO_TURN_FEATURES_H
 

@@ -169,7 +169,7 @@ static int parse_features(struct job *j, int argc, char **argv, bool *done)
 
 /* ---- work ------------------------------------------------------------------------------------*/
 
-static steno_status reserve_samples(struct features *f, size_t more, steno_err *err)
+static steno_status reserve_frames(struct features *f, size_t more, steno_err *err)
 {
     size_t cap = f->cap ? f->cap : 1024, bytes;
     float *grown;
@@ -190,7 +190,7 @@ static steno_status add_samples(struct features *f, const float *pcm, size_t n, 
     size_t used, made;
     steno_status st;
     do {
-        st = reserve_samples(f, steno_fbank_max_frames(f->fbank, n), err);
+        st = reserve_frames(f, steno_fbank_max_frames(f->fbank, n), err);
         if (st)
             return st;
         st = steno_fbank_push(f->fbank, pcm, n, &used, f->x + f->frames * f->bins,
@@ -232,7 +232,7 @@ static steno_status finish_features(struct features *f, steno_err *err)
             st = add_samples(f, out, made, err);
     } while (!st && made);
     while (!st) {
-        st = reserve_samples(f, 16, err);
+        st = reserve_frames(f, 16, err);
         if (!st)
             st = steno_fbank_flush(f->fbank, f->x + f->frames * f->bins, f->cap - f->frames, &made);
         if (st || !made)
@@ -294,7 +294,7 @@ static steno_status work(const struct job *j, int fd, steno_err *err)
     if (!st)
         st = steno_fbank_open(&f.fbank, &j->fb, err);
     if (!st)
-        st = reserve_samples(&f, 1, err);
+        st = reserve_frames(&f, 1, err);
     if (!st)
         st = read_recording(&f, a, j, err);
     if (!st)
