@@ -283,35 +283,46 @@ bool nemo_open_rows(const struct set *s, steno_json **j, steno_tokens **t,
 
 static char links[] = "/tmp/steno-nemo-zoo-XXXXXX";
 
+static void link_file(const char *dir, const struct set *s, const char *file, const char *name)
+{
+    char *to = join(dir, name), *from = realpath(path_of(s, file), NULL);
+    assert_non_null(from);
+    assert_int_equal(symlink(from, to), 0);
+    free(from);
+    free(to);
+}
+
+/* Whether the folder has this network in 8 bits too. */
+static bool in_8_bits(const struct set *s, const char *file)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%.*s.int8.onnx", (int)(strstr(file, ".onnx") - file), file);
+    return access(path_of(s, name), R_OK) == 0;
+}
+
 const char *nemo_link(const struct set *s)
 {
     static char dir[sizeof links];
     DIR *d = opendir(path_of(s, ""));
     const struct dirent *e;
-    char *to, *from;
     memcpy(dir, links, sizeof links);
     assert_non_null(mkdtemp(dir));
     assert_non_null(d);
     while ((e = readdir(d))) {
         const bool network = strstr(e->d_name, ".onnx"), int8 = strstr(e->d_name, ".int8.");
-        if (e->d_name[0] == '.' || (network && int8 != s->int8))
+        if (e->d_name[0] == '.' ||
+            (network && int8 != s->int8 && (int8 || in_8_bits(s, e->d_name))))
             continue;
-        to = join(dir, e->d_name);
-        from = realpath(path_of(s, e->d_name), NULL);
-        assert_int_equal(symlink(from, to), 0);
-        free(from);
-        free(to);
+        link_file(dir, s, e->d_name, e->d_name);
     }
     closedir(d);
-    if (strcmp(s->part, "onnx-asr") ==
-        0) { /* README there: its encoder is that of the folder above */
-        to = join(dir, s->int8 ? "encoder-model.int8.onnx" : "encoder-model.onnx");
-        from = realpath(path_of(&(struct set){.dir = s->dir, .part = ""},
-                                s->int8 ? "encoder.int8.onnx" : "encoder.onnx"),
-                        NULL);
-        assert_int_equal(symlink(from, to), 0);
-        free(from);
-        free(to);
+    if (*s->part) { /* README there: some networks are those of the folder above */
+        const struct set above = {.dir = s->dir, .part = ""};
+        if (!s->above[0][0])
+            link_file(dir, &above, s->int8 ? "encoder.int8.onnx" : "encoder.onnx",
+                      s->int8 ? "encoder-model.int8.onnx" : "encoder-model.onnx");
+        for (size_t i = 0; i < 2 && s->above[i][0]; i++)
+            link_file(dir, &above, s->above[i][0], s->above[i][1]);
     }
     return dir;
 }

@@ -34,9 +34,11 @@ struct result {
 
 /* How the rows of a set were made. */
 struct set {
-    const char *dir;   /* of ../shared/zoo/tiny */
-    const char *part;  /* folder of the networks in it, or "" */
-    const char *name;  /* in decode.json */
+    const char *dir;  /* of ../shared/zoo/tiny */
+    const char *part; /* folder of the networks in it, or "" */
+    const char *name; /* in decode.json */
+    /* of the folder above `part`: files, and their names beside its own; none: the encoder */
+    const char *above[2][2];
     const char *group; /* object around the set there; NULL: "sets" */
     bool int8, sherpa;
     int beam; /* 0: 1 */

@@ -87,9 +87,19 @@ static struct steno_fbank_options nemo_itself(void)
     return steno_logmel_nemo(16000, 128);
 }
 
+static struct steno_fbank_options gigaam_2(void)
+{
+    return steno_logmel_gigaam(16000, 64, false);
+}
+
+static struct steno_fbank_options gigaam_3(void)
+{
+    return steno_logmel_gigaam(16000, 64, true);
+}
+
 typedef struct steno_fbank_options maker(void);
-static maker *const makers[] = {digits,       reflect,    hamming, nemo,     espnet,
-                                short_window, odd_window, whisper, long_hop, nemo_itself};
+static maker *const makers[] = {digits,     reflect, hamming,  nemo,        espnet,   short_window,
+                                odd_window, whisper, long_hop, nemo_itself, gigaam_2, gigaam_3};
 #define N_MAKERS (sizeof makers / sizeof makers[0])
 
 static size_t whole(const struct steno_fbank_options *o, const float *x, size_t n, float *out)
@@ -226,6 +236,27 @@ static void nemo_frontend_matches_its_formulas(void **state)
     };
     (void)state;
     check(nemo_itself, 25, bins, rows, 5, 2e-4f);
+}
+
+/* References: the formulas of FeatureExtractor (gigaam/preprocess.py) and torchaudio's filters in
+ * double precision with NumPy; of version 3 with window and filters rounded to bfloat16. */
+static void gigaam_frontends_match_their_formulas(void **state)
+{
+    static const size_t bins[5] = {0, 9, 40, 63};
+    static const struct row centred[] = {
+        {0, {5.849767f, -3.909801f, -2.999649f, -2.367503f}},
+        {1, {5.281685f, -1.764573f, -3.048254f, -2.077957f}},
+        {12, {-3.888424f, -2.734095f, -0.2515799f, 1.204434f}},
+        {25, {-1.543807f, -0.7672466f, 1.582199f, 2.052616f}},
+    };
+    static const struct row whole_frames[] = {
+        {0, {3.72087f, -4.976272f, -3.725279f, -2.537439f}},
+        {11, {-6.632127f, -3.010438f, -0.5979738f, 0.7022622f}},
+        {23, {-4.285359f, -3.095592f, 0.5610724f, 1.519271f}},
+    };
+    (void)state;
+    check(gigaam_2, 26, bins, centred, 4, 1e-4f);
+    check(gigaam_3, 24, bins, whole_frames, 3, 1e-4f);
 }
 
 static void whisper_frontend_matches_torch(void **state)
@@ -493,6 +524,7 @@ int main(void)
         cmocka_unit_test(espnet_frontend_matches_torch),
         cmocka_unit_test(a_window_shorter_than_the_transform_stands_in_its_middle),
         cmocka_unit_test(nemo_frontend_matches_its_formulas),
+        cmocka_unit_test(gigaam_frontends_match_their_formulas),
         cmocka_unit_test(whisper_frontend_matches_torch),
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),

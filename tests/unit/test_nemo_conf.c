@@ -26,6 +26,8 @@ static void config_json_says_the_kind(void **state)
         {"{\"model_type\": \"nemo-conformer-ctc\", \"subsampling_factor\": 4}", STENO_NEMO_CTC, 0,
          4, 0},
         {"{\"model_type\": \"nemo-conformer-aed\"}", STENO_NEMO_CANARY, 0, 8, 0},
+        {"{\"model_type\": \"gigaam-v3-rnnt\", \"features_size\": 64, \"subsampling_factor\": 4}",
+         STENO_NEMO_TRANSDUCER, 64, 4, 3},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -40,6 +42,28 @@ static void config_json_says_the_kind(void **state)
     }
 }
 
+static void files_of_gigaam_are_named_by_their_kind(void **state)
+{
+    static const struct {
+        const char *text, *stem;
+        bool version_3;
+    } cases[] = {{"{\"model_type\": \"gigaam-v2-ctc\"}", "v2_ctc", false},
+                 {"{\"model_type\": \"gigaam-v3-e2e-rnnt\"}", "v3_e2e_rnnt", true},
+                 {"{\"model_type\": \"gigaam-v3-../../x-ctc\"}", NULL, false},
+                 {"{\"model_type\": \"gigaam-v3\"}", NULL, false},
+                 {"{\"model_type\": \"gigaam-v3-a-name-that-is-too-long-ctc\"}", NULL, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct steno_nemo_conf c = {.subsampling = 8};
+        assert_int_equal(
+            steno_nemo_conf_parse(&c, cases[i].text, strlen(cases[i].text), "config.json", NULL),
+            cases[i].stem ? STENO_OK : STENO_ERR_UNSUPPORTED);
+        assert_string_equal(c.stem, cases[i].stem ? cases[i].stem : "");
+        assert_int_equal(c.gigaam, cases[i].stem != NULL);
+        assert_int_equal(c.version_3, cases[i].version_3);
+    }
+}
+
 static void config_json_is_refused_with_the_key(void **state)
 {
     static const struct {
@@ -50,7 +74,8 @@ static void config_json_is_refused_with_the_key(void **state)
         {"{}", STENO_ERR_FORMAT, "config.json: model_type is missing"},
         {"{\"model_type\": \"whisper\"}", STENO_ERR_UNSUPPORTED,
          "config.json:1: model_type is 'whisper', expected nemo-conformer-ctc, "
-         "nemo-conformer-rnnt, nemo-conformer-tdt or nemo-conformer-aed"},
+         "nemo-conformer-rnnt, nemo-conformer-tdt, nemo-conformer-aed, gigaam-v3-ctc or "
+         "gigaam-v3-rnnt"},
         {"{\"model_type\": \"nemo-conformer-ctc\",\n \"features_size\": 0}", STENO_ERR_FORMAT,
          "config.json:2: features_size is '0', expected 1 to 512"},
         {"{\"model_type\": \"nemo-conformer-ctc\", \"subsampling_factor\": \"8\"}",
@@ -94,6 +119,20 @@ static void metadata_of_a_streaming_encoder_is_read(void **state)
     steno_onnx_head_close(h);
 }
 
+/* GigaAM's CTC counts its blank. */
+static void metadata_of_gigaam_is_read(void **state)
+{
+    steno_onnx_head *h = open_head("gigaam_ctc");
+    struct steno_nemo_conf c = {.kind = STENO_NEMO_CTC, .subsampling = 8};
+    (void)state;
+    assert_int_equal(steno_nemo_conf_metadata(&c, h, "model.onnx", NULL), STENO_OK);
+    assert_true(c.gigaam && !c.version_3);
+    assert_int_equal(c.vocab, 33);
+    assert_int_equal(c.subsampling, 4);
+    assert_false(c.per_feature);
+    steno_onnx_head_close(h);
+}
+
 static void a_missing_key_is_named(void **state)
 {
     steno_onnx_head *canary = open_head("nemo_canary"), *wenet = open_head("wenet");
@@ -117,8 +156,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(config_json_says_the_kind),
+        cmocka_unit_test(files_of_gigaam_are_named_by_their_kind),
         cmocka_unit_test(config_json_is_refused_with_the_key),
         cmocka_unit_test(metadata_of_a_streaming_encoder_is_read),
+        cmocka_unit_test(metadata_of_gigaam_is_read),
         cmocka_unit_test(a_missing_key_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,6 +175,57 @@ static void onnx_asr_layout_in_8_bits_is_near_what_is_recorded(void **state)
     check_onnx_asr("onnx-asr 0.12.0 int8 (nemo128 front end, max 10 tokens per frame)", true);
 }
 
+/* ---- GigaAM -------------------------------------------------------------------------------- */
+
+/* sherpa-onnx computes the features of every version in one way, which is none of the training's;
+ * onnx-asr computes those of the training. */
+static void check_gigaam(const char *dir, const char *name, bool sherpa, bool int8)
+{
+    struct set s = {.dir = dir,
+                    .part = "",
+                    .name = name,
+                    .int8 = int8,
+                    .sherpa = sherpa,
+                    .frame = 0.04,
+                    .beam = 1};
+    expect_set(&s);
+}
+
+static void gigaam_ctc_is_as_recorded(void **state)
+{
+    (void)state;
+    check_gigaam("giga-am-v2-ctc", "fp32 sherpa greedy_search", true, false);
+    check_gigaam("giga-am-v2-ctc", "fp32 onnx_asr", false, false);
+    check_gigaam("giga-am-v2-ctc", "int8 sherpa greedy_search", true, true);
+}
+
+static void gigaam_rnnt_is_as_recorded(void **state)
+{
+    (void)state;
+    check_gigaam("giga-am-v3-rnnt", "fp32 sherpa greedy_search", true, false);
+    check_gigaam("giga-am-v3-rnnt", "int8 sherpa greedy_search", true, true);
+}
+
+static void gigaam_in_the_layout_of_onnx_asr_is_as_recorded(void **state)
+{
+    const struct set ctc = {.dir = "giga-am-v2-ctc",
+                            .part = "onnx-asr",
+                            .above = {{"model.onnx", "v2_ctc.onnx"}},
+                            .name = "fp32 onnx_asr",
+                            .frame = 0.04,
+                            .beam = 1},
+                     rnnt = {.dir = "giga-am-v3-rnnt",
+                             .part = "onnx-asr",
+                             .above = {{"encoder.onnx", "v3_rnnt_encoder.onnx"},
+                                       {"joiner.onnx", "v3_rnnt_joint.onnx"}},
+                             .name = "fp32 onnx_asr",
+                             .frame = 0.04,
+                             .beam = 1};
+    (void)state;
+    expect_set(&ctc);
+    expect_set(&rnnt);
+}
+
 /* ---- Canary ---------------------------------------------------------------------------------- */
 
 /* The recorded tokens of 61-70968-0002 from English to English part from those of ONNX Runtime too,
@@ -309,6 +360,9 @@ int main(void)
         cmocka_unit_test(tdt_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(onnx_asr_layout_is_as_recorded),
         cmocka_unit_test(onnx_asr_layout_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(gigaam_ctc_is_as_recorded),
+        cmocka_unit_test(gigaam_rnnt_is_as_recorded),
+        cmocka_unit_test(gigaam_in_the_layout_of_onnx_asr_is_as_recorded),
         cmocka_unit_test(canary_is_as_recorded),
         cmocka_unit_test(canary_in_8_bits_decodes),
         cmocka_unit_test(streaming_rnnt_is_as_recorded),

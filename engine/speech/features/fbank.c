@@ -281,12 +281,16 @@ static steno_status make_tables(steno_fbank *f, steno_err *err)
     if (!f->window)
         return no_memory_for_fbank(err);
     steno_window_fill(o->window, f->length, f->window);
+    if (o->bf16)
+        steno_features_round(f->window, f->length);
     for (size_t i = 0; i < f->length; i++)
         f->window[i] *= o->scale;
     st = steno_fft_open(&f->fft, f->fft_size, err);
     if (!st)
         st = steno_mel_open(&f->mel, o->mel, o->sample_rate, f->fft_size, o->bins, o->low, o->high,
                             err);
+    if (!st && o->bf16)
+        steno_mel_round(f->mel);
     return st;
 }
 

@@ -43,6 +43,7 @@ struct steno_fbank_options {
     float floor;  /* minimum of mel energies before the logarithm */
     float offset; /* added to mel energies after the floor */
     float scale;  /* factor of the samples: 1, or 32768 for models trained on int16 values */
+    bool bf16;    /* window and filters are rounded to bfloat16, in which a checkpoint has them */
 };
 
 /* Kaldi's defaults at a sample rate: 25/10 ms, povey, preemph 0.97, DC removal, HTK mel 20

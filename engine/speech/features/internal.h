@@ -23,7 +23,7 @@ struct steno_fft {
 };
 
 struct steno_mel {
-    size_t bins, quads;
+    size_t bins, quads, n_weights;
     struct steno_mel_quad *quad;
     float *weights; /* [quad][vector][filter of the quad][lane] */
 };
@@ -50,6 +50,9 @@ struct steno_fbank {
     void (*frames)(const struct steno_fbank_tables *t, const float *x, size_t n, float *out);
 };
 
+/* mel.c: rounds numbers, or the filters' weights, to bfloat16, to the nearest, ties to even. */
+void steno_features_round(float *x, size_t n);
+void steno_mel_round(steno_mel *m);
 /* mel.c: sets the filters in t. */
 void steno_mel_tables(const steno_mel *m, struct steno_fbank_tables *t);
 

@@ -39,6 +39,18 @@ struct steno_fbank_options steno_logmel_nemo(int sample_rate, size_t bins)
     return o;
 }
 
+struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, bool version_3)
+{
+    const size_t hop = (size_t)sample_rate / 100, length = version_3 ? 2 * hop : 5 * hop / 2;
+    struct steno_fbank_options o =
+        steno_logmel_espnet(sample_rate, length, length, hop, bins, 0, 0);
+    o.edges = version_3 ? STENO_EDGES_SNIP : STENO_EDGES_CENTER;
+    o.mel = STENO_MEL_HTK;
+    o.floor = 1e-9f;
+    o.bf16 = version_3;
+    return o;
+}
+
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins)
 {
     size_t n = frames * bins, i;

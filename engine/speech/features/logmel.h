@@ -2,6 +2,8 @@
 #ifndef STENO_FEATURES_LOGMEL_H
 #define STENO_FEATURES_LOGMEL_H
 
+#include <stdbool.h>
+
 #include "speech/features/fbank.h"
 
 /* ESPnet's DefaultFrontend (espnet2/asr/frontend/default.py, layers/log_mel.py): STFT centred with
@@ -18,6 +20,10 @@ struct steno_fbank_options steno_logmel_whisper(size_t bins);
  * 25 ms, hop 10 ms, |X|^2, Slaney mel from 0 Hz to Nyquist, ln(x + 2^-24). The normalisation of its
  * frames is the caller's. */
 struct steno_fbank_options steno_logmel_nemo(int sample_rate, size_t bins);
+/* GigaAM (gigaam/preprocess.py): periodic Hann, hop 10 ms, |X|^2, 64 HTK mels from 0 Hz to Nyquist,
+ * ln(max(x, 1e-9)). Versions 1 and 2 have 25 ms and centred frames, with reflected edges; from
+ * version 3 on frames have 20 ms, only whole ones count, and window and filters are bfloat16. */
+struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, bool version_3);
 /* In place over one whole window [frames, bins]: x = (max(x, max - 8) + 4) / 4. */
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins);
 

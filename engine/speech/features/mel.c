@@ -1,7 +1,9 @@
 #include "speech/features/internal.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Filters are computed four at a time, and their sums are combined without an operation across one
  * vector. The four filters of a quad read the same number of vectors (neighbours have about the
@@ -35,6 +37,21 @@ static double slaney_hz(double mel)
     return mel < 15 ? mel * step : 1000 * exp((mel - 15) * log(6.4) / 27);
 }
 
+static double htk_mel(double hz)
+{
+    return 2595 * log10(1 + hz / 700);
+}
+
+static double htk_hz(double mel)
+{
+    return 700 * (pow(10, mel / 2595) - 1);
+}
+
+static bool is_kaldi(enum steno_mel_kind kind)
+{
+    return kind == STENO_MEL_KALDI || kind == STENO_MEL_KALDI_SPARSE;
+}
+
 static float kaldi_weight(const struct layout *g, size_t bin, size_t k)
 {
     float low = (float)g->low, step = (float)g->step;
@@ -45,21 +62,23 @@ static float kaldi_weight(const struct layout *g, size_t bin, size_t k)
     return mel <= centre ? (mel - left) / (centre - left) : (right - mel) / (right - centre);
 }
 
-static float slaney_weight(const struct layout *g, size_t bin, size_t k)
+static float hz_weight(const struct layout *g, size_t bin, size_t k)
 {
-    double left = slaney_hz(g->low + (double)bin * g->step);
-    double centre = slaney_hz(g->low + (double)(bin + 1) * g->step);
-    double right = slaney_hz(g->low + (double)(bin + 2) * g->step);
+    const bool slaney = g->kind == STENO_MEL_SLANEY;
+    double (*const to_hz)(double) = slaney ? slaney_hz : htk_hz;
+    double left = to_hz(g->low + (double)bin * g->step);
+    double centre = to_hz(g->low + (double)(bin + 1) * g->step);
+    double right = to_hz(g->low + (double)(bin + 2) * g->step);
     double hz = (double)g->bin_hz * (double)k, w;
     if (hz <= left || hz >= right)
         return 0;
     w = hz <= centre ? (hz - left) / (centre - left) : (right - hz) / (right - centre);
-    return (float)(w * 2 / (right - left));
+    return (float)(slaney ? w * 2 / (right - left) : w);
 }
 
 static float weight(const struct layout *g, size_t bin, size_t k)
 {
-    return g->kind == STENO_MEL_KALDI ? kaldi_weight(g, bin, k) : slaney_weight(g, bin, k);
+    return is_kaldi(g->kind) ? kaldi_weight(g, bin, k) : hz_weight(g, bin, k);
 }
 
 /* The FFT bins [*first, *last] to which a filter gives weight. */
@@ -76,8 +95,8 @@ static steno_status support(const struct layout *g, size_t bin, size_t *first, s
     if (*first < g->spectrum)
         return STENO_OK;
     *first = *last = 0;
-    if (g->kind == STENO_MEL_SLANEY)
-        return STENO_OK; /* librosa warns and leaves the filter empty */
+    if (g->kind != STENO_MEL_KALDI)
+        return STENO_OK; /* librosa and torchaudio warn and leave the filter empty */
     return steno_fail(err, STENO_ERR_INVAL,
                       "mel filter %zu of %zu is narrower than an FFT bin (%.1f Hz): fewer filters "
                       "or a longer FFT are needed",
@@ -128,6 +147,7 @@ static steno_status fill_filters(steno_mel *m, const struct layout *g, steno_err
         m->quad[i].at = total;
         total += m->quad[i].vectors * 4 * LANES;
     }
+    m->n_weights = total;
     m->weights = calloc(total, sizeof *m->weights);
     if (!m->weights)
         return steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
@@ -156,13 +176,13 @@ steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sampl
     st = check_mel(&g, low, high, nyquist, err);
     if (st)
         return st;
-    if (kind == STENO_MEL_KALDI) {
+    if (is_kaldi(kind)) {
         g.low = (double)kaldi_mel((float)low);
         g.high = (double)kaldi_mel((float)high);
         g.step = (double)(((float)g.high - (float)g.low) / (float)(bins + 1));
     } else {
-        g.low = slaney_mel(low);
-        g.high = slaney_mel(high);
+        g.low = kind == STENO_MEL_SLANEY ? slaney_mel(low) : htk_mel(low);
+        g.high = kind == STENO_MEL_SLANEY ? slaney_mel(high) : htk_mel(high);
         g.step = (g.high - g.low) / (double)(bins + 1);
     }
     m = calloc(1, sizeof *m);
@@ -187,6 +207,21 @@ void steno_mel_close(steno_mel *m)
     free(m->quad);
     free(m->weights);
     free(m);
+}
+
+void steno_features_round(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+void steno_mel_round(steno_mel *m)
+{
+    steno_features_round(m->weights, m->n_weights);
 }
 
 void steno_mel_tables(const steno_mel *m, struct steno_fbank_tables *t)

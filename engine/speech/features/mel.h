@@ -10,6 +10,10 @@ enum steno_mel_kind {
     /* HTK scale 1127 ln(1 + f/700) (The HTK Book, section 5.4); triangles linear on the mel axis,
      * no normalisation, Nyquist bin unused: Kaldi's mel-computations.cc. */
     STENO_MEL_KALDI,
+    STENO_MEL_KALDI_SPARSE, /* the same, but a filter too narrow to contain an FFT bin is empty */
+    /* HTK's scale too, 2595 log10(1 + f/700); triangles linear on the Hz axis, no normalisation:
+     * torchaudio's melscale_fbanks defaults, as used by GigaAM. */
+    STENO_MEL_HTK,
     /* Slaney scale (Auditory Toolbox: linear to 1 kHz, logarithmic above); triangles linear on the
      * Hz axis, area-normalised by 2 / (f[m+2] - f[m]): librosa.filters.mel defaults, as used by
      * ESPnet, Whisper and NeMo. */

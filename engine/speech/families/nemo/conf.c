@@ -1,5 +1,6 @@
 #include "speech/families/nemo/conf.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,17 +13,30 @@
 #define CONFIG "config.json"
 #define MAX_CONFIG ((size_t)1 << 20)
 #define DEFAULT_SUBSAMPLING 8
+#define TOKENS_OF_GIGAAM 3 /* of a frame at most, in its authors' loop over ONNX networks */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Find the file of a network of GigaAM in onnx-asr's layout: its stem and then `part`. */
+static steno_status find_gigaam(char **out, const struct steno_nemo_conf *c, const char *part,
+                                bool int8, steno_err *err)
+{
+    char stem[48];
+    snprintf(stem, sizeof stem, "%s%s", c->stem, part);
+    return steno_network_file_find(out, c->dir, stem, int8, err);
+}
+
 /* The network that has the metadata: the encoder, or the only one. *out NULL: there is none. */
-static steno_status find_first(char **out, const char *dir, bool int8, steno_err *err)
+static steno_status find_first(char **out, const struct steno_nemo_conf *c, bool int8,
+                               steno_err *err)
 {
     static const char *const stems[] = {"encoder", "model", "ctc"};
     steno_status st = STENO_OK;
     *out = NULL;
+    if (*c->stem)
+        return find_gigaam(out, c, c->kind == STENO_NEMO_CTC ? "" : "_encoder", int8, err);
     for (size_t i = 0; i < sizeof stems / sizeof *stems && !*out && !st; i++)
-        st = steno_network_file_find(out, dir, stems[i], int8, err);
+        st = steno_network_file_find(out, c->dir, stems[i], int8, err);
     return st;
 }
 
@@ -30,30 +44,9 @@ static bool is_nemo(const steno_onnx_head *h)
 {
     const char *type = steno_onnx_head_meta(h, "model_type");
     return (type && strncmp(type, "EncDec", 6) == 0) ||
-           steno_onnx_head_has_input(h, "audio_signal");
-}
-
-steno_onnx_head *steno_nemo_conf_head(const char *dir)
-{
-    steno_onnx_head *h = NULL;
-    char *first = NULL;
-    if (!find_first(&first, dir, false, NULL) && first)
-        (void)!steno_network_file_head(&h, dir, first, NULL);
-    free(first);
-    return h;
-}
-
-bool steno_nemo_conf_probe(const char *dir, bool *streaming)
-{
-    steno_onnx_head *h = NULL;
-    bool nemo;
-    if (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt"))
-        h = steno_nemo_conf_head(dir);
-    nemo = h && is_nemo(h);
-    if (nemo)
-        *streaming = steno_onnx_head_has_input(h, "cache_last_channel");
-    steno_onnx_head_close(h);
-    return nemo;
+           steno_onnx_head_has_input(h, "audio_signal") ||
+           (steno_onnx_head_has_input(h, "features") &&
+            steno_onnx_head_has_input(h, "feature_lengths"));
 }
 
 /* ---- config.json of onnx-asr ----------------------------------------------------------------- */
@@ -66,6 +59,25 @@ static steno_status read_integer(const struct steno_json_node *root, const char 
         return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: %s is '%s', expected 1 to %lld", name,
                           n->line, key, n->text ? n->text : "", (long long)max);
     return STENO_OK;
+}
+
+/* "gigaam-v3-e2e-ctc" -> the files' stem "v3_e2e_ctc". */
+static bool read_gigaam_type(struct steno_nemo_conf *c, const char *type)
+{
+    static const char before[] = "gigaam-";
+    const char *version = type + strlen(before), *kind = strrchr(type, '-');
+    size_t n;
+    if (strncmp(type, before, strlen(before)) != 0 || strlen(version) >= sizeof c->stem ||
+        strpbrk(version, "/\\") || (strcmp(kind, "-ctc") != 0 && strcmp(kind, "-rnnt") != 0))
+        return false;
+    c->gigaam = true;
+    c->version_3 = version[0] == 'v' && version[1] > '2' && version[1] <= '9';
+    c->kind = strcmp(kind, "-ctc") == 0 ? STENO_NEMO_CTC : STENO_NEMO_TRANSDUCER;
+    c->max_tokens = TOKENS_OF_GIGAAM;
+    n = strlen(version);
+    for (size_t i = 0; i <= n; i++)
+        c->stem[i] = (char)(version[i] == '-' ? '_' : version[i]);
+    return true;
 }
 
 static steno_status read_type(struct steno_nemo_conf *c, const struct steno_json_node *root,
@@ -86,9 +98,12 @@ static steno_status read_type(struct steno_nemo_conf *c, const struct steno_json
             c->kind = types[i].kind;
             return STENO_OK;
         }
+    if (read_gigaam_type(c, n->text))
+        return STENO_OK;
     return steno_fail(err, STENO_ERR_UNSUPPORTED,
                       "%s:%zu: model_type is '%.60s', expected nemo-conformer-ctc, "
-                      "nemo-conformer-rnnt, nemo-conformer-tdt or nemo-conformer-aed",
+                      "nemo-conformer-rnnt, nemo-conformer-tdt, nemo-conformer-aed, gigaam-v3-ctc "
+                      "or gigaam-v3-rnnt",
                       name, n->line, n->text);
 }
 
@@ -125,13 +140,51 @@ static steno_status read_config(struct steno_nemo_conf *c, steno_err *err)
     return st;
 }
 
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* Set the files' stem of a directory of GigaAM in onnx-asr's layout, if it is one. */
+static void find_stem(struct steno_nemo_conf *c, const char *dir)
+{
+    c->dir = strdup(dir);
+    if (c->dir && steno_path_readable(dir, CONFIG) && !steno_path_readable(dir, "tokens.txt") &&
+        read_config(c, NULL))
+        *c->stem = '\0';
+}
+
+steno_onnx_head *steno_nemo_conf_head(const char *dir)
+{
+    struct steno_nemo_conf c = {0};
+    steno_onnx_head *h = NULL;
+    char *first = NULL;
+    find_stem(&c, dir);
+    if (c.dir && !find_first(&first, &c, false, NULL) && first)
+        (void)!steno_network_file_head(&h, dir, first, NULL);
+    free(first);
+    steno_nemo_conf_free(&c);
+    return h;
+}
+
+bool steno_nemo_conf_probe(const char *dir, bool *streaming)
+{
+    steno_onnx_head *h = NULL;
+    bool nemo;
+    if (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt") ||
+        steno_path_readable(dir, CONFIG))
+        h = steno_nemo_conf_head(dir);
+    nemo = h && is_nemo(h);
+    if (nemo)
+        *streaming = steno_onnx_head_has_input(h, "cache_last_channel");
+    steno_onnx_head_close(h);
+    return nemo;
+}
+
 /* ---- metadata -------------------------------------------------------------------------------- */
 
 static steno_status read_normalisation(struct steno_nemo_conf *c, const steno_onnx_head *h,
                                        const char *file, steno_err *err)
 {
     const char *type = steno_onnx_head_meta(h, "normalize_type");
-    c->per_feature = type ? strcmp(type, "per_feature") == 0 : !c->streaming;
+    c->per_feature = type ? strcmp(type, "per_feature") == 0 : !c->streaming && !c->gigaam;
     if (type && *type && !c->per_feature && strcmp(type, "NA") != 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: metadata normalize_type is '%.40s', expected per_feature, NA or "
@@ -143,6 +196,20 @@ static steno_status read_normalisation(struct steno_nemo_conf *c, const steno_on
                           "recordings, and the encoder has caches",
                           file);
     return STENO_OK;
+}
+
+/* What sherpa-onnx's exporter says of GigaAM's models: `comment` has the version, and CTC's
+ * vocab_size counts the blank. */
+static void read_gigaam(struct steno_nemo_conf *c, const steno_onnx_head *h)
+{
+    const char *gigaam = steno_onnx_head_meta(h, "is_giga_am");
+    const char *version = steno_onnx_head_meta(h, "comment");
+    if (!gigaam || strcmp(gigaam, "0") == 0)
+        return;
+    c->gigaam = true;
+    c->version_3 = version && strstr(version, "v3");
+    if (c->kind == STENO_NEMO_CTC && c->vocab > 1)
+        c->vocab--;
 }
 
 steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c, const steno_onnx_head *h,
@@ -163,12 +230,9 @@ steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c, const steno_onn
         {"num_decoder_layers", 1, 256, &c->decoder_layers, false},
         {"decoder_hidden_size", 1, 65536, &c->decoder_hidden, false},
     };
-    const char *gigaam = steno_onnx_head_meta(h, "is_giga_am");
     steno_status st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
-    if (!st && gigaam && strcmp(gigaam, "0") != 0)
-        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
-                        "%s: metadata is_giga_am is %.10s: features of GigaAM are not known", file,
-                        gigaam);
+    if (!st)
+        read_gigaam(c, h);
     if (!st && c->streaming && c->shift > c->window)
         st = steno_fail(err, STENO_ERR_FORMAT,
                         "%s: metadata chunk_shift is %lld, more than window_size, %lld", file,
@@ -187,6 +251,17 @@ static steno_status find_parts(struct steno_nemo_conf *c, bool int8, steno_err *
 {
     const bool first_is_encoder = strncmp(c->encoder, "encoder", 7) == 0;
     steno_status st = STENO_OK;
+    if (*c->stem && c->kind == STENO_NEMO_TRANSDUCER) {
+        st = find_gigaam(&c->decoder, c, "_decoder", int8, err);
+        if (!st)
+            st = find_gigaam(&c->joiner, c, "_joint", int8, err);
+        if (!st && !(c->decoder && c->joiner))
+            st = steno_fail(err, STENO_ERR_IO,
+                            "%s: %s is there, but no %s_decoder*.onnx or no "
+                            "%s_joint*.onnx",
+                            c->dir, c->encoder, c->stem, c->stem);
+        return st;
+    }
     if (!first_is_encoder) {
         c->kind = STENO_NEMO_CTC;
         return STENO_OK;
@@ -221,14 +296,41 @@ static steno_status check_kind(const struct steno_nemo_conf *c, const steno_onnx
     return STENO_OK;
 }
 
+/* tokens.txt; onnx-asr's vocab.txt; GigaAM's there, "v3_e2e_ctc_vocab.txt" or "v3_vocab.txt". */
+static steno_status find_tokens(struct steno_nemo_conf *c, steno_err *err)
+{
+    char name[48];
+    if (steno_path_readable(c->dir, "tokens.txt")) {
+        c->tokens = strdup("tokens.txt");
+    } else if (!*c->stem) {
+        c->tokens = strdup("vocab.txt");
+    } else {
+        snprintf(name, sizeof name, "%s_vocab.txt", c->stem);
+        if (!steno_path_readable(c->dir, name))
+            snprintf(name, sizeof name, "%.*s_vocab.txt", (int)(strrchr(c->stem, '_') - c->stem),
+                     c->stem);
+        c->tokens = strdup(name);
+    }
+    return c->tokens ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->dir);
+}
+
 static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *err)
 {
-    const bool tokens = steno_path_readable(c->dir, "tokens.txt");
     char *file = NULL;
-    enum steno_nemo_kind kind;
-    int64_t bins;
+    enum steno_nemo_kind kind = STENO_NEMO_CTC;
+    int64_t bins = 0;
     steno_onnx_head *h = NULL;
-    steno_status st = find_first(&c->encoder, c->dir, int8, err);
+    steno_status st = STENO_OK;
+    c->onnx_asr = !steno_path_readable(c->dir, "tokens.txt") && steno_path_readable(c->dir, CONFIG);
+    if (c->onnx_asr)
+        st = read_config(c, err);
+    kind = c->kind;
+    bins = c->bins;
+    if (!st)
+        st = find_first(&c->encoder, c, int8, err);
+    if (!st && !c->encoder && *c->stem)
+        st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s%s*.onnx", c->dir, c->stem,
+                        c->kind == STENO_NEMO_CTC ? "" : "_encoder");
     if (!st && !c->encoder)
         st = steno_fail(err, STENO_ERR_IO, "%s: there is no encoder*.onnx or model*.onnx", c->dir);
     if (!st)
@@ -237,18 +339,11 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
         st = steno_network_file_head(&h, c->dir, c->encoder, err);
     if (st)
         return st;
-    kind = c->kind;
     file = steno_path_join(c->dir, c->encoder);
-    c->tokens = strdup(tokens ? "tokens.txt" : "vocab.txt");
-    c->onnx_asr = !tokens && steno_path_readable(c->dir, CONFIG);
     c->streaming = steno_onnx_head_has_input(h, "cache_last_channel");
     c->quantized = steno_onnx_head_quantized(h);
-    if (!c->tokens || !file)
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->dir);
-    if (!st && c->onnx_asr)
-        st = read_config(c, err);
-    bins = c->bins;
-    if (!st && c->kind != kind)
+    st = file ? find_tokens(c, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->dir);
+    if (!st && c->onnx_asr && c->kind != kind)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: model_type in " CONFIG " does not fit %s",
                         c->dir, c->decoder ? c->decoder : c->encoder);
     if (!st)

@@ -5,6 +5,8 @@
  *                   model[.int8].onnx (CTC); tokens.txt; metadata in the first of these networks
  *     onnx-asr      encoder-model[.int8].onnx, decoder_joint-model or decoder-model, or model;
  *                   vocab.txt; config.json
+ *     onnx-asr, GigaAM   v2_ctc[.int8].onnx; or v3_rnnt_encoder, v3_rnnt_decoder, v3_rnnt_joint;
+ *                   v2_vocab.txt; config.json with the version and kind
  */
 #ifndef STENO_FAMILIES_NEMO_CONF_H
 #define STENO_FAMILIES_NEMO_CONF_H
@@ -24,6 +26,9 @@ struct steno_nemo_conf {
     char *encoder, *decoder, *joiner;       /* files; joiner NULL: part of the decoder, or none */
     char *tokens;                           /* file */
     bool quantized;                         /* the encoder is */
+    bool gigaam;                            /* a model of GigaAM: other features */
+    char stem[24];                          /* of its files in onnx-asr's layout, "v3_e2e_ctc" */
+    bool version_3;                         /* of GigaAM, or a later one */
     bool per_feature;                       /* normalisation by the statistics of the segment */
     int64_t vocab;                          /* without the blank; 0: not said */
     int64_t bins, subsampling;              /* bins 0: not said */

@@ -13,6 +13,7 @@
 
 #define BLANK "<blk>"
 #define UNKNOWN "<unk>"
+#define RUSSIAN "ru"   /* of GigaAM */
 #define POSITIONS 5000 /* encoder frames for which NeMo's exports have positions */
 
 static steno_status no_memory(const struct steno_nemo_model *m, steno_err *err)
@@ -119,9 +120,14 @@ static steno_status bind_encoder(struct steno_nemo_model *m, steno_err *err)
     int64_t bins;
     m->audio = steno_network_find_input(m->encoder, audio);
     m->length = steno_network_find_input(m->encoder, length);
+    if (c->gigaam && m->audio < 0) {
+        m->audio = steno_network_find_input(m->encoder, "features");
+        m->length = steno_network_find_input(m->encoder, "feature_lengths");
+    }
     m->scores = 0;
     m->lengths = steno_network_n_outputs(m->encoder) > 1 && /* a mask for onnx-asr's Canary */
-                         steno_network_output(m->encoder, 1)->dtype == STENO_I64
+                         (steno_network_output(m->encoder, 1)->dtype == STENO_I64 ||
+                          steno_network_output(m->encoder, 1)->dtype == STENO_I32)
                      ? 1
                      : -1;
     if (m->audio < 0 || m->length < 0 ||
@@ -227,6 +233,10 @@ static struct steno_fbank_options sherpa_features(const struct steno_nemo_model 
     struct steno_fbank_options o = steno_fbank_nemo(STENO_NEMO_RATE, (size_t)m->conf.bins);
     if (m->conf.streaming)
         return o;
+    if (m->conf.gigaam) {
+        o.mel = STENO_MEL_KALDI;
+        return o;
+    }
     if (steno_nemo_is_transducer(m))
         o.window = STENO_WINDOW_POVEY;
     if (m->conf.kind != STENO_NEMO_CTC)
@@ -240,8 +250,11 @@ static struct steno_fbank_options sherpa_features(const struct steno_nemo_model 
 
 static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
 {
+    const struct steno_nemo_conf *c = &m->conf;
     const struct steno_fbank_options o =
-        m->sherpa ? sherpa_features(m) : steno_logmel_nemo(STENO_NEMO_RATE, (size_t)m->conf.bins);
+        m->sherpa   ? sherpa_features(m)
+        : c->gigaam ? steno_logmel_gigaam(STENO_NEMO_RATE, (size_t)c->bins, c->version_3)
+                    : steno_logmel_nemo(STENO_NEMO_RATE, (size_t)c->bins);
     steno_status st;
     m->norm = STENO_NORM_NEMO;
     if (m->sherpa)
@@ -364,7 +377,9 @@ bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
 {
     steno_onnx_head *h = steno_nemo_conf_head(dir);
     const char *url = h ? steno_onnx_head_meta(h, "url") : NULL;
-    snprintf(out->languages, sizeof out->languages, "%s", languages_of(url));
+    const char *gigaam = h ? steno_onnx_head_meta(h, "is_giga_am") : NULL;
+    snprintf(out->languages, sizeof out->languages, "%s",
+             gigaam && strcmp(gigaam, "1") == 0 ? RUSSIAN : languages_of(url));
     steno_onnx_head_close(h);
     return *out->languages || canary_languages(dir, out);
 }
@@ -377,7 +392,8 @@ void steno_nemo_info(const void *model, struct steno_family_info *out)
     out->results_of = m->sherpa ? "sherpa-onnx" : "";
     out->sample_rate = STENO_NEMO_RATE;
     out->frame_samples = steno_nemo_frame(m);
-    out->language = out->languages = languages_of(steno_network_meta(m->encoder, "url"));
+    out->language = out->languages =
+        m->conf.gigaam ? RUSSIAN : languages_of(steno_network_meta(m->encoder, "url"));
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
         out->translates = steno_canary_language(m->base.tokens, "en") >= 0;
@@ -402,7 +418,10 @@ void steno_nemo_describe(const void *model, const struct steno_model_info *i, FI
 {
     const struct steno_nemo_model *m = model;
     const struct steno_nemo_conf *c = &m->conf;
-    fprintf(out, "model      %s, %s, %s\n", i->name, i->family, kind_of(m));
+    fprintf(out, "model      %s, %s, %s%s\n", i->name, i->family, kind_of(m),
+            !c->gigaam     ? ""
+            : c->version_3 ? ", GigaAM 3"
+                           : ", GigaAM");
     fprintf(out, "directory  %s, layout of %s\n", c->dir, c->onnx_asr ? "onnx-asr" : "sherpa-onnx");
     fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
     fprintf(out, "features   %d mel bins, %d Hz, as %s%s\n", i->feature_bins, i->sample_rate,

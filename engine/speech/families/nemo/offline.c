@@ -6,6 +6,7 @@
 
 #define FAMILY "nemo"
 #define LONGEST 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
+#define LONGEST_OF_GIGAAM 25.0 /* s: its authors let no longer piece in */
 #define TOKENS_PER_SECOND 30.0
 #define TRIAL_FRAMES 24 /* of 10 ms */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
@@ -95,14 +96,24 @@ static steno_status decode(struct worker *w, const struct steno_piece *p)
                                (size_t)(seconds * TOKENS_PER_SECOND) + 1, p->of);
 }
 
+/* Frames of scores of CTC. sherpa-onnx leaves GigaAM's last one out where the feature frames are no
+ * multiple of the subsampling. */
+static size_t scores_of(const struct steno_nemo_model *m, const struct steno_piece *p)
+{
+    const size_t whole = (size_t)steno_fbank_whole_count(m->base.front, (int64_t)p->of->n) /
+                         (size_t)m->conf.subsampling;
+    return m->sherpa && m->conf.gigaam && whole < p->n ? whole : p->n;
+}
+
 static steno_status search(void *worker, const struct steno_piece *p)
 {
     struct worker *w = worker;
+    const struct steno_nemo_model *m = model_of(w);
     steno_status st = STENO_OK;
     if (w->canary)
         return decode(w, p);
     if (!w->base.joint)
-        st = steno_shell_search_scores(p->of, p->rows, p->n, model_of(w)->conf.encoder);
+        st = steno_shell_search_scores(p->of, p->rows, scores_of(m, p), m->conf.encoder);
     return st ? st : steno_shell_list(p->of);
 }
 
@@ -133,8 +144,9 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     steno_status st = steno_nemo_open(m, o, false, err);
     if (st)
         return st;
-    steno_shell_set_cuts(&m->base, STENO_NEMO_RATE, fmin(LONGEST, m->limit), steno_nemo_frame(m),
-                         SLACK);
+    steno_shell_set_cuts(&m->base, STENO_NEMO_RATE,
+                         fmin(m->conf.gigaam ? LONGEST_OF_GIGAAM : LONGEST, m->limit),
+                         steno_nemo_frame(m), SLACK);
     return open_pieces(m, err);
 }
 
