@@ -300,11 +300,17 @@ STENO_API double steno_diarization_seconds(const steno_diarization *d);
 /* A voice print: the floats by which a known person's voice is found again. It is personal data:
  * who keeps one must be allowed to. Prints of different networks do not compare. */
 STENO_API size_t steno_speaker_print_floats(const steno_speakers *s);
-/* Make one of mono samples [n] of a person, f32 in [-1,1]: out [floats]. STENO_ERR_INVAL: less than
- * a second of clear speech, and zeros, which are like no voice; five and more are better. */
+/* Make one of mono samples [n] of a person, f32 in [-1,1]: out [floats]. seconds, if not NULL: of
+ * clear speech in it. STENO_ERR_INVAL: less than a second, and zeros, which are like no voice; five
+ * and more are better. */
 STENO_API STENO_MUST steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate,
-                                                         const float *pcm, size_t n, float *out,
-                                                         steno_err *err);
+                                                           const float *pcm, size_t n, float *out,
+                                                           double *seconds, steno_err *err);
+/* The same of a recording that has ended, of the one who talks most. s: those of the diarization.
+ */
+STENO_API STENO_MUST steno_status steno_diarization_print(const steno_diarization *d,
+                                                          const steno_speakers *s, float *out,
+                                                          double *seconds, steno_err *err);
 /* Which of n known voices, prints [n, floats], are the speakers of a recording that has ended: who
  * [steno_diarization_speakers] gets the index of each, or -1. A voice is one speaker at most.
  * least: cosine from which two voices are one; 0 = 0.55. s: those of the diarization. */
@@ -313,6 +319,38 @@ STENO_API STENO_MUST steno_status steno_diarization_identify(const steno_diariza
                                                              const float *prints, size_t n,
                                                              double least, int *who,
                                                              steno_err *err);
+
+/* People whose prints are in a directory: a file of mode 0600 for each, in a directory of 0700
+ * that belongs to the user of the process. As they are when it is opened. Frozen. */
+typedef struct steno_enrolled steno_enrolled;
+#define STENO_SPEAKER_NAME 65  /* bytes of a name with its NUL */
+#define STENO_ENROLLED_MAX 256 /* people of a directory */
+struct steno_enrolled_speaker {
+    const char *name; /* valid until close */
+    double seconds;   /* of clear speech that made the print */
+    int64_t since;    /* s of 1970 */
+    bool known;       /* false: the print is of another network, or its file is damaged */
+};
+/* Read them. No directory: nobody. s: networks; NULL: nobody is known, and there are no prints.
+ * STENO_ERR_IO: others may use the directory, or the reason. */
+STENO_API STENO_MUST steno_status steno_enrolled_open(steno_enrolled **out, const char *dir,
+                                                      const steno_speakers *s, steno_err *err);
+STENO_API void steno_enrolled_close(steno_enrolled *e); /* accepts NULL */
+STENO_API size_t steno_enrolled_count(const steno_enrolled *e);
+/* Report one, by name. False past the last one. */
+STENO_API bool steno_enrolled_at(const steno_enrolled *e, size_t i,
+                                 struct steno_enrolled_speaker *out);
+/* Their prints [count, floats], zeros, which are like nobody, for those that are not known. */
+STENO_API const float *steno_enrolled_prints(const steno_enrolled *e);
+/* Write a person's print, in place of an earlier one of that name; the directory is made if it is
+ * absent. name: UTF-8 without control characters. On the disk when it returns. STENO_ERR_INVAL: the
+ * name; STENO_ERR_LIMIT: there are too many; STENO_ERR_IO: as above. */
+STENO_API STENO_MUST steno_status steno_enroll(const char *dir, const char *name,
+                                               const steno_speakers *s, const float *print,
+                                               double seconds, steno_err *err);
+/* Delete a person's print. STENO_ERR_INVAL: there is none. */
+STENO_API STENO_MUST steno_status steno_enrolled_delete(const char *dir, const char *name,
+                                                        steno_err *err);
 
 /* Who speaks, told while it is said. A speaker that was told is never renamed; two that turn out to
  * be one are told as a merge. Memory does not grow: some MB, labels for the last minutes. Confined.

@@ -15,7 +15,7 @@ static steno_status put_name(struct steno_buf *out, const char *name)
 }
 
 steno_status steno_rttm_write(struct steno_buf *out, const char *name,
-                              const struct steno_turn *turn, size_t n)
+                              const struct steno_turn *turn, size_t n, const char *const *names)
 {
     steno_status st = STENO_OK;
     for (size_t i = 0; !st && i < n; i++) {
@@ -23,14 +23,21 @@ steno_status steno_rttm_write(struct steno_buf *out, const char *name,
         if (!st)
             st = put_name(out, name);
         if (!st)
-            st = steno_buf_printf(out, " 1 %.3f %.3f <NA> <NA> SPEAKER_%02d <NA> <NA>\n",
-                                  turn[i].start, turn[i].end - turn[i].start, turn[i].speaker);
+            st = steno_buf_printf(out, " 1 %.3f %.3f <NA> <NA> ", turn[i].start,
+                                  turn[i].end - turn[i].start);
+        if (!st)
+            st = names && names[turn[i].speaker]
+                     ? put_name(out, names[turn[i].speaker])
+                     : steno_buf_printf(out, "SPEAKER_%02d", turn[i].speaker);
+        if (!st)
+            st = steno_buf_puts(out, " <NA> <NA>\n");
     }
     return st;
 }
 
 steno_status steno_turns_json_write(struct steno_buf *out, const char *name, double duration,
-                                    int speakers, const struct steno_turn *turn, size_t n)
+                                    int speakers, const struct steno_turn *turn, size_t n,
+                                    const char *const *names)
 {
     steno_status st = steno_buf_puts(out, "{\"file\":");
     if (!st)
@@ -38,8 +45,15 @@ steno_status steno_turns_json_write(struct steno_buf *out, const char *name, dou
     if (!st)
         st = steno_buf_printf(out, ",\"duration\":%.3f,\"speakers\":%d,\"turns\":[", duration,
                               speakers);
-    for (size_t i = 0; !st && i < n; i++)
-        st = steno_buf_printf(out, "%s{\"start\":%.3f,\"end\":%.3f,\"speaker\":%d}", i ? "," : "",
-                              turn[i].start, turn[i].end, turn[i].speaker + 1);
+    for (size_t i = 0; !st && i < n; i++) {
+        const char *who = names ? names[turn[i].speaker] : NULL;
+        st = steno_buf_printf(out, "%s{\"start\":%.3f,\"end\":%.3f,\"speaker\":%d%s", i ? "," : "",
+                              turn[i].start, turn[i].end, turn[i].speaker + 1,
+                              who ? ",\"name\":" : "");
+        if (!st && who)
+            st = steno_json_put_string(out, who, strlen(who));
+        if (!st)
+            st = steno_buf_puts(out, "}");
+    }
     return st ? st : steno_buf_puts(out, "]}\n");
 }

@@ -124,7 +124,7 @@ steno_status steno_known_voices_identify(const struct steno_known_voices *k,
     for (int i = 0; !st && i < k->n; i++) {
         const struct steno_known_voice *v = &k->voice[i];
         st = steno_speaker_print_make(speakers, v->rate, v->pcm, v->n, prints + (size_t)i * floats,
-                                      err);
+                                      NULL, err);
         if (st == STENO_ERR_INVAL) { /* a print of zeros is like nobody */
             *mute = i + 1;
             st = STENO_OK;

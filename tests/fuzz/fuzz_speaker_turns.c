@@ -26,14 +26,14 @@ static void check_text(const struct steno_turn *t, size_t n, const char *name)
     struct steno_buf b;
     size_t lines = 0, blanks = 0;
     steno_buf_init(&b, 1 << 24);
-    REQUIRE(steno_rttm_write(&b, name, t, n) == STENO_OK);
+    REQUIRE(steno_rttm_write(&b, name, t, n, NULL) == STENO_OK);
     for (size_t i = 0; i < b.len; i++) {
         lines += b.data[i] == '\n';
         blanks += b.data[i] == ' ';
     }
     REQUIRE(lines == n && blanks == 9 * n);
     steno_buf_reset(&b);
-    REQUIRE(steno_turns_json_write(&b, name, 1, 1, t, n) == STENO_OK);
+    REQUIRE(steno_turns_json_write(&b, name, 1, 1, t, n, NULL) == STENO_OK);
     steno_buf_free(&b);
 }
 

@@ -420,6 +420,40 @@ def the_command_names_known_speakers(_d):
 
 
 @case
+def the_command_names_enrolled_speakers(_d):
+    def run(*args):
+        return subprocess.run([os.path.join(BUILD, "steno"), *args], capture_output=True, text=True, check=False)
+    paths = {}
+    for name, data in (("dialogue", MONO), ("low", wav(toy.dialogue(_LOW, _RATE, [0]).tobytes(), toy.RATE)), ("high", wav(OTHER.tobytes(), toy.RATE))):
+        paths[name] = os.path.join(FOLDER, f"{name}.wav")
+        with open(paths[name], "wb") as f:
+            f.write(data)
+    place = ["--enrolled", os.path.join(FOLDER, "people")]
+    for name, sound in (("Ann Lee", "low"), ("Zoë", "high")):
+        r = run("speaker", "enroll", "--model", FOLDER, *place, name, paths[sound], paths[sound])
+        assert r.returncode == 0 and r.stdout.startswith(name + "\t"), r
+    r = run("speaker", "list", "--model", FOLDER, *place)
+    assert [x.split("\t")[0] for x in r.stdout.splitlines()] == ["Ann Lee", "Zoë"] and "again" not in r.stdout, r
+    speakers = ["speakers", "--model", FOLDER, paths["dialogue"]]
+    r = run(*speakers, *place)
+    assert [x.split()[7] for x in r.stdout.splitlines()] == ["Ann_Lee", "Zoë", "Ann_Lee"], r
+    turns = json.loads(run(*speakers, *place, "--format", "json").stdout)["turns"]
+    assert [(t["speaker"], t["name"]) for t in turns] == [(1, "Ann Lee"), (2, "Zoë"), (1, "Ann Lee")], turns
+    transcribe = ["transcribe", "--model", os.path.join(ROOT, "conf", "models", "digits-en"), paths["dialogue"]]
+    r = run(*transcribe, "--speakers", "auto", "--speaker-model", FOLDER, *place)
+    assert [x.split(":")[0] for x in r.stdout.splitlines()] == ["Ann Lee", "Zoë", "Ann Lee"], r
+    assert run("speaker", "delete", *place, "Zoë").returncode == 0
+    assert [x.split()[7] for x in run(*speakers, *place).stdout.splitlines()] == ["Ann_Lee", "SPEAKER_01", "Ann_Lee"]
+    assert [x.split()[7] for x in run(*speakers, "--enrolled", "none").stdout.splitlines()] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00"]
+    for args, message in ((("speaker", "delete", *place, "Zoë"), "nobody of this name"), (("speaker", "enroll", *place, "A"), "recordings are needed"),
+                                    (("speaker", "enroll", "--model", FOLDER, *place, "A", "/absent"), "/absent"),
+                                    (("speaker", "enroll", "--model", FOLDER, *place, "A\n", paths["low"]), "name:"),
+                                    (("speaker", "keep"), "enroll, list, delete"), ((*transcribe, *place), "--enrolled needs --speakers")):
+        r = run(*args)
+        assert r.returncode != 0 and message in r.stderr and not r.stdout, (args, r)
+
+
+@case
 def the_command_and_the_server_agree(_d):
     need(os.path.join(SHARED, "speakers"))
     models, path = (os.path.join(SHARED, "speakers", p) for p in ("models", "recordings/phone.flac"))

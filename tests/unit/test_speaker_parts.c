@@ -435,11 +435,11 @@ static void rttm_has_a_line_for_each_turn(void **state)
     struct steno_buf b;
     (void)state;
     steno_buf_init(&b, 1000);
-    assert_int_equal(steno_rttm_write(&b, "a b\n", t, 2), STENO_OK);
+    assert_int_equal(steno_rttm_write(&b, "a b\n", t, 2, NULL), STENO_OK);
     assert_string_equal(b.data, "SPEAKER a_b_ 1 0.500 1.500 <NA> <NA> SPEAKER_00 <NA> <NA>\n"
                                 "SPEAKER a_b_ 1 1.250 1.750 <NA> <NA> SPEAKER_11 <NA> <NA>\n");
     steno_buf_reset(&b);
-    assert_int_equal(steno_turns_json_write(&b, "x\"y", 4, 2, t, 2), STENO_OK);
+    assert_int_equal(steno_turns_json_write(&b, "x\"y", 4, 2, t, 2, NULL), STENO_OK);
     assert_string_equal(b.data, "{\"file\":\"x\\\"y\",\"duration\":4.000,\"speakers\":2,\"turns\":["
                                 "{\"start\":0.500,\"end\":2.000,\"speaker\":1},"
                                 "{\"start\":1.250,\"end\":3.000,\"speaker\":12}]}\n");

@@ -361,14 +361,14 @@ static void known_voices_are_found_again(void **state)
     n = read_recording("phone");
     assert_true(4 * floats <= sizeof prints / sizeof prints[0]);
     /* one of them from 22 to 27.5 s, the other from 11.2 to 14.4 s, and a voice of elsewhere */
-    assert_int_equal(
-        steno_speaker_print_make(speakers, RATE, pcm + 22 * RATE, 55 * RATE / 10, prints, &err),
-        STENO_OK);
+    assert_int_equal(steno_speaker_print_make(speakers, RATE, pcm + 22 * RATE, 55 * RATE / 10,
+                                              prints, NULL, &err),
+                     STENO_OK);
     assert_int_equal(steno_speaker_print_make(speakers, RATE, pcm + 112 * RATE / 10, 32 * RATE / 10,
-                                              prints + floats, &err),
+                                              prints + floats, NULL, &err),
                      STENO_OK);
     assert_int_equal(
-        steno_speaker_print_make(speakers, RATE, pcm, RATE / 2, prints + 3 * floats, &err),
+        steno_speaker_print_make(speakers, RATE, pcm, RATE / 2, prints + 3 * floats, NULL, &err),
         STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "clear speech"));
     assert_int_equal(steno_diarization_open(&d, speakers, RATE, NULL, &err), STENO_OK);
@@ -376,7 +376,7 @@ static void known_voices_are_found_again(void **state)
     assert_int_equal(steno_diarization_end(d, &err), STENO_OK);
     (void)read_recording("three");
     assert_int_equal(
-        steno_speaker_print_make(speakers, RATE, pcm, 8 * RATE, prints + 2 * floats, &err),
+        steno_speaker_print_make(speakers, RATE, pcm, 8 * RATE, prints + 2 * floats, NULL, &err),
         STENO_OK);
     assert_in_range(steno_diarization_speakers(d), 2, 8);
     assert_int_equal(steno_diarization_identify(d, speakers, prints, 3, 0, who, &err), STENO_OK);

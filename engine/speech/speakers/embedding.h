@@ -14,6 +14,7 @@ struct steno_embedding {
     int input, length, output; /* length: -1 if there is none */
     int rate;                  /* Hz */
     size_t dim;                /* of the vector */
+    uint64_t tag;              /* hash of the file: vectors of one tag compare */
     struct steno_fbank_options fbank;
     bool mean;           /* features minus their mean over time */
     bool channels_first; /* [1, bins, frames]: NeMo, with mean 0 and deviation 1 for each bin, and

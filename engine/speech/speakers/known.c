@@ -14,33 +14,36 @@ size_t steno_speaker_print_floats(const steno_speakers *s)
     return s->embedding.dim;
 }
 
-/* Write the voice of the speaker who talks most; zeros after an error, which are like nobody. */
-static steno_status take_voice(const steno_diarization *d, size_t dim, float *out, steno_err *err)
+steno_status steno_diarization_print(const steno_diarization *d, const steno_speakers *s,
+                                     float *out, double *seconds, steno_err *err)
 {
+    const size_t dim = s->embedding.dim;
     float most = 0;
     float *one = malloc(dim * sizeof *one);
+    memset(out, 0, dim * sizeof *out);
     if (!one)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     for (int k = 0; k < steno_diarization_speakers(d); k++) {
-        const float seconds = steno_diarization_voice(d, k, one);
-        if (seconds > most) {
-            most = seconds;
+        const float k_seconds = steno_diarization_voice(d, k, one);
+        if (k_seconds > most) {
+            most = k_seconds;
             memcpy(out, one, dim * sizeof *out);
         }
     }
     free(one);
-    if (most < LEAST_SECONDS)
-        memset(out, 0, dim * sizeof *out);
-    return most >= LEAST_SECONDS
-               ? STENO_OK
-               : steno_fail(err, STENO_ERR_INVAL,
-                            "voice: the recording has %.1f s of clear speech, at least %.0f is "
-                            "needed, better five",
-                            (double)most, (double)LEAST_SECONDS);
+    if (seconds)
+        *seconds = (double)most;
+    if (most >= LEAST_SECONDS)
+        return STENO_OK;
+    memset(out, 0, dim * sizeof *out);
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "voice: the recording has %.1f s of clear speech, at least %.0f is needed, "
+                      "better five",
+                      (double)most, (double)LEAST_SECONDS);
 }
 
 steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate, const float *pcm,
-                                      size_t n, float *out, steno_err *err)
+                                      size_t n, float *out, double *seconds, steno_err *err)
 {
     steno_diarization *d;
     steno_status st = steno_diarization_open(&d, s, sample_rate,
@@ -51,7 +54,7 @@ steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate, 
     if (!st)
         st = steno_diarization_end(d, err);
     if (!st)
-        st = take_voice(d, s->embedding.dim, out, err);
+        st = steno_diarization_print(d, s, out, seconds, err);
     steno_diarization_close(d);
     return st;
 }

@@ -62,6 +62,15 @@ bool steno_place_models(char out[STENO_PLACE_MAX], size_t i)
     return i == 0 && join_path(out, OF_SYSTEM, "/models", "");
 }
 
+bool steno_place_voices(char out[STENO_PLACE_MAX])
+{
+    char models[STENO_PLACE_MAX];
+    if (!steno_place_models(models, 0))
+        return false;
+    *strrchr(models, '/') = '\0';
+    return join_path(out, models, "/voices", "");
+}
+
 bool steno_place_fetched(char out[STENO_PLACE_MAX], const char *name)
 {
     char dir[STENO_PLACE_MAX], path[STENO_PLACE_MAX];

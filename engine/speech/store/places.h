@@ -15,6 +15,8 @@ void steno_place_shipped(char out[STENO_PLACE_MAX], const char *name);
  * for root /var/lib/steno/models; else $XDG_DATA_HOME/steno/models or ~/.local/share/steno/models,
  * with root's directory as the second one. */
 bool steno_place_models(char out[STENO_PLACE_MAX], size_t i);
+/* Where this user's voice prints are kept: "voices" beside the first of these. False: no place. */
+bool steno_place_voices(char out[STENO_PLACE_MAX]);
 /* Find the directory of a fetched model in the directories above. False if there is none. */
 bool steno_place_fetched(char out[STENO_PLACE_MAX], const char *name);
 

@@ -22,6 +22,7 @@ int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_features(int argc, char **argv);
 int cli_speakers(int argc, char **argv);
+int cli_speaker(int argc, char **argv);
 int cli_turn(int argc, char **argv);
 int cli_itn(int argc, char **argv);
 int cli_top(int argc, char **argv);

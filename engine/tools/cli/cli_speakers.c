@@ -5,7 +5,7 @@
 #include <sysexits.h>
 
 #include "base/path.h"
-#include "tools/cli/options.h"
+#include "tools/cli/known.h"
 #include "tools/cli/voices.h"
 #include "protocol/rttm.h"
 #include "steno.h"
@@ -20,6 +20,7 @@ struct job {
     bool live;
     long channel;
     struct cli_voice_options voices;
+    struct cli_known known;
     steno_speakers *speakers;
 };
 
@@ -37,15 +38,17 @@ static void recording_name(char *out, size_t size, const char *path)
 }
 
 static steno_status print(const struct job *j, const char *path, const struct steno_turn *turn,
-                          size_t n, double seconds, int speakers, steno_err *err)
+                          size_t n, double seconds, int speakers, const char *const *names,
+                          steno_err *err)
 {
     char name[256];
     struct steno_buf b;
     steno_status st;
     steno_buf_init(&b, MAX_OUTPUT);
     recording_name(name, sizeof name, path);
-    st = j->format == FORMAT_RTTM ? steno_rttm_write(&b, name, turn, n)
-                                  : steno_turns_json_write(&b, path, seconds, speakers, turn, n);
+    st = j->format == FORMAT_RTTM
+             ? steno_rttm_write(&b, name, turn, n, names)
+             : steno_turns_json_write(&b, path, seconds, speakers, turn, n, names);
     if (!st && b.data)
         fputs(b.data, stdout);
     steno_buf_free(&b);
@@ -58,7 +61,7 @@ static steno_status diarize_live(const struct job *j, const char *path, steno_er
     steno_status st =
         cli_voices_live(&t, j->speakers, path, (int)j->channel, (int)j->voices.max, err);
     if (!st)
-        st = print(j, path, t.turn, t.n, t.seconds, t.speakers, err);
+        st = print(j, path, t.turn, t.n, t.seconds, t.speakers, NULL, err);
     free(t.turn);
     return st;
 }
@@ -67,12 +70,16 @@ static steno_status diarize(const struct job *j, const char *path, steno_err *er
 {
     steno_diarization *d = NULL;
     steno_status st = cli_voices_of(&d, j->speakers, path, (int)j->channel, &j->voices, err);
+    const char **names = NULL;
+    if (!st)
+        st = cli_known_names(&j->known, j->speakers, d, &names, err);
     if (!st) {
         size_t n;
         const struct steno_turn *turn = steno_diarization_turns(d, &n);
         st = print(j, path, turn, n, steno_diarization_seconds(d), steno_diarization_speakers(d),
-                   err);
+                   names, err);
     }
+    free(names);
     steno_diarization_close(d);
     return st;
 }
@@ -90,8 +97,10 @@ int cli_speakers(int argc, char **argv)
          "use channel N, counted from 1, instead of the mean of all"},
         {"--live", CLI_FLAG, NULL, &j.live, 0, 0,
          "label them as while audio comes: one at a time, never renamed; at most 32, or --max"},
+        CLI_KNOWN_OPTIONS(&j.known),
         CLI_VOICE_OPTIONS(&j.voices),
         {0}};
+    steno_err known_err = {0};
     const char **files = calloc((size_t)argc, sizeof *files);
     int n = 0, rc = files ? cli_parse(argc, argv, usage, options, files, argc, &n) : EX_OSERR;
     if (!rc && !n)
@@ -100,6 +109,10 @@ int cli_speakers(int argc, char **argv)
         rc = cli_usage("speakers: --live: not together with --speakers, --min, --threshold");
     if (!rc)
         rc = cli_voices_open(&j.speakers, j.dir, &j.voices);
+    if (!rc && cli_known_open(&j.known, j.speakers, &known_err)) {
+        rc = cli_fail(&known_err);
+        n = 0;
+    }
     for (int i = 0; i < n && j.speakers; i++) {
         steno_err err = {0};
         if (j.live ? diarize_live(&j, files[i], &err) : diarize(&j, files[i], &err)) {
@@ -107,6 +120,7 @@ int cli_speakers(int argc, char **argv)
             rc = rc ? rc : one;
         }
     }
+    cli_known_close(&j.known);
     steno_speakers_close(j.speakers);
     free(files);
     return rc < 0 ? EX_OK : rc;

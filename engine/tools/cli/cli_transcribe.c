@@ -11,6 +11,7 @@
 #include "speech/audio/file.h"
 #include "base/clock.h"
 #include "tools/cli/family_options.h"
+#include "tools/cli/known.h"
 #include "tools/cli/voices.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
@@ -363,8 +364,9 @@ static int check_job(struct job *j, int files)
     if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
         !cli_int("--speakers", j->speakers_text, 1, 1000, &j->voices.speakers))
         return EX_USAGE;
-    if (j->known.given.n && !j->speakers_text)
-        return cli_usage("transcribe: --known needs --speakers");
+    if ((j->known.given.n || j->known.enrolled_dir) && !j->speakers_text)
+        return cli_usage("transcribe: %s needs --speakers",
+                         j->known.given.n ? "--known" : "--enrolled");
     if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
         return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
                          j->stream_opt.beam);
@@ -409,8 +411,7 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
          "say who speaks: as many as are found, or N"},
         {"--speaker-model", CLI_TEXT, "NAME|DIR", &j->speakers_dir, 0, 0,
          "networks for it (default: $STENO_SPEAKERS, else those of steno model fetch)"},
-        {"--known", CLI_MANY, "NAME=FILE", &j->known.given, 0, 0,
-         "the speaker with the voice of FILE is called NAME; for each one"},
+        CLI_KNOWN_OPTIONS(&j->known),
         {"--grammars", CLI_TEXT, "LIST", &j->grammars, 0, 0,
          "grammars for --itn, as en=DIR,zh=DIR (default: those of the model, else the fetched "
          "ones)"},

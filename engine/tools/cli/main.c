@@ -34,6 +34,8 @@ static const struct cli_command commands[] = {
     {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
      cli_features},
     {"speakers", "[OPTION]... FILE...", "print who speaks when in recordings", cli_speakers},
+    {"speaker", "enroll NAME FILE... | list | delete NAME", "keep voices to name speakers by",
+     cli_speaker},
     {"turn", "[OPTION]... FILE...", "tell whether the speaker of a recording has finished",
      cli_turn},
     {"itn", "[--language L] DIR < SPOKEN > WRITTEN", "write numbers and dates of spoken lines",

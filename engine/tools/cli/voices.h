@@ -34,23 +34,6 @@ STENO_MUST steno_status cli_voices_begin(steno_diarization **out, const steno_sp
 STENO_MUST steno_status cli_voices_of(steno_diarization **out, const steno_speakers *s,
                                       const char *path, int channel,
                                       const struct cli_voice_options *o, steno_err *err);
-/* People whose voices recordings have, as the option --known names them. Zeros: none. */
-struct cli_known {
-    struct cli_list given; /* "NAME=FILE" */
-    float *prints;         /* [given.n, steno_speaker_print_floats] */
-    char **names;          /* [given.n] */
-};
-/* Make their prints. STENO_ERR_INVAL: not "NAME=FILE", or too little speech. Errors name the
- * recording. */
-STENO_MUST steno_status cli_known_open(struct cli_known *k, const steno_speakers *s,
-                                       steno_err *err);
-/* The names of the speakers of a diarization that has ended: *out [speakers], NULL for those that
- * are not known; the caller frees it. */
-STENO_MUST steno_status cli_known_names(const struct cli_known *k, const steno_speakers *s,
-                                        const steno_diarization *d, const char ***out,
-                                        steno_err *err);
-void cli_known_close(struct cli_known *k);
-
 /* The speakers of a recording as they are told live, one at a time. */
 struct cli_live_turns {
     struct steno_turn *turn; /* [n]; belongs to the caller: free */

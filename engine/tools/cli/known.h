@@ -1,0 +1,47 @@
+/* People whose voices are known: those of --known, and those that steno speaker enrolled. */
+#ifndef STENO_CLI_KNOWN_H
+#define STENO_CLI_KNOWN_H
+
+#include "tools/cli/options.h"
+#include "steno.h"
+
+/* Zeros: only those who are enrolled at the usual place. */
+struct cli_known {
+    struct cli_list given;    /* "NAME=FILE" */
+    const char *enrolled_dir; /* NULL: the usual place; "none": nobody */
+    size_t n;
+    float *prints; /* [n, steno_speaker_print_floats] */
+    char **names;  /* [n] */
+};
+#define CLI_KNOWN_OPTIONS(K)                                                                       \
+    {"--known",                                                                                    \
+     CLI_MANY,                                                                                     \
+     "NAME=FILE",                                                                                  \
+     &(K)->given,                                                                                  \
+     0,                                                                                            \
+     0,                                                                                            \
+     "the speaker with the voice of FILE is called NAME; for each one"},                           \
+    {                                                                                              \
+        "--enrolled", CLI_TEXT, "DIR|none", &(K)->enrolled_dir, 0, 0,                              \
+            "people that steno speaker enrolled in DIR; none: nobody"                              \
+    }
+
+/* Where people are enrolled unless the user says otherwise. STENO_ERR_IO: no place is known. */
+STENO_MUST steno_status cli_enrolled_place(char out[], size_t size, const char *given,
+                                           steno_err *err);
+/* Make the print of a recording, of its first minute: out [floats]; *seconds of clear speech.
+ * Errors name it. */
+STENO_MUST steno_status cli_print_make(const steno_speakers *s, const char *path, float *out,
+                                       double *seconds, steno_err *err);
+/* Read and make the prints. STENO_ERR_INVAL: not "NAME=FILE", or too little speech. Errors name the
+ * recording. */
+STENO_MUST steno_status cli_known_open(struct cli_known *k, const steno_speakers *s,
+                                       steno_err *err);
+/* The names of the speakers of a diarization that has ended: *out [speakers], NULL for those that
+ * are not known; the caller frees it. */
+STENO_MUST steno_status cli_known_names(const struct cli_known *k, const steno_speakers *s,
+                                        const steno_diarization *d, const char ***out,
+                                        steno_err *err);
+void cli_known_close(struct cli_known *k);
+
+#endif
