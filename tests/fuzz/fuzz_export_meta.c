@@ -1,9 +1,10 @@
-/* Metadata of exported networks, as the families nemo and wenet read them: any head of a file is
- * read or refused with a message; accepted values are within their limits. */
+/* Metadata of exported networks, as the families nemo, wenet and ctc_offline read them: any head of
+ * a file is read or refused with a message; accepted values are within their limits. */
 /* covers: engine/speech/families/nemo/conf.c engine/speech/families/wenet/model.c */
-/* covers: engine/speech/families/common/metadata.c */
+/* covers: engine/speech/families/ctc_offline/kinds.c engine/speech/families/common/metadata.c */
 #include <stdlib.h>
 
+#include "speech/families/ctc_offline/kinds.h"
 #include "speech/families/nemo/conf.h"
 #include "speech/families/wenet/model.h"
 
@@ -13,6 +14,18 @@ static void check(steno_status st, const steno_err *err, bool fits)
 {
     if (st ? !err->msg[0] : !fits)
         abort();
+}
+
+static void check_ctc_offline(const steno_onnx_head *h)
+{
+    float frame[128] = {0};
+    struct steno_ctc_offline_meta m = {.cmvn = NULL};
+    steno_err err = {0};
+    const steno_status st = steno_ctc_offline_meta_read(&m, h, "fuzz", &err);
+    check(st, &err, m.kind && m.vocab >= 0 && m.subsampling > 0 && m.subsampling <= 64);
+    if (m.cmvn)
+        steno_cmvn_apply(m.cmvn, frame, 1);
+    steno_cmvn_close(m.cmvn);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -36,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
               w.vocab > 0 && w.width % w.head == 0 && w.sos < w.vocab && w.eos < w.vocab &&
                   w.reverse >= 0 && w.reverse <= 1 && w.chunk && (w.chunk > 0 || w.left < 0));
     }
+    check_ctc_offline(h);
     steno_onnx_head_close(h);
     return 0;
 }

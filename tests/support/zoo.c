@@ -180,7 +180,7 @@ static bool same_piece(const char *piece, const char *recorded)
     return strcmp(own, recorded) == 0;
 }
 
-/* Levenshtein's distance of the pieces. */
+/* Levenshtein's distance of the pieces, or numbers. */
 static size_t distance(const steno_tokens *t, const struct result *r,
                        const struct steno_json_node *list)
 {
@@ -192,7 +192,9 @@ static size_t distance(const steno_tokens *t, const struct result *r,
         size_t left_up = n++;
         row[0] = n;
         for (size_t i = 1; i <= r->n; i++) {
-            const bool same = same_piece(steno_tokens_piece(t, r->ids[i - 1]), e->text);
+            const bool same = e->kind == STENO_JSON_NUMBER
+                                  ? atoi(e->text) == r->ids[i - 1]
+                                  : same_piece(steno_tokens_piece(t, r->ids[i - 1]), e->text);
             size_t best = left_up + !same;
             if (row[i] + 1 < best)
                 best = row[i] + 1;
@@ -213,11 +215,13 @@ static bool same_tag(const char *own, const char *recorded)
            strncasecmp(recorded + 2, own, n) == 0;
 }
 
-static bool same_times(const struct result *r, const struct steno_json_node *list, double frame)
+/* list: of times in units of `unit` s. */
+static bool same_times(const struct result *r, const struct steno_json_node *list, double unit,
+                       double frame)
 {
     size_t i = 0;
     for (const struct steno_json_node *e = list->first; e; e = e->next, i++)
-        if (i >= r->n || fabs(r->starts[i] - strtod(e->text, NULL)) > frame + 1e-3)
+        if (i >= r->n || fabs(r->starts[i] - unit * strtod(e->text, NULL)) > frame + 1e-3)
             return false;
     return i == r->n;
 }
@@ -230,19 +234,63 @@ static void drop(struct result *r, size_t k)
     r->n -= k;
 }
 
+/* Leave every token of that piece out. */
+static void leave_out(const steno_tokens *t, const char *piece, struct result *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(steno_tokens_piece(t, r->ids[i]), piece) != 0)
+            r->ids[n++] = r->ids[i];
+    r->n = n;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* The text without marks, and with one blank where there are several. The caller frees it. */
+static char *without_marks(const char *text)
+{
+    char *out = strdup(text + strspn(text, " ")), *to = out;
+    assert_non_null(out);
+    for (const char *p = out; *p;) {
+        const char *end = *p == '<' ? strchr(p, '>') : NULL;
+        if (end && end > p + 1 && strcspn(p + 1, "< ") > (size_t)(end - p - 1))
+            p = end + 1;
+        else if (*p == ' ' && to > out && to[-1] == ' ')
+            p++;
+        else
+            *to++ = *p++;
+    }
+    *to = '\0';
+    while (to > out && to[-1] == ' ')
+        *--to = '\0';
+    memmove(out, out + strspn(out, " "), strlen(out + strspn(out, " ")) + 1);
+    return out;
+}
+
+static bool same_text(const struct zoo_run *z, const char *own, const char *recorded)
+{
+    char *text = without_marks(recorded);
+    const bool same = strcmp(own, z->marks ? text : recorded) == 0;
+    free(text);
+    return same;
+}
+
 static bool check_row(const struct zoo_run *z, const steno_tokens *t, double frame,
                       struct result *r, const struct steno_json_node *row, struct zoo_count *out)
 {
-    const struct steno_json_node *tokens = steno_json_get(row, "tokens");
+    const struct steno_json_node *ids = z->left_out ? steno_json_get(row, "ids") : NULL;
+    const struct steno_json_node *tokens = ids ? ids : steno_json_get(row, "tokens");
+    const bool times = z->times && (ids || !z->left_out);
     const char *text = text_of(row, "text"), *lang = text_of(row, "lang");
-    const size_t more = r->n > tokens->n ? r->n - tokens->n : 0;
-    size_t far = distance(t, r, tokens);
+    size_t more, far;
+    if (z->left_out && !ids)
+        leave_out(t, z->left_out, r);
+    more = r->n > tokens->n ? r->n - tokens->n : 0;
+    far = distance(t, r, tokens);
     text += strspn(text, " ");
     out->tokens += tokens->n;
     if (far && more && more == far && more <= z->dropped) {
@@ -255,10 +303,11 @@ static bool check_row(const struct zoo_run *z, const steno_tokens *t, double fra
     if (far)
         fprintf(stderr, "# %s, %s, %s: %zu edits in %zu tokens\n#   %s\n#   %s\n", z->dir, z->set,
                 row->key, far, tokens->n, r->text, text);
-    else if (more ? !ends_with(r->text, text) : strcmp(r->text, text) != 0)
+    else if (more && !z->marks ? !ends_with(r->text, text) : !same_text(z, r->text, text))
         fprintf(stderr, "# %s, %s: text '%s'\n#   expected '%s'\n", z->dir, row->key, r->text,
                 text);
-    else if (z->times && !same_times(r, steno_json_get(row, "timestamps"), frame))
+    else if (times && !same_times(r, steno_json_get(row, ids ? "frames" : "timestamps"),
+                                  ids ? frame : 1, frame))
         fprintf(stderr, "# %s, %s: times differ\n", z->dir, row->key);
     else if (lang && ((z->language ? strcmp(r->language, z->language) != 0
                                    : !same_tag(r->language, lang)) ||

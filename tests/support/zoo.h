@@ -15,7 +15,11 @@ struct zoo_run {
     double silence; /* s of zeros after the recording, as the recording program put them */
     size_t piece;   /* samples in one push; 0: all */
     bool unended;   /* compare what is there before the stream's end flushes the networks */
-    bool times;     /* compare the times of tokens, to one frame */
+    /* A piece that the recording program leaves out: numbers are compared, and in rows without them
+     * pieces. */
+    const char *left_out;
+    bool marks; /* the recorded texts have marks, "<...>", which ours leave out */
+    bool times; /* compare the times of tokens, to one frame */
     /* Tokens at the begin of a row that the recording program may have dropped: a row that has them
      * and then all that is recorded is equal. */
     size_t dropped;

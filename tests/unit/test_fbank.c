@@ -97,6 +97,11 @@ static struct steno_fbank_options gigaam_3(void)
     return steno_logmel_gigaam(16000, 64, true);
 }
 
+static struct steno_fbank_options lasr(void)
+{
+    return steno_logmel_lasr();
+}
+
 typedef struct steno_fbank_options maker(void);
 static maker *const makers[] = {digits,     reflect, hamming,  nemo,        espnet,   short_window,
                                 odd_window, whisper, long_hop, nemo_itself, gigaam_2, gigaam_3};
@@ -257,6 +262,20 @@ static void gigaam_frontends_match_their_formulas(void **state)
     (void)state;
     check(gigaam_2, 26, bins, centred, 4, 1e-4f);
     check(gigaam_3, 24, bins, whole_frames, 3, 1e-4f);
+}
+
+/* References: the formulas of LasrFeatureExtractor (transformers, models/lasr) in double precision
+ * with NumPy. Filter 0 has no FFT bin. */
+static void lasr_frontend_matches_its_formulas(void **state)
+{
+    static const size_t bins[5] = {0, 1, 40, 127};
+    static const struct row rows[] = {
+        {0, {-11.51293f, 1.994279f, -1.298947f, -2.270145f}},
+        {11, {-11.51293f, -2.842217f, -4.076517f, 0.1189056f}},
+        {22, {-11.51293f, -3.598218f, -1.671384f, 0.7548165f}},
+    };
+    (void)state;
+    check(lasr, 23, bins, rows, 3, 1e-4f);
 }
 
 static void whisper_frontend_matches_torch(void **state)
@@ -525,6 +544,7 @@ int main(void)
         cmocka_unit_test(a_window_shorter_than_the_transform_stands_in_its_middle),
         cmocka_unit_test(nemo_frontend_matches_its_formulas),
         cmocka_unit_test(gigaam_frontends_match_their_formulas),
+        cmocka_unit_test(lasr_frontend_matches_its_formulas),
         cmocka_unit_test(whisper_frontend_matches_torch),
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),

@@ -1,5 +1,6 @@
-/* What a directory with a model of NeMo or WeNet says about it: config.json of onnx-asr, and the
- * metadata of networks (heads of the files of ../shared/zoo/tiny, in tests/fuzz/export_meta). */
+/* What a directory with a model of NeMo, WeNet or the family ctc_offline says about it: config.json
+ * of onnx-asr, and the metadata of networks (heads of the files of ../shared/zoo/tiny, in
+ * tests/fuzz/export_meta). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "speech/families/common/metadata.h"
+#include "speech/families/ctc_offline/kinds.h"
 #include "speech/families/nemo/conf.h"
 #include "speech/families/wenet/model.h"
 
@@ -133,6 +136,48 @@ static void metadata_of_gigaam_is_read(void **state)
     steno_onnx_head_close(h);
 }
 
+static void kinds_of_offline_ctc_are_told_by_their_metadata(void **state)
+{
+    static const struct {
+        const char *file, *title;
+        bool normalised;
+        size_t bins;
+    } cases[] = {{"fire_red", "FireRedASR", true, 80}, {"telespeech", "TeleSpeech", false, 40}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        steno_onnx_head *h = open_head(cases[i].file);
+        struct steno_ctc_offline_meta m;
+        assert_int_equal(steno_ctc_offline_meta_read(&m, h, "model.onnx", NULL), STENO_OK);
+        assert_string_equal(m.kind->title, cases[i].title);
+        assert_int_equal(m.subsampling, 4);
+        assert_int_equal(m.cmvn != NULL, cases[i].normalised);
+        assert_int_equal(m.kind->front(false).bins, cases[i].bins);
+        steno_cmvn_close(m.cmvn);
+        steno_onnx_head_close(h);
+    }
+}
+
+static void lists_of_metadata_are_checked(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {{NULL, "x.onnx: metadata: mean is missing, expected 2 numbers"},
+                 {"1,2,3", "x.onnx: metadata: mean has more than 2 numbers, expected 2"},
+                 {"1", "x.onnx: metadata: mean has 1 numbers, expected 2"},
+                 {"1,a", "x.onnx: metadata: mean: entry 1 is 'a', expected a number"},
+                 {"nan,1", "x.onnx: metadata: mean: entry 0 is 'nan,1', expected a number"}};
+    float out[2];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        steno_err err;
+        assert_int_equal(steno_metadata_list(cases[i].text, "mean", "x.onnx", out, 2, &err),
+                         STENO_ERR_FORMAT);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+    assert_int_equal(steno_metadata_list("1.5,-2", "mean", "x.onnx", out, 2, NULL), STENO_OK);
+    assert_true(out[0] == 1.5F && out[1] == -2);
+}
+
 static void a_missing_key_is_named(void **state)
 {
     steno_onnx_head *canary = open_head("nemo_canary"), *wenet = open_head("wenet");
@@ -160,6 +205,8 @@ int main(void)
         cmocka_unit_test(config_json_is_refused_with_the_key),
         cmocka_unit_test(metadata_of_a_streaming_encoder_is_read),
         cmocka_unit_test(metadata_of_gigaam_is_read),
+        cmocka_unit_test(kinds_of_offline_ctc_are_told_by_their_metadata),
+        cmocka_unit_test(lists_of_metadata_are_checked),
         cmocka_unit_test(a_missing_key_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

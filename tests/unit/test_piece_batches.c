@@ -200,6 +200,14 @@ static void streams_that_share_runs_have_the_events_of_streams_alone(void **stat
         {.dir = "moonshine-v1", .precision = STENO_FP32},
         {.dir = "nemo-canary", .precision = STENO_FP32, .batches = true},
         {.dir = "nemo-canary", .precision = STENO_INT8_WEIGHTS, .batches = true},
+        {.dir = "giga-am-v2-ctc", .precision = STENO_FP32, .batches = true},
+        {.dir = "giga-am-v3-rnnt", .precision = STENO_FP32, .batches = true},
+        {.dir = "fire-red-asr-ctc", .precision = STENO_FP32, .batches = true},
+        {.dir = "fire-red-asr-ctc", .precision = STENO_INT8_WEIGHTS, .batches = true},
+        {.dir = "dolphin-ctc", .precision = STENO_FP32, .batches = true},
+        {.dir = "medasr-ctc", .precision = STENO_FP32, .batches = true},
+        {.dir = "telespeech-ctc", .precision = STENO_FP32},
+        {.dir = "omnilingual-ctc", .precision = STENO_FP32},
     };
     struct recording r[STREAMS];
     (void)state;

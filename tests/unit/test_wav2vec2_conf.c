@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -159,6 +160,36 @@ static void the_tokenizer_names_the_marks(void **state)
     steno_tokens_close(t);
 }
 
+/* tokens.txt: a separator before an ideograph is a space, which it has not by itself. */
+static void separators_of_tokens_txt_are_spaces(void **state)
+{
+    static const char text[] = "<s> 0\n<unk> 1\n  2\na 3\n\xE6\x97\xA5 4\n";
+    static const int32_t ids[] = {2, 3, 1, 4, 4, 2, 4, 3, 2, 2};
+    struct steno_span spans[sizeof ids / sizeof *ids];
+    char path[] = "/tmp/steno-tokens-XXXXXX";
+    struct steno_words w;
+    steno_tokens *t = NULL;
+    int32_t blank = -1;
+    FILE *f = fdopen(mkstemp(path), "w");
+    (void)state;
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, sizeof text - 1, f), sizeof text - 1);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(steno_wav2vec2_tokens_txt(&t, &blank, path, NULL), STENO_OK);
+    assert_int_equal(blank, 0);
+    assert_int_equal(steno_tokens_delimiter(t), 2);
+    for (int i = 0; i < (int)(sizeof ids / sizeof *ids); i++)
+        spans[i] = (struct steno_span){.token = ids[i], .first = i, .last = i};
+    steno_words_init(&w);
+    assert_int_equal(steno_words_build(&w, t, spans, sizeof ids / sizeof *ids, 0), STENO_OK);
+    assert_string_equal(steno_words_line(&w), "a\xE6\x97\xA5\xE6\x97\xA5 \xE6\x97\xA5"
+                                              "a");
+    assert_int_equal(w.w[3].first, 6);
+    steno_words_free(&w);
+    steno_tokens_close(t);
+    assert_int_equal(remove(path), 0);
+}
+
 static void wrong_vocabularies_are_refused(void **state)
 {
     int32_t blank = -1;
@@ -198,6 +229,7 @@ int main(void)
         cmocka_unit_test(wrong_values_are_refused_by_name),
         cmocka_unit_test(letters_become_words),
         cmocka_unit_test(the_tokenizer_names_the_marks),
+        cmocka_unit_test(separators_of_tokens_txt_are_spaces),
         cmocka_unit_test(wrong_vocabularies_are_refused),
         cmocka_unit_test(hotwords_are_spelled_in_letters),
     };

@@ -1,6 +1,7 @@
 #include "speech/families/registry.h"
 
 #include "speech/families/ctc/family.h"
+#include "speech/families/ctc_offline/family.h"
 #include "speech/families/espnet/family.h"
 #include "speech/families/funasr/family.h"
 #include "speech/families/icefall/family.h"
@@ -12,6 +13,7 @@
 
 const struct steno_family *const steno_families[] = {
     &steno_family_ctc,
+    &steno_family_ctc_offline,
     &steno_family_whisper,
     &steno_family_sense_voice,
     &steno_family_paraformer,

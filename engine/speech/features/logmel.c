@@ -51,6 +51,19 @@ struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, boo
     return o;
 }
 
+struct steno_fbank_options steno_logmel_lasr(void)
+{
+    struct steno_fbank_options o = steno_fbank_kaldi(16000, 128);
+    o.window = STENO_WINDOW_HANN;
+    o.preemph = 0;
+    o.remove_dc = false;
+    o.mel = STENO_MEL_KALDI_SPARSE;
+    o.low = 125;
+    o.high = 7500;
+    o.floor = 1e-5F;
+    return o;
+}
+
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins)
 {
     size_t n = frames * bins, i;

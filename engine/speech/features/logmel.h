@@ -24,6 +24,10 @@ struct steno_fbank_options steno_logmel_nemo(int sample_rate, size_t bins);
  * ln(max(x, 1e-9)). Versions 1 and 2 have 25 ms and centred frames, with reflected edges; from
  * version 3 on frames have 20 ms, only whole ones count, and window and filters are bfloat16. */
 struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, bool version_3);
+/* LASR, of MedASR (transformers, LasrFeatureExtractor), at 16 kHz: whole frames of 25 ms, symmetric
+ * Hann, 512 points, |X|^2, 128 Kaldi filters 125 to 7500 Hz of which the lowest are empty,
+ * ln(max(x, 1e-5)). */
+struct steno_fbank_options steno_logmel_lasr(void);
 /* In place over one whole window [frames, bins]: x = (max(x, max - 8) + 4) / 4. */
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins);
 

@@ -155,8 +155,11 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
     const char *text = steno_tokens_text(t, s->token, &len);
     /* joining tokens: a space between an ASCII word and a token that is a word by itself */
     const bool apart = steno_tokens_joining(t) && o->any && !o->alone;
+    const bool behind_delimiter =
+        o->any && o->tokens && w->words.len == o->span.text && steno_tokens_delimiter(t) >= 0;
     const bool goes_on =
-        o->any && ((o->joins && !(flags & STENO_TOKEN_ALONE)) || (flags & STENO_TOKEN_FOLLOWS));
+        o->any && ((o->joins && !(flags & STENO_TOKEN_ALONE)) || (flags & STENO_TOKEN_FOLLOWS) ||
+                   (behind_delimiter && (flags & STENO_TOKEN_ALONE)));
     if (!goes_on && (!o->any || o->alone || (flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE)))) {
         steno_status st = close_word(w, o);
         if (st)
@@ -164,8 +167,8 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
         open_word(w, o, s, number, flags, (flags & STENO_TOKEN_WORD) || apart);
         o->byte_level = steno_tokens_byte_level(t);
     }
-    /* behind a delimiter alone: the word begins here */
-    if (len && o->tokens && w->words.len == o->span.text && steno_tokens_delimiter(t) >= 0) {
+    if (len && behind_delimiter) { /* the word begins here */
+        o->alone = flags & STENO_TOKEN_ALONE;
         o->span.first = s->first;
         o->log_conf = 0;
         o->tokens = 0;

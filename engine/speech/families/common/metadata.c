@@ -1,5 +1,6 @@
 #include "speech/families/common/metadata.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,5 +39,31 @@ steno_status steno_metadata_read(const steno_onnx_head *h, const struct steno_me
                               want[i].key, text, (long long)want[i].min, (long long)want[i].max);
         *want[i].to = v;
     }
+    return STENO_OK;
+}
+
+steno_status steno_metadata_list(const char *text, const char *key, const char *file, float *out,
+                                 size_t n, steno_err *err)
+{
+    const char *p = text;
+    size_t k = 0;
+    if (!text)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: metadata: %s is missing, expected %zu numbers", file, key, n);
+    while (*p && k <= n) {
+        char *end;
+        const float v = strtof(p, &end);
+        if (end == p || !isfinite(v) || (*end && *end != ','))
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: metadata: %s: entry %zu is '%.20s', expected a number", file,
+                              key, k, p);
+        if (k < n)
+            out[k] = v;
+        k++;
+        p = end + (*end == ',');
+    }
+    if (k != n)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata: %s has %s%zu numbers, expected %zu",
+                          file, key, k > n ? "more than " : "", k > n ? n : k, n);
     return STENO_OK;
 }

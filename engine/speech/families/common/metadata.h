@@ -30,4 +30,9 @@ STENO_MUST steno_status steno_metadata_read(const steno_onnx_head *h,
                                             const struct steno_metadata_number *want, size_t n,
                                             const char *file, steno_err *err);
 
+/* Read a list "1.5,-2,..." of n numbers, the value of `key`. text NULL: the key is missing.
+ * STENO_ERR_FORMAT names the key and the wrong entry. */
+STENO_MUST steno_status steno_metadata_list(const char *text, const char *key, const char *file,
+                                            float *out, size_t n, steno_err *err);
+
 #endif

@@ -34,6 +34,8 @@ struct steno_piece_runs {
     size_t cap_rows;
     int64_t long_lengths[STENO_BATCH_MAX];
     int32_t lengths[STENO_BATCH_MAX];
+    int64_t *mask; /* [N, frames] of a run */
+    size_t cap_mask;
     int32_t numbers[STENO_PIECE_NUMBERS][STENO_BATCH_MAX];
 };
 
@@ -62,6 +64,7 @@ void steno_piece_runs_close(steno_piece_runs *r)
     steno_aligned_free(r->features);
     steno_aligned_free(r->x);
     steno_aligned_free(r->rows);
+    free(r->mask);
     free(r);
 }
 
@@ -92,18 +95,42 @@ static void put(steno_piece_runs *r, size_t i, const float *frames, size_t n, si
     memset(x + n * bins, 0, (longest - n) * bins * sizeof *x);
 }
 
+static steno_status set_mask(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
+{
+    const int64_t dim[] = {(int64_t)size, (int64_t)frames};
+    if (size * frames > r->cap_mask) {
+        int64_t *p = realloc(r->mask, size * frames * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+        r->mask = p;
+        r->cap_mask = size * frames;
+    }
+    for (size_t i = 0; i < size; i++)
+        for (size_t t = 0; t < frames; t++)
+            r->mask[i * frames + t] = (int64_t)t < r->long_lengths[i];
+    return steno_part_set(r->session, r->e->length, STENO_I64, dim, 2, r->mask, err);
+}
+
+static steno_status set_lengths(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
+{
+    const struct steno_value *v = steno_network_input(r->e->net, r->e->length);
+    const int64_t n = (int64_t)size;
+    if (v->shape.rank == 2)
+        return set_mask(r, size, frames, err);
+    return steno_part_set(
+        r->session, r->e->length, v->dtype, &n, 1,
+        v->dtype == STENO_I64 ? (const void *)r->long_lengths : (const void *)r->lengths, err);
+}
+
 static steno_status set_inputs(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
 {
     const struct steno_piece_encoder *e = r->e;
     const int64_t n = (int64_t)size;
     const int64_t bins = (int64_t)e->bins, t = (int64_t)frames;
     const int64_t dim[] = {n, e->bins_first ? bins : t, e->bins_first ? t : bins};
-    const steno_dtype type = steno_network_input(e->net, e->length)->dtype;
     steno_status st = steno_part_set(r->session, e->x, STENO_F32, dim, 3, r->x, err);
-    if (!st)
-        st = steno_part_set(
-            r->session, e->length, type, &n, 1,
-            type == STENO_I64 ? (const void *)r->long_lengths : (const void *)r->lengths, err);
+    if (!st && e->length >= 0)
+        st = set_lengths(r, size, frames, err);
     for (int k = 0; k < e->n_numbers && !st; k++)
         st = steno_part_set(r->session, e->numbers[k], STENO_I32, &n, 1, r->numbers[k], err);
     return st;
@@ -116,7 +143,8 @@ static steno_status check_output(const steno_piece_runs *r, size_t size, steno_e
     const struct steno_piece_encoder *e = r->e;
     const struct steno_tensor *y = steno_session_get(r->session, e->y);
     char shape[96];
-    if (y && y->dtype == STENO_F32 && y->shape.rank == 3 && (size_t)y->shape.dim[0] == size &&
+    if (y && y->dtype == STENO_F32 && y->shape.rank == 3 &&
+        (size_t)y->shape.dim[e->frames_first] == size &&
         (size_t)y->shape.dim[e->dim_first ? 1 : 2] == e->dim)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT, "%s: an output of %s%s, expected %zu x frames of %zu",
@@ -160,7 +188,10 @@ static steno_status take_rows(steno_piece_runs *r, struct steno_piece *p, size_t
 {
     const struct steno_piece_encoder *e = r->e;
     const struct steno_tensor *y = steno_session_get(r->session, e->y);
-    const size_t frames = (size_t)y->shape.dim[e->dim_first ? 2 : 1], each = frames * e->dim;
+    const size_t frames = (size_t)y->shape.dim[e->dim_first      ? 2
+                                               : e->frames_first ? 0
+                                                                 : 1],
+                 each = frames * e->dim;
     const float *data = y->data;
     if (e->dim_first && !steno_floats_reserve(&r->rows, &r->cap_rows, size * each))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -358,7 +389,7 @@ steno_status steno_piece_encoder_try(struct steno_piece_encoder *e, int threads,
         if (!st)
             st = run_alone(r, &r->wait[i], &alone[i], err);
     }
-    if (!st && steno_network_input(e->net, e->x)->shape.dim[0] < 0) {
+    if (!st && e->length >= 0 && steno_network_input(e->net, e->x)->shape.dim[0] < 0) {
         e->batches = same_together(r, r->wait + 1, alone + 1, exact);
         e->pads = e->batches && (e->lengths >= 0 || e->ahead >= 0) &&
                   same_together(r, r->wait, alone, exact);

@@ -20,7 +20,9 @@
 struct steno_piece_encoder {
     steno_network *net;               /* borrowed */
     const char *name;                 /* of its file, for messages; borrowed */
-    int x, length;                    /* inputs; lengths are i32 or i64 */
+    int x;                            /* input */
+    int length;                       /* input [N] i32 or i64, or a mask [N, frames] i64 of ones;
+                                       * -1: there is none, and pieces run alone */
     int numbers[STENO_PIECE_NUMBERS]; /* inputs [N] i32 */
     int n_numbers;
     int y;         /* output */
@@ -29,6 +31,7 @@ struct steno_piece_encoder {
     int64_t ahead; /* -1: not known without lengths; only pieces of one length share a run */
     size_t bins, dim;
     bool bins_first, dim_first; /* the frames are the last dimension of x; of y */
+    bool frames_first;          /* y [T, 1, dim] of one piece */
     size_t least;               /* feature frames; shorter pieces have no encoder frames */
     /* Feature frames of a piece of a trial: a quarter of a second, which reads all weights. The
      * limit of a batch's time (batch_run of pool.h) then allows batches of short pieces, and

@@ -1,10 +1,11 @@
 #include "speech/families/funasr/meta.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "speech/families/common/metadata.h"
 
 #define MAX_WINDOW 64
 #define MAX_QUERY 4096 /* a row of SenseVoice's embedding of languages and text norms */
@@ -39,34 +40,6 @@ steno_status steno_funasr_number(const struct steno_funasr_source *s, const char
     return steno_funasr_optional(s, key, low, high, out, err);
 }
 
-/* "1.5,-2,..." -> out [n]. */
-static steno_status read_list(const struct steno_funasr_source *s, const char *key, float *out,
-                              size_t n, steno_err *err)
-{
-    const char *p = s->get(s->arg, key);
-    size_t k = 0;
-    if (!p)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: metadata: %s is missing, expected %zu numbers", s->file, key, n);
-    while (*p && k <= n) {
-        char *end;
-        const float v = strtof(p, &end);
-        if (end == p || !isfinite(v) || (*end && *end != ','))
-            return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: metadata: %s: entry %zu is '%.20s', expected a number", s->file,
-                              key, k, p);
-        if (k < n)
-            out[k] = v;
-        k++;
-        p = end + (*end == ',');
-    }
-    if (k != n)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: metadata: %s has %s%zu numbers, expected %zu: 80 bins of each frame",
-                          s->file, key, k > n ? "more than " : "", k > n ? n : k, n);
-    return STENO_OK;
-}
-
 steno_status steno_funasr_front_meta(const struct steno_funasr_source *s, size_t bins,
                                      struct steno_lfr *lfr, steno_cmvn **cmvn, steno_err *err)
 {
@@ -83,9 +56,10 @@ steno_status steno_funasr_front_meta(const struct steno_funasr_source *s, size_t
             st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->file);
     }
     if (!st)
-        st = read_list(s, "neg_mean", list, n, err);
+        st = steno_metadata_list(s->get(s->arg, "neg_mean"), "neg_mean", s->file, list, n, err);
     if (!st)
-        st = read_list(s, "inv_stddev", list + n, n, err);
+        st = steno_metadata_list(s->get(s->arg, "inv_stddev"), "inv_stddev", s->file, list + n, n,
+                                 err);
     if (!st && (st = steno_cmvn_open_inverse(cmvn, list, list + n, n, err)))
         st = steno_fail_in(err, st == STENO_ERR_INVAL ? STENO_ERR_FORMAT : st,
                            "%s: metadata: neg_mean, inv_stddev", s->file);

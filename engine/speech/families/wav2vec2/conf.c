@@ -69,7 +69,7 @@ steno_status steno_wav2vec2_conf_read(struct steno_wav2vec2_conf *c,
 {
     const struct steno_json_node *rate = steno_json_get(preprocessor, "sampling_rate");
     const struct steno_json_node *vocab = steno_json_get(config, "vocab_size");
-    *c = (struct steno_wav2vec2_conf){.normalize = true, .rate = RATE, .pad = -1};
+    *c = (struct steno_wav2vec2_conf){.normalize = true, .eps = 1e-7, .rate = RATE, .pad = -1};
     (void)steno_json_bool(steno_json_get(preprocessor, "do_normalize"), &c->normalize);
     (void)steno_json_int(steno_json_get(config, "pad_token_id"), 0, STENO_TOKENS_MAX, &c->pad);
     if (rate && (!steno_json_int(rate, 1, 1 << 20, &c->rate) || c->rate != RATE))
@@ -79,6 +79,12 @@ steno_status steno_wav2vec2_conf_read(struct steno_wav2vec2_conf *c,
         return steno_fail(err, STENO_ERR_FORMAT, "%s: line %zu: vocab_size is not in 2..%d", CONFIG,
                           vocab->line, STENO_TOKENS_MAX);
     return read_frames(c, config, err);
+}
+
+struct steno_wav2vec2_conf steno_wav2vec2_conf_omnilingual(void)
+{
+    return (struct steno_wav2vec2_conf){
+        .normalize = true, .eps = 1e-5, .rate = RATE, .frame_samples = 320, .least = 400, .pad = 0};
 }
 
 /* ---- vocabulary ------------------------------------------------------------------------------ */
@@ -290,4 +296,31 @@ steno_status steno_wav2vec2_tokens(steno_tokens **out, int32_t *blank,
         *blank = (int32_t)pad;
     free(p.of);
     return st;
+}
+
+static bool is_mark(const char *piece)
+{
+    const size_t n = strlen(piece);
+    return n > 2 && piece[0] == '<' && piece[n - 1] == '>';
+}
+
+steno_status steno_wav2vec2_tokens_txt(steno_tokens **out, int32_t *blank, const char *path,
+                                       steno_err *err)
+{
+    steno_status st = steno_tokens_open(out, path, err);
+    int32_t space;
+    if (st)
+        return st;
+    if (!is_mark(steno_tokens_piece(*out, 0)))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: number 0, the blank, is '%.40s', expected <s>", path,
+                          steno_tokens_piece(*out, 0));
+    *blank = 0;
+    for (int32_t i = 0; i < steno_tokens_count(*out); i++)
+        if (is_mark(steno_tokens_piece(*out, i)))
+            steno_tokens_hide(*out, &i, 1);
+    space = steno_tokens_find(*out, " ");
+    if (space >= 0)
+        steno_tokens_set_delimiter(*out, space);
+    return STENO_OK;
 }

@@ -2,6 +2,7 @@
  *
  *     input_values [1, samples] f32, attention_mask [1, samples] i64 (not in every export)
  *         -> logits [1, frames, vocab] f32
+ *     x [1, samples] f32 -> logits, of Omnilingual in sherpa-onnx's layout
  *
  * Pieces run one by one: without a mask, zeros behind a shorter piece would change its frames. */
 #include <math.h>
@@ -30,6 +31,7 @@ struct model {
     struct steno_part_file net;
     int x, mask; /* inputs; mask -1: there is none */
     struct steno_wav2vec2_conf conf;
+    bool omnilingual; /* sherpa-onnx's layout, with tokens.txt */
     int32_t blank;
 };
 
@@ -50,8 +52,8 @@ static const struct model *model_of(const struct worker *w)
 
 /* ---- a piece --------------------------------------------------------------------------------- */
 
-/* To mean 0 and variance 1 (transformers, Wav2Vec2FeatureExtractor). */
-static void normalize(const float *pcm, size_t n, float *out)
+/* To mean 0 and variance 1 (transformers, Wav2Vec2FeatureExtractor; fairseq2, layer_norm). */
+static void normalize(const float *pcm, size_t n, double eps, float *out)
 {
     double mean = 0, square = 0, by;
     for (size_t i = 0; i < n; i++)
@@ -59,7 +61,7 @@ static void normalize(const float *pcm, size_t n, float *out)
     mean /= (double)n;
     for (size_t i = 0; i < n; i++)
         square += ((double)pcm[i] - mean) * ((double)pcm[i] - mean);
-    by = 1 / sqrt(square / (double)n + 1e-7);
+    by = 1 / sqrt(square / (double)n + eps);
     for (size_t i = 0; i < n; i++)
         out[i] = (float)(((double)pcm[i] - mean) * by);
 }
@@ -86,9 +88,10 @@ static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
     if (!y || y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
         (size_t)y->shape.dim[2] != vocab)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: the output is %s%s, expected f32 [1,frames,%zu] for vocab.json",
-                          m->net.name, y ? steno_dtype_name(y->dtype) : "missing",
-                          y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", vocab);
+                          "%s: the output is %s%s, expected f32 [1,frames,%zu] for %s", m->net.name,
+                          y ? steno_dtype_name(y->dtype) : "missing",
+                          y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", vocab,
+                          m->omnilingual ? "tokens.txt" : "vocab.json");
     *frames = (size_t)y->shape.dim[1];
     rows = y->data;
     if (!steno_floats_reserve(&w->scores, &w->cap_scores, *frames * vocab))
@@ -108,7 +111,7 @@ static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *
     if (model_of(w)->conf.normalize) {
         if (!steno_floats_reserve(&w->x, &w->cap_x, n))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        normalize(pcm, n, w->x);
+        normalize(pcm, n, model_of(w)->conf.eps, w->x);
         pcm = w->x;
     }
     st = run(w, pcm, n, err);
@@ -209,6 +212,17 @@ static bool is_checkpoint(const char *dir)
     return is;
 }
 
+/* sherpa-onnx's export of Omnilingual. */
+static bool is_omnilingual(const char *dir)
+{
+    steno_onnx_head *h =
+        steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, STEM) : NULL;
+    const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
+    const bool is = type && strcmp(type, "omnilingual-asr") == 0;
+    steno_onnx_head_close(h);
+    return is;
+}
+
 static bool probe(const char *dir)
 {
     char *where = NULL;
@@ -220,7 +234,7 @@ static bool probe(const char *dir)
                     !steno_onnx_head_has_input(h, "decoder_input_ids");
     steno_onnx_head_close(h);
     free(where);
-    return is || is_checkpoint(dir); /* to say what to do */
+    return is || is_omnilingual(dir) || is_checkpoint(dir); /* the last to say what to do */
 }
 
 static steno_status open_json(steno_json **out, const char *dir, const char *file, bool needed,
@@ -290,7 +304,7 @@ static steno_status open_network(struct model *m, const struct steno_family_open
     free(where);
     if (st)
         return st;
-    m->x = steno_network_find_input(m->net.net, "input_values");
+    m->x = m->omnilingual ? 0 : steno_network_find_input(m->net.net, "input_values");
     m->mask = steno_network_find_input(m->net.net, "attention_mask");
     if (m->x < 0 || steno_network_n_inputs(m->net.net) != 1 + (m->mask >= 0))
         return steno_fail(err, STENO_ERR_FORMAT,
@@ -300,12 +314,24 @@ static steno_status open_network(struct model *m, const struct steno_family_open
     return STENO_OK;
 }
 
+static steno_status open_tokens_txt(struct model *m, steno_err *err)
+{
+    char *path = steno_path_join(m->base.dir, "tokens.txt");
+    steno_status st = path ? steno_wav2vec2_tokens_txt(&m->base.tokens, &m->blank, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    m->conf = steno_wav2vec2_conf_omnilingual();
+    free(path);
+    return st;
+}
+
 static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
 {
     struct model *m = model;
-    steno_status st = open_network(m, o, err);
+    steno_status st;
+    m->omnilingual = is_omnilingual(o->dir);
+    st = open_network(m, o, err);
     if (!st)
-        st = open_conf(m, err);
+        st = m->omnilingual ? open_tokens_txt(m, err) : open_conf(m, err);
     if (!st)
         st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
                                      steno_tokens_count(m->base.tokens), err);
@@ -333,7 +359,8 @@ static void get_info(const void *model, struct steno_family_info *out)
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
-    fprintf(out, "model      %s, %s, CTC\n", i->name, i->family);
+    fprintf(out, "model      %s, %s, CTC%s\n", i->name, i->family,
+            m->omnilingual ? ", Omnilingual" : "");
     fprintf(out, "directory  %s\n", m->base.dir);
     fprintf(out, "languages  not named in the directory\n");
     fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
@@ -372,7 +399,9 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
-                                                   .layout = "vocab.json",
+                                                   .layout =
+                                                       "vocab.json, or model.onnx with model_type "
+                                                       "omnilingual-asr",
                                                    .options = options,
                                                    .n_options = sizeof options / sizeof *options,
                                                    .probe = probe,

@@ -1,0 +1,297 @@
+/* Family ctc_offline: CTC over a piece of audio at once.
+ *
+ *     x [N, frames, bins], lengths [N] or a mask [N, frames] i64 -> scores [N, T, vocab], lengths
+ * [N] feats [1, frames, bins] -> scores [T, 1, vocab]
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/path.h"
+#include "speech/families/common/network_file.h"
+#include "speech/families/common/part.h"
+#include "speech/families/common/precision.h"
+#include "speech/families/common/scores.h"
+#include "speech/families/common/search_options.h"
+#include "speech/families/common/shell.h"
+#include "speech/families/ctc_offline/family.h"
+#include "speech/families/ctc_offline/kinds.h"
+#include "speech/families/option.h"
+#include "speech/features/cepstrum.h"
+
+#define FAMILY "ctc_offline"
+#define STEM "model"
+#define FULL 30.0       /* s: of a chunk; an utterance is not longer unless a stream says so */
+#define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
+#define TRIAL_FRAMES 24 /* of 10 ms */
+#define LEAST_FRAMES 8  /* feature frames that the convolutions need */
+
+/* Frozen after open. */
+struct model {
+    struct steno_shell_model base;
+    struct steno_part_file net;
+    struct steno_ctc_offline_meta meta;
+    bool sherpa; /* features as sherpa-onnx computes them */
+    size_t bins;
+    float *cepstrum; /* [bins, bins]; NULL: the filters are the features */
+    int32_t blank;
+};
+
+struct worker {
+    struct steno_shell_worker base;
+    float *scores; /* [cap] log-probabilities of a piece */
+    size_t cap;
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool probe(const char *dir)
+{
+    steno_onnx_head *h =
+        steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, STEM) : NULL;
+    const bool is = h && steno_ctc_offline_kind_of(h);
+    steno_onnx_head_close(h);
+    return is;
+}
+
+static bool languages(const char *dir, struct steno_model_languages *out)
+{
+    steno_onnx_head *h = steno_network_file_peek(dir, STEM);
+    const struct steno_ctc_offline_kind *k = h ? steno_ctc_offline_kind_of(h) : NULL;
+    snprintf(out->languages, sizeof out->languages, "%s", k ? k->languages : "");
+    steno_onnx_head_close(h);
+    return *out->languages;
+}
+
+static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
+{
+    steno_onnx_head *h = NULL;
+    bool int8 = false;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    if (!st)
+        st = steno_part_file_open(&m->net, o, STEM, int8, err);
+    if (!st)
+        st = steno_network_file_head(&h, o->dir, m->net.name, err);
+    if (!st)
+        st = steno_ctc_offline_meta_read(&m->meta, h, m->net.name, err);
+    steno_onnx_head_close(h);
+    return st ? steno_fail_in(err, st, "%s", o->dir) : STENO_OK;
+}
+
+/* Marks, "<...>", have no text but for bytes, "<0xE4>". */
+static void hide_marks(steno_tokens *t)
+{
+    for (int32_t i = 0; i < steno_tokens_count(t); i++) {
+        const char *piece = steno_tokens_piece(t, i);
+        const size_t n = strlen(piece);
+        if (n > 2 && piece[0] == '<' && piece[n - 1] == '>' && !strpbrk(piece, " \t") &&
+            !(steno_tokens_flags(t, i) & STENO_TOKEN_BYTE))
+            steno_tokens_hide(t, &i, 1);
+    }
+}
+
+static steno_status find_blank(struct model *m, const char *path, steno_err *err)
+{
+    static const char *const names[] = {"<blk>", "<blank>", "<eps>", "<epsilon>"};
+    m->blank = -1;
+    for (size_t i = 0; i < sizeof names / sizeof *names && m->blank < 0; i++)
+        m->blank = steno_tokens_find(m->base.tokens, names[i]);
+    return m->blank >= 0 ? STENO_OK
+                         : steno_fail(err, STENO_ERR_FORMAT,
+                                      "%s: there is no <blk>, <blank>, <eps> or <epsilon>", path);
+}
+
+static steno_status open_tokens(struct model *m, steno_err *err)
+{
+    char *path = steno_path_join(m->base.dir, "tokens.txt");
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    if (!st && m->meta.vocab && steno_tokens_count(m->base.tokens) != m->meta.vocab)
+        st = steno_fail(
+            err, STENO_ERR_FORMAT, "%s: %d tokens, expected %lld: metadata vocab_size of %s", path,
+            (int)steno_tokens_count(m->base.tokens), (long long)m->meta.vocab, m->net.name);
+    if (!st)
+        st = find_blank(m, path, err);
+    if (!st)
+        hide_marks(m->base.tokens);
+    free(path);
+    return st;
+}
+
+static steno_status open_features(struct model *m, const struct steno_family_open *o,
+                                  steno_err *err)
+{
+    const struct steno_ctc_offline_kind *k = m->meta.kind;
+    const char *front = steno_option_value(o->options, o->n_options, "frontend");
+    struct steno_fbank_options f;
+    steno_status st;
+    m->sherpa = !k->trained || (front && strcmp(front, "sherpa") == 0);
+    f = k->front(m->sherpa);
+    m->bins = f.bins;
+    st = steno_fbank_open(&m->base.front, &f, err);
+    if (st || k->lifter <= 0)
+        return st;
+    m->cepstrum = steno_aligned_alloc(m->bins * m->bins * sizeof *m->cepstrum);
+    if (!m->cepstrum)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    steno_cepstrum_fill(m->cepstrum, m->bins, m->bins, k->lifter);
+    return STENO_OK;
+}
+
+static bool is_length(const struct steno_value *v)
+{
+    return (v->dtype == STENO_I64 && (v->shape.rank == 1 || v->shape.rank == 2)) ||
+           (v->dtype == STENO_I32 && v->shape.rank == 1);
+}
+
+static steno_status open_encoder(struct model *m, steno_err *err)
+{
+    steno_network *net = m->net.net;
+    const bool alone = m->meta.kind->frames_first;
+    const int inputs = alone ? 1 : 2, outputs = steno_network_n_outputs(net);
+    if (steno_network_n_inputs(net) != inputs || outputs < 1 ||
+        steno_network_input(net, 0)->dtype != STENO_F32 ||
+        (!alone && !is_length(steno_network_input(net, 1))))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: expected an input [N,frames,%zu] f32%s, and scores", m->base.dir,
+                          m->net.name, m->bins, alone ? "" : " and lengths [N] or a mask i64");
+    m->base.pieces = (struct steno_piece_encoder){.net = net,
+                                                  .name = m->net.name,
+                                                  .x = 0,
+                                                  .length = alone ? -1 : 1,
+                                                  .y = 0,
+                                                  .lengths = outputs > 1 ? 1 : -1,
+                                                  .ahead = -1,
+                                                  .bins = m->bins,
+                                                  .dim = (size_t)steno_tokens_count(m->base.tokens),
+                                                  .frames_first = alone,
+                                                  .least = LEAST_FRAMES,
+                                                  .trial_frames = TRIAL_FRAMES};
+    return steno_piece_encoder_try(&m->base.pieces, m->base.threads, m->net.quantized, err);
+}
+
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+{
+    struct model *m = model;
+    steno_status st = open_network(m, o, err);
+    if (!st)
+        st = open_tokens(m, err);
+    if (!st)
+        st = open_features(m, o, err);
+    if (!st)
+        st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
+                                     steno_tokens_count(m->base.tokens), err);
+    if (st)
+        return st;
+    steno_shell_set_cuts(&m->base, STENO_CTC_OFFLINE_RATE, FULL,
+                         steno_fbank_shift(m->base.front) * (size_t)m->meta.subsampling, SLACK);
+    return open_encoder(m, err);
+}
+
+static void close_model(void *model)
+{
+    struct model *m = model;
+    steno_part_file_close(&m->net);
+    steno_cmvn_close(m->meta.cmvn);
+    steno_aligned_free(m->cepstrum);
+}
+
+/* ---- a piece --------------------------------------------------------------------------------- */
+
+static steno_status features(void *worker, struct steno_piece *p, float **x, size_t *n)
+{
+    struct steno_piece_features *f = &((struct worker *)worker)->base.features;
+    const struct model *m = ((struct worker *)worker)->base.model;
+    steno_status st = steno_piece_features_compute(f, p->of->pcm, p->of->n, n, p->of->err);
+    if (!st && m->cepstrum)
+        steno_cepstrum_apply(m->cepstrum, m->bins, m->bins, f->frames, *n, f->frames);
+    if (!st && m->meta.cmvn)
+        steno_cmvn_apply(m->meta.cmvn, f->frames, *n);
+    *x = f->frames;
+    return st;
+}
+
+/* Some networks give logits, others log-probabilities, which the softmax leaves as they are. */
+static steno_status search(void *worker, const struct steno_piece *p)
+{
+    struct worker *w = worker;
+    const struct model *m = w->base.model;
+    const size_t vocab = m->base.pieces.dim;
+    steno_status st;
+    if (!steno_floats_reserve(&w->scores, &w->cap, p->n * vocab))
+        return steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
+    for (size_t i = 0; i < p->n; i++)
+        steno_log_softmax(p->rows + i * vocab, vocab, w->scores + i * vocab);
+    st = steno_shell_search_scores(p->of, w->scores, p->n, m->net.name);
+    return st ? st : steno_shell_list(p->of);
+}
+
+static void close_worker(void *worker)
+{
+    steno_aligned_free(((struct worker *)worker)->scores);
+}
+
+static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
+                                steno_err *err)
+{
+    const struct model *m = model;
+    return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
+                                       &m->base.hints, o, steno_tokens_count(m->base.tokens),
+                                       m->blank, err);
+}
+
+/* ---- information ----------------------------------------------------------------------------- */
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct model *m = model;
+    out->network = m->net.name;
+    out->language = out->languages = m->meta.kind->languages;
+    out->results_of = m->sherpa ? "sherpa-onnx" : "";
+    out->weight_bytes = steno_network_weight_bytes(m->net.net);
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct model *m = model;
+    fprintf(out, "model      %s, %s, CTC, %s\n", i->name, i->family, m->meta.kind->title);
+    fprintf(out, "directory  %s\n", m->base.dir);
+    fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
+    fprintf(out, "features   %d %s, %d Hz, as %s\n", i->feature_bins,
+            m->cepstrum ? "cepstra" : "mel bins", i->sample_rate,
+            m->sherpa ? "sherpa-onnx computes them" : "in training");
+    fprintf(out, "network    %s%s\n", i->network, m->net.quantized ? ", 8 bits" : "");
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
+            i->vocab_size, steno_tokens_piece(m->base.tokens, m->blank),
+            m->base.hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->base.hints.phrases));
+    fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
+            i->frame_seconds * 1e3);
+    steno_offline_describe(&m->base.offline, i, out);
+}
+
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .stream_bytes = sizeof(struct steno_shell_stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .stream_open = open_stream,
+                                         .worker_close = close_worker,
+                                         .features = features,
+                                         .search = search};
+
+static const struct steno_option_info options[] = {STENO_FRONTEND_OPTION(FAMILY),
+                                                   STENO_SEARCH_OPTIONS(FAMILY)};
+
+const struct steno_family steno_family_ctc_offline = {
+    .name = FAMILY,
+    .layout =
+        "model.onnx with model_type fire-red-asr-2-ctc, dolphin, medasr_ctc or telespeech_ctc",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .probe = probe,
+    .languages = languages,
+    .shell = &shell,
+    STENO_OFFLINE_SHELL};
