@@ -331,6 +331,9 @@ struct steno_enrolled_speaker {
     int64_t since;    /* s of 1970 */
     bool known;       /* false: the print is of another network, or its file is damaged */
 };
+/* STENO_ERR_INVAL: the name is not 1 to STENO_SPEAKER_NAME - 1 bytes of UTF-8, or has control
+ * characters, or blanks at its ends. */
+STENO_API STENO_MUST steno_status steno_speaker_name_check(const char *name, steno_err *err);
 /* Read them. No directory: nobody. s: networks; NULL: nobody is known, and there are no prints.
  * STENO_ERR_IO: others may use the directory, or the reason. */
 STENO_API STENO_MUST steno_status steno_enrolled_open(steno_enrolled **out, const char *dir,

@@ -49,7 +49,8 @@ struct steno_config {
     char *grammars;       /* "en=DIR,...", "none"; "" = the fetched ones */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
     int speakers_threads;
-    char *turn_model; /* the network that judges turns; "" = the fetched one, "none" */
+    char *speakers_store; /* directory of voice prints; "" = none are kept */
+    char *turn_model;     /* the network that judges turns; "" = the fetched one, "none" */
     /* [auth] */
     char *keys; /* file of API keys; "" = no key is required */
     /* [audio] */

@@ -94,6 +94,9 @@ ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
 ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
     "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
     "one of them some three minutes. As many more follow live sessions, at most 16 each.")
+ROW(STRING, speakers_store, "speakers", "store", "STENO_SPEAKERS_STORE", "", 0, 0,
+    "Directory of mode 0700 for voice prints of people that clients enroll, by which speakers have "
+    "names (docs/speakers.md). Empty: nobody can be enrolled.")
 ROW(STRING, turn_model, "turn", "model", "STENO_TURN", "", 0, 0,
     "Network that judges whether a speaker has finished, for live sessions that ask for it "
     "(docs/turns.md): an ONNX file, or a directory with smart-turn*.onnx. Empty: the fetched one "

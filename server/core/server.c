@@ -1,6 +1,7 @@
 #include "server/core/server.h"
 #include "server/port/address.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -69,6 +70,20 @@ steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err)
     return st;
 }
 
+/* Whoever may read the directory has the voices. */
+static steno_status check_store(const struct steno_server *srv, steno_err *err)
+{
+    steno_enrolled *nobody;
+    steno_status st = STENO_OK;
+    if (*srv->conf->speakers_store)
+        st = steno_enrolled_open(&nobody, srv->conf->speakers_store, NULL, err);
+    if (st)
+        return steno_fail_in(err, st, "speakers.store");
+    if (*srv->conf->speakers_store)
+        steno_enrolled_close(nobody);
+    return STENO_OK;
+}
+
 steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err)
 {
     char *dir;
@@ -76,7 +91,28 @@ steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err
     if (!st && dir)
         st = steno_speakers_open(&srv->speakers, dir, 1, err);
     steno_free(dir);
-    return st ? steno_fail_in(err, st, "speakers.model") : STENO_OK;
+    return st ? steno_fail_in(err, st, "speakers.model") : check_store(srv, err);
+}
+
+steno_status steno_server_enrolled_dir(const struct steno_server *srv, const steno_key *key,
+                                       char *dir, steno_err *err)
+{
+    const int n = snprintf(dir, PATH_MAX, "%s/%s%s", srv->conf->speakers_store,
+                           key ? "key-" : "open", steno_key_name(key));
+    return n < PATH_MAX ? STENO_OK
+                        : steno_fail(err, STENO_ERR_INVAL, "speakers.store: the path is too long");
+}
+
+steno_status steno_server_enrolled(const struct steno_server *srv, const steno_key *key,
+                                   steno_enrolled **out, steno_err *err)
+{
+    char dir[PATH_MAX];
+    steno_status st;
+    *out = NULL;
+    if (!*srv->conf->speakers_store || !srv->speakers)
+        return STENO_OK;
+    st = steno_server_enrolled_dir(srv, key, dir, err);
+    return st ? st : steno_enrolled_open(out, dir, srv->speakers, err);
 }
 
 steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err)

@@ -40,6 +40,14 @@ STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_er
 /* Open the networks that speakers.model names or that were fetched, if there are any. Errors of
  * steno_speakers_find and steno_speakers_open. */
 STENO_MUST steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err);
+/* The directory with the voice prints of a key, or, with NULL, of a server without keys: dir
+ * [PATH_MAX]. STENO_ERR_INVAL: the path is too long. */
+STENO_MUST steno_status steno_server_enrolled_dir(const struct steno_server *srv,
+                                                  const steno_key *key, char *dir, steno_err *err);
+/* Read the voice prints of a key. *out stays NULL where none are kept, or there are no networks.
+ * Errors of steno_enrolled_open. */
+STENO_MUST steno_status steno_server_enrolled(const struct steno_server *srv, const steno_key *key,
+                                              steno_enrolled **out, steno_err *err);
 /* Open the network that turn.model names or that was fetched, if there is one. Errors of
  * steno_turn_detector_find and steno_turn_detector_open. */
 STENO_MUST steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err);

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
-#define MAX_ROUTES 32
+#define MAX_ROUTES 48
 #define MAX_TARGET 4096
 #define TOO_LONG "the body of this request may have 65536 bytes" /* STENO_POST_BYTES */
 #define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
@@ -170,6 +170,8 @@ static void choose_id(struct steno_request *rq)
 
 static const char *allowed_methods(const struct steno_route *r)
 {
+    if (r->methods == STENO_ROUTE_DELETE)
+        return "DELETE, OPTIONS";
     if (r->methods & STENO_ROUTE_DELETE)
         return "GET, HEAD, POST, DELETE, OPTIONS";
     if (!(r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST)))
@@ -576,7 +578,8 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
 {
     const struct connection *c = connection_of(conn);
     char peer[STENO_ADDRESS_TEXT] = "unknown", trace[33];
-    size_t path = steno_query_path_len(rq->target);
+    const char *target = rq->route->private_path ? rq->route->label : rq->target;
+    size_t path = steno_query_path_len(target);
     bool quiet = method_of(rq->method) != METHOD_POST && rq->code == 200;
     int level = quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO;
     if (c)
@@ -595,7 +598,7 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
         {"inference_seconds", NULL, rq->inference_seconds},
     };
     steno_log_event(level, "request", STENO_LOG_FIELDS(fields), "%s %s %.*s: %d in %.3f s%s%s [%s]",
-                    peer, rq->method, path > 200 ? 200 : (int)path, rq->target, rq->code, seconds,
+                    peer, rq->method, path > 200 ? 200 : (int)path, target, rq->code, seconds,
                     *rq->note ? ", " : "", rq->note, rq->id);
 }
 

@@ -113,11 +113,13 @@ void steno_known_voices_free(struct steno_known_voices *k)
 }
 
 steno_status steno_known_voices_identify(const struct steno_known_voices *k,
+                                         const steno_enrolled *enrolled,
                                          const steno_speakers *speakers, const steno_diarization *d,
                                          int *who, int *mute, steno_err *err)
 {
     const size_t floats = steno_speaker_print_floats(speakers);
-    float *prints = calloc((size_t)k->n * floats + 1, sizeof *prints);
+    const size_t more = enrolled ? steno_enrolled_count(enrolled) : 0, n = (size_t)k->n + more;
+    float *prints = calloc(n * floats + 1, sizeof *prints);
     steno_status st =
         prints ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory for the speakers");
     *mute = 0;
@@ -130,8 +132,11 @@ steno_status steno_known_voices_identify(const struct steno_known_voices *k,
             st = STENO_OK;
         }
     }
+    if (!st && more)
+        memcpy(prints + (size_t)k->n * floats, steno_enrolled_prints(enrolled),
+               more * floats * sizeof *prints);
     if (!st)
-        st = steno_diarization_identify(d, speakers, prints, (size_t)k->n, 0, who, err);
+        st = steno_diarization_identify(d, speakers, prints, n, 0, who, err);
     free(prints);
     return st;
 }

@@ -34,9 +34,11 @@ STENO_MUST steno_status steno_known_voices_add(struct steno_known_voices *k, con
 STENO_MUST steno_status steno_known_voices_end(struct steno_known_voices *k, steno_err *err);
 void steno_known_voices_free(struct steno_known_voices *k);
 
-/* Which of them the speakers of a recording are: who [steno_diarization_speakers] gets the index of
- * each, or -1. *mute: one, from 1, that has too little speech, and is nobody; 0 = none. */
+/* Which of them, and of those who are enrolled (NULL: nobody), the speakers of a recording are: who
+ * [steno_diarization_speakers] gets the index of each, those who are enrolled from k->n on, or -1.
+ * *mute: one, from 1, that has too little speech, and is nobody; 0 = none. */
 STENO_MUST steno_status steno_known_voices_identify(const struct steno_known_voices *k,
+                                                    const steno_enrolled *enrolled,
                                                     const steno_speakers *speakers,
                                                     const steno_diarization *d, int *who, int *mute,
                                                     steno_err *err);

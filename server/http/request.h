@@ -55,6 +55,7 @@ struct steno_route {
     enum MHD_Result (*get)(struct steno_request *rq);
     enum steno_session_api api; /* of an upload */
     bool translate;             /* its text is to be in English */
+    bool private_path;          /* its paths, which name people, are in no log */
     /* Answers a POST whose body, at most STENO_POST_BYTES, is in rq->body. It has a valid key. */
     enum MHD_Result (*post)(struct steno_request *rq);
     bool no_body;                                        /* post does not read it */

@@ -2,6 +2,7 @@
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/http/api_text.h"
+#include "server/http/enrolled.h"
 #include "server/http/page.h"
 #include "server/http/request.h"
 #include "server/http/secrets.h"
@@ -304,6 +305,16 @@ const struct steno_route steno_routes[] = {
      .get = get_job,
      .post = post_to_job,
      .remove = remove_job},
+    {.path = "/v1/speakers",
+     .label = "/v1/speakers",
+     .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,
+     .get = steno_enrolled_get,
+     .api = STENO_SESSION_ENROLL},
+    {.path = "/v1/speakers/",
+     .label = "/v1/speakers/{name}",
+     .methods = STENO_ROUTE_DELETE,
+     .private_path = true,
+     .remove = steno_enrolled_remove},
     TAKES_UPLOADS("/inference", WHISPER_CPP, WHISPER_CPP),
     REFUSES("/load", post_load, WHISPER_CPP),
     GETS("/health", get_readyz, WHISPER_CPP),

@@ -33,6 +33,8 @@ struct steno_transcription_request {
     enum steno_session_api api;
     struct steno_served *served; /* the model; in use until done */
     uint64_t owner;              /* for round robin between owners; 0 = no owner */
+    const steno_key *key;        /* whose enrolled speakers are known; NULL: those of no key */
+    bool print_only;             /* make a voice print of one person's recording: served is NULL */
     char *audio; /* [len], from malloc; the transcription owns it once start succeeds */
     size_t len;
     struct steno_raw_audio raw; /* sample_rate 0: the recording has a header */
@@ -73,8 +75,10 @@ struct steno_transcription_result {
     double duration;          /* s of audio */
     double received, dropped; /* s of decoded audio; s of it that never reached the pool */
     struct steno_pool_stream_stats stats;
-    char format[32];   /* "wav/s16le"; "" when it was not recognised */
-    char warning[256]; /* about the recording; "" = none */
+    float *print; /* with print_only: [steno_speaker_print_floats]; owned by the transcription */
+    double print_seconds; /* of clear speech that made it */
+    char format[32];      /* "wav/s16le"; "" when it was not recognised */
+    char warning[256];    /* about the recording; "" = none */
 };
 
 /* threads: feeders; speakers_threads: those that tell speakers apart. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "protocol/deepgram.h"
 #include "server/base/log.h"
+#include "server/http/enrolled.h"
 #include "server/http/fetch.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@
 
 #define ANSWER_MAX (256u << 20) /* bytes of one answer */
 #define EVENTS_MAX (16u << 20)  /* bytes of unread server-sent events */
+#define PRINT_SECONDS 60        /* of a recording, of which a voice print is made */
 #define DISCARD_MAX (16u << 20) /* bytes discarded after a body of unknown length went wrong */
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -64,6 +66,8 @@ static enum steno_upload_form form_of(enum steno_session_api api)
         return STENO_UPLOAD_WHISPER_ASR;
     case STENO_SESSION_DETECT:
         return STENO_UPLOAD_DETECT;
+    case STENO_SESSION_ENROLL:
+        return STENO_UPLOAD_ENROLL;
     default:
         return STENO_UPLOAD_NATIVE;
     }
@@ -159,7 +163,7 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
     const struct steno_status_map *map;
     enum steno_rejection busy = STENO_REJECT_LOADING;
     steno_status st;
-    if (up->served)
+    if (up->served || up->form == STENO_UPLOAD_ENROLL)
         return true;
     st = steno_models_acquire(models, up->want.ask.model, &up->want.options, &up->served, err);
     if (!st) {
@@ -222,10 +226,17 @@ static void observe(struct steno_upload *up, const struct steno_transcription_re
                                NULL);
 }
 
+/* Keep the print. Returns the status of the answer. Lock held. */
+static int take_print(struct steno_upload *up, const struct steno_transcription_result *r)
+{
+    const steno_status st = steno_enrolled_take(up, r, &up->out.err);
+    return !st ? 200 : st == STENO_ERR_IO ? 503 : steno_status_info(st)->http;
+}
+
 /* Lock held. */
 static void take_result(struct steno_upload *up, const struct steno_transcription_result *r)
 {
-    const struct steno_openai_result out = steno_upload_result(up, r);
+    struct steno_openai_result out;
     steno_status st = r->status;
     up->out.err = r->err;
     up->out.audio_seconds = r->stats.audio_seconds;
@@ -234,6 +245,12 @@ static void take_result(struct steno_upload *up, const struct steno_transcriptio
     up->out.result_ns = steno_now_ns();
     memcpy(up->out.audio_format, r->format, sizeof up->out.audio_format);
     memcpy(up->out.warning, r->warning, sizeof up->out.warning);
+    if (!st && up->form == STENO_UPLOAD_ENROLL) {
+        up->out.code = take_print(up, r);
+        return;
+    }
+    if (up->served)
+        out = steno_upload_result(up, r);
     if (!st && up->sse.on && up->want.multichannel)
         steno_upload_enter_channel(up, r->channels);
     if (!st && up->sse.failure)
@@ -337,6 +354,7 @@ static bool shows_words(const struct steno_upload *up)
         return up->want.asr.words || up->want.asr.output == STENO_WHISPER_ASR_SRT ||
                up->want.asr.output == STENO_WHISPER_ASR_VTT;
     case STENO_UPLOAD_DETECT:
+    case STENO_UPLOAD_ENROLL:
         break;
     }
     return false;
@@ -352,8 +370,15 @@ static enum steno_vad_choice vad_of(const struct steno_upload *up)
 
 struct steno_transcription_request steno_upload_transcription(const struct steno_upload *up)
 {
+    if (up->form == STENO_UPLOAD_ENROLL)
+        return (struct steno_transcription_request){.api = up->api,
+                                                    .owner = steno_key_owner(up->key),
+                                                    .key = up->key,
+                                                    .seconds = PRINT_SECONDS,
+                                                    .print_only = true};
     return (struct steno_transcription_request){.api = up->api,
                                                 .owner = steno_key_owner(up->key),
+                                                .key = up->key,
                                                 .served = up->served,
                                                 .channel = (unsigned)up->want.ask.channel,
                                                 .multichannel = up->want.multichannel,
@@ -589,6 +614,8 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     if (!steno_upload_read_length(rq, up))
         return steno_respond_error(rq, 400, "invalid_argument", NULL,
                                    "Content-Length is not a number");
+    if (up->form == STENO_UPLOAD_ENROLL && !steno_enrolled_admit(rq))
+        return MHD_YES;
     st = steno_upload_storing_of(up)->want(rq, up, &err);
     if (st)
         return steno_respond_status(rq, &err, up->fault.param);
@@ -674,6 +701,8 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
         return steno_respond_error(rq, 499, "cancelled", NULL, "the client went away");
     if (up->out.code != 200 && up->out.err.code == STENO_ERR_CANCELLED)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
+    if (up->out.code == 503 && up->out.err.code == STENO_ERR_IO) /* of the voice prints */
+        return steno_respond_error(rq, 503, "store_unavailable", NULL, "%s", up->out.err.msg);
     if (up->out.code != 200)
         return steno_respond_status(rq, &up->out.err, option ? option : "file");
     steno_upload_write_headers(up, &headers);

@@ -124,7 +124,8 @@ static void write_disposition(const struct steno_upload *up, char *out, size_t s
 void steno_upload_write_headers(const struct steno_upload *up, struct steno_upload_headers *out)
 {
     size_t n = 0;
-    out->v[n++] = (struct steno_header){"X-Steno-Model", up->served->name};
+    if (up->served)
+        out->v[n++] = (struct steno_header){"X-Steno-Model", up->served->name};
     if (*up->out.warning)
         out->v[n++] = (struct steno_header){"X-Steno-Warning", up->out.warning};
     if (up->form == STENO_UPLOAD_WHISPER_ASR) {

@@ -347,6 +347,35 @@ static steno_status check_whisper_cpp(struct steno_upload *up, steno_err *err)
     return check_file(up, err);
 }
 
+/* ---- /v1/speakers ---------------------------------------------------------------------------- */
+
+static steno_status on_enroll_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    struct steno_upload *up = user;
+    if (strcmp(name, "name") != 0)
+        return steno_fail(err, STENO_ERR_INVAL, "'%.40s' is unknown; known are name and file",
+                          name);
+    snprintf(up->want.enroll, sizeof up->want.enroll, "%s", value);
+    return steno_speaker_name_check(value, err);
+}
+
+static steno_status on_enroll_field(struct steno_upload *up, steno_err *err)
+{
+    const steno_status st = steno_buf_add(&up->in.field, "", 1);
+    up->fault.param = up->in.field_name;
+    return st || memchr(up->in.field.data, '\0', up->in.field.len - 1)
+               ? steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long",
+                            up->in.field_name)
+               : on_enroll_query(up, up->in.field_name, up->in.field.data, err);
+}
+
+static steno_status check_enroll(struct steno_upload *up, steno_err *err)
+{
+    up->fault.param = "name";
+    return *up->want.enroll ? check_file(up, err)
+                            : steno_fail(err, STENO_ERR_INVAL, "no 'name' field in the request");
+}
+
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 /* How the requests of a form are read. */
@@ -364,6 +393,7 @@ static const struct reader {
     [STENO_UPLOAD_WHISPER_CPP] = {on_openai_query, "file", on_whisper_cpp_field, check_whisper_cpp},
     [STENO_UPLOAD_WHISPER_ASR] = {on_asr_query, "audio_file", NULL, check_file},
     [STENO_UPLOAD_DETECT] = {on_asr_query, "audio_file", NULL, check_file},
+    [STENO_UPLOAD_ENROLL] = {on_enroll_query, "file", on_enroll_field, check_enroll},
 };
 
 const char *steno_upload_file_field(const struct steno_upload *up)

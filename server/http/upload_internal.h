@@ -24,7 +24,8 @@ enum steno_upload_form {
     STENO_UPLOAD_DEEPGRAM,
     STENO_UPLOAD_WHISPER_CPP,
     STENO_UPLOAD_WHISPER_ASR,
-    STENO_UPLOAD_DETECT /* whisper-asr-webservice's: which language is spoken */
+    STENO_UPLOAD_DETECT, /* whisper-asr-webservice's: which language is spoken */
+    STENO_UPLOAD_ENROLL  /* of /v1/speakers: a voice */
 };
 #define STENO_DETECT_SECONDS 30 /* of a recording; as the service */
 
@@ -45,6 +46,7 @@ struct steno_upload_wants {
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
     struct steno_known_voices known; /* whose names ask.speakers has */
+    char enroll[STENO_SPEAKER_NAME]; /* of whom the recording is, to be enrolled */
 };
 
 /* The body while it comes. Of the connection's thread, unless a comment says otherwise. */

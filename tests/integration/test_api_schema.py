@@ -189,6 +189,20 @@ def errors_have_the_documented_shape(d):
 
 
 @case
+def enrolled_speakers_are_as_described(d):
+    check(d, "GET", "/v1/speakers", want=404)
+    check(d, "DELETE", "/v1/speakers/Ann", "/v1/speakers/{name}", want=404)
+    with tempfile.TemporaryDirectory() as store:
+        os.mkdir(f"{store}/open", 0o700)
+        with open(f"{store}/open/Ann.voice", "wb"):
+            pass
+        with Stenod(f"speakers.store={store}", "speakers.model=none") as own:
+            assert check(own, "GET", "/v1/speakers")["data"] == [{"name": "Ann", "seconds": 0, "since": 0, "known": False}]
+            assert own.request("DELETE", "/v1/speakers/Ann")[0] == 204
+            assert check(own, "GET", "/v1/speakers")["data"] == []
+
+
+@case
 def the_use_of_a_key_is_as_described(d):
     check(d, "GET", "/v1/usage", want=404)
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:

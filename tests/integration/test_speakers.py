@@ -177,6 +177,84 @@ def known_speakers_that_cannot_be_are_refused(d):
     assert code == 400 and "known_speaker_references" in text, text
 
 
+def enroll(d, name, seconds=6, speaker=0, key=None, body=None):
+    sound = toy.dialogue(_LOW, _RATE, [speaker])[:int(seconds * toy.RATE)]
+    parts = (f'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n{name}\r\n'
+             '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n').encode() + (body or wav(sound.tobytes(), toy.RATE))
+    headers = {"Content-Type": "multipart/form-data; boundary=x", **({"Authorization": f"Bearer {key}"} if key else {})}
+    code, _, text = d.request("POST", "/v1/speakers", parts + b"\r\n--x--\r\n", headers)
+    return code, json.loads(text)
+
+
+@case
+def enrolled_speakers_have_their_names(_d):
+    one, two = "one-of-the-callers-1", "two-of-the-callers-2"
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys, tempfile.TemporaryDirectory() as store:
+        keys.write(f"[a.b]\nkey = {one}\n[..]\nkey = {two}\n")
+        keys.flush()
+        with Stenod(f"speakers.model={FOLDER}", f"speakers.store={store}", f"auth.keys={keys.name}", f"jobs.dir={FOLDER}/keyed",
+                    "log.level=debug") as d:
+            def ask(method, path, key=one, body=None):
+                return d.request(method, path, body, {"Authorization": f"Bearer {key}", "Content-Type": "audio/wav"})
+
+            def names(key=one):
+                return [x["name"] for x in json.loads(ask("GET", "/v1/speakers", key)[2])["data"]]
+
+            def said(key=one):
+                return lines(x.split(": ") for x in ask("POST", "/v1/transcribe?diarize=true&format=text", key, MONO)[2].decode().splitlines())
+            assert names() == []
+            code, got = enroll(d, "Zoë <2>", speaker=1, key=one)
+            assert code == 200 and got["name"] == "Zoë <2>" and got["known"] and got["seconds"] > 3, got
+            assert enroll(d, "Ann", key=one)[0] == 200 and enroll(d, "Ann", 4, key=one)[0] == 200
+            assert names() == ["Ann", "Zoë <2>"] and names(two) == []
+            assert said() == said_by("Ann", "Zoë <2>") and said(two) == said_by("Speaker 1", "Speaker 2"), (said(), said(two))
+            job = json.loads(ask("POST", "/v1/jobs?diarize=true", body=MONO)[2])["id"]
+            assert eventually(lambda: json.loads(ask("GET", f"/v1/jobs/{job}")[2])["state"] == "done", 60 * SLOW)
+            got = json.loads(ask("GET", f"/v1/jobs/{job}/result")[2])
+            assert lines((s["speaker_name"], s["text"]) for s in got["segments"]) == said_by("Ann", "Zoë <2>"), got
+            assert ask("DELETE", "/v1/speakers/Zo%C3%AB%20%3C2%3E", two)[0] == 404
+            assert ask("DELETE", "/v1/speakers/Zo%C3%AB%20%3C2%3E")[0] == 204 and names() == ["Ann"]
+            assert said() == said_by("Ann", "Speaker 2"), said()
+            secret = json.loads(ask("POST", "/v1/realtime/client_secrets", body=b"{}")[2])["value"]
+            for method, path in (("GET", "/v1/speakers"), ("DELETE", "/v1/speakers/Ann")):
+                assert ask(method, path, secret)[0] == 401
+            assert enroll(d, "Eve", key=secret)[0] == 401 and enroll(d, "Eve")[0] == 401
+            assert os.listdir(store) == ["key-a.b"] and os.stat(f"{store}/key-a.b").st_mode & 0o777 == 0o700
+            assert os.stat(f"{store}/key-a.b/Ann.voice").st_mode & 0o777 == 0o600
+            assert d.metric('steno_sessions_total{api="speakers",result="ok"}') == 3
+            shown = d.output() + d.get("/metrics")[2].decode()
+            assert "Ann" not in shown and "Zo" not in shown, "a name is in the log or the metrics"
+
+
+@case
+def an_enrolment_that_cannot_be_is_refused(d):
+    code, got = enroll(d, "Ann")
+    assert code == 404 and "speakers.store" in got["error"]["message"], got
+    silence = wav(bytes(2 * toy.RATE), toy.RATE)
+    with tempfile.TemporaryDirectory() as store:
+        with Stenod(f"speakers.model={FOLDER}", f"speakers.store={store}") as own:
+            for args, word, param in ((("",), "name: 1 to 64", "name"), (("x" * 65,), "name: 1 to 64", "name"), ((" a",), "blanks", "name"),
+                                      (("a", 6, 0, None, b"no sound"), "format", "file"), (("a", .4), "clear speech", "file"),
+                                      (("a", 6, 0, None, silence), "clear speech", "file")):
+                code, got = enroll(own, *args)
+                assert code == 400 and word in got["error"]["message"] and got["error"]["param"] == param, (args[0], got)
+            assert own.request("POST", "/v1/speakers", MONO, {"Content-Type": "audio/wav"})[0] == 415
+            assert not os.listdir(store)
+            assert enroll(own, "Ann", 90)[0] == 200 and os.listdir(store) == ["open"]
+            os.chmod(f"{store}/open", 0o755)
+            code, got = enroll(own, "Bob")
+            assert code == 503 and got["error"]["code"] == "store_unavailable", got
+            headers, text = post(own, "/v1/transcribe?diarize=true&format=text")  # the transcript is not lost
+            assert "enrolled speakers could not be read" in headers["x-steno-warning"] and text.startswith("Speaker 1"), headers
+        with Stenod("speakers.model=none", f"speakers.store={store}") as without:
+            code, got = enroll(without, "Ann")
+            assert code == 400 and "no networks" in got["error"]["message"], got
+        os.chmod(store, 0o750)
+        r = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", f"speakers.store={store}"], capture_output=True, text=True,
+                           check=False)
+        assert r.returncode != 0 and "speakers.store" in r.stderr + r.stdout, r
+
+
 @case
 @client("openai", "diarized_json of voices, whole and streamed")
 def openais_client_gets_the_speakers(d):

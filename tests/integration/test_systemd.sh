@@ -48,7 +48,8 @@ if command -v apparmor_parser >/dev/null; then
     [ $status != 0 ] || out=""
     [ -n "$rules" ] || out="no rules: $out"
     for path in /etc/steno/steno.conf /usr/share/steno/models/ /usr/share/steno/models/digits-en/encoder.onnx /var/lib/steno/models/ \
-        /var/lib/steno/ /var/lib/private/steno-jobs/ /var/lib/private/steno-jobs/jobs.db-wal /var/lib/steno-jobs/ /var/lib/private/steno-state/usage \
+        /var/lib/steno/ /var/lib/private/steno-jobs/ /var/lib/private/steno-jobs/jobs.db-wal /var/lib/steno-jobs/ /var/lib/steno-voices/ /var/lib/private/steno-voices/open/ /var/lib/private/steno-voices/open/Ann.voice.new \
+        /var/lib/private/steno-state/usage \
         /var/cache/private/steno/cost /run/steno/admin.sock /etc/ssl/certs/ca-certificates.crt /proc/1/fd/ /usr/libexec/steno/steno-decode; do
         grep -qP -f <(echo "$rules" | paste -sd '|') <<<"$path" || out="$out
 no rule for $path"
@@ -61,15 +62,15 @@ else
 fi
 
 # purge: DPKG_ROOT is dpkg's own way to name another root
-for d in lib/private/steno-jobs/audio lib/private/steno-state cache/private/steno lib/steno/models/base; do
+for d in lib/private/steno-jobs/audio lib/private/steno-voices/open lib/private/steno-state cache/private/steno lib/steno/models/base; do
     mkdir -p "$dir/var/$d"
     touch "$dir/var/$d/file"
 done
-for d in lib/steno-jobs lib/steno-state cache/steno; do ln -s "private/${d#*/}" "$dir/var/$d"; done
+for d in lib/steno-jobs lib/steno-voices lib/steno-state cache/steno; do ln -s "private/${d#*/}" "$dir/var/$d"; done
 out=$(DPKG_ROOT=$dir sh debian/stenod.postrm remove 2>&1)
 [ -e "$dir/var/lib/steno-jobs/audio/file" ] || out="$out removing took jobs"
 out=$out$(DPKG_ROOT=$dir sh debian/stenod.postrm purge 2>&1)
 left=$(cd "$dir/var" && find . -name '*steno-*' -o -path './cache/*' -name '*steno*' | sort)
 [ -e "$dir/var/lib/steno/models/base/file" ] || out="$out purging took models"
-result 5 "purging removes jobs, transcripts, the use of keys and the cache, and no models" "$out$left"
+result 5 "purging removes jobs, transcripts, voice prints, the use of keys and the cache, and no models" "$out$left"
 exit $bad

@@ -81,15 +81,22 @@ static steno_status sync_directory(const char *dir, steno_err *err)
     return ok ? STENO_OK : steno_fail(err, STENO_ERR_IO, "%.300s: %s", dir, strerror(why));
 }
 
+steno_status steno_speaker_name_check(const char *name, steno_err *err)
+{
+    return steno_voiceprint_name_ok(name)
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_INVAL,
+                            "name: 1 to %d bytes of UTF-8 without control characters and without "
+                            "blanks at its ends",
+                            STENO_SPEAKER_NAME - 1);
+}
+
 /* The path of a person's file, which the caller frees. STENO_ERR_INVAL: there is no such name. */
 static steno_status path_of(const char *dir, const char *name, char **path, steno_err *err)
 {
     char file[STENO_VOICEPRINT_FILE];
-    if (!steno_voiceprint_name_ok(name))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "name: 1 to %d bytes of UTF-8 without control characters and without "
-                          "blanks at its ends",
-                          STENO_SPEAKER_NAME - 1);
+    if (steno_speaker_name_check(name, err))
+        return STENO_ERR_INVAL;
     steno_voiceprint_file(file, name);
     *path = steno_path_join(dir, file);
     return *path ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
