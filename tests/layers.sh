@@ -16,6 +16,7 @@ check() { # NAME OUTPUT: passes when the output is empty
 # folder -> folders that it may include from and link to, besides itself and base
 declare -A may=(
     [base]="" [curl]="" [formats]="" [speech/store]="formats" [speech/audio]="" [speech/features]="nn/kernels" [speech/search]="" [speech/search/lm]="" [speech/text]="formats" [speech/itn]=""
+    [speech/punctuation]="nn/network nn/exec nn/graph nn/kernels formats speech/text"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec"
@@ -26,7 +27,7 @@ declare -A may=(
     [tools/convert]="formats tools/optimize nn/graph speech/text" # networks are built and written, never run
     [speech/families]="speech/features speech/search speech/text" [speech/families/registry]="speech/families"
     [speech/families/common]="speech/families nn/network nn/exec nn/graph nn/kernels formats speech/features speech/search speech/search/lm speech/text"
-    [speech/recognizer]="speech/itn speech/families speech/families/registry speech/speakers speech/turn nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
+    [speech/recognizer]="speech/itn speech/punctuation speech/families speech/families/registry speech/speakers speech/turn nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
     [speech/speakers]="nn/network nn/exec nn/graph nn/kernels formats speech/features speech/audio"
     [speech/turn]="nn/network nn/exec nn/graph nn/kernels speech/features speech/audio"
     [tools/decode]="speech/audio" # a program of its own

@@ -56,6 +56,36 @@ static void the_way_with_the_highest_sum_is_taken(void **state)
     steno_tokens_close(t);
 }
 
+/* Numbers are those of lines. A run of bytes with which no piece begins is one token, or bytes. */
+static void any_bytes_can_be_cut(void **state)
+{
+    static const struct {
+        const char *pieces, *word;
+        int32_t ids[4];
+        size_t n;
+    } rows[] = {
+        {"<unk>\t0\n" M "A\t-1\nB\t-1\n", M "AXYBX", {1, 0, 2, 0}, 4},
+        {"<unk>\t0\n" M "A\t-1\n<0x58>\t0\n", M "AXXY", {1, 2, 2, 0}, 4},
+        {"<unk>\t0\nA\t-1\nAB\t-2\nB\t-1\n", "AB", {2}, 1}, /* of equal sums the longer piece */
+        {"<unk>\t0\n", "", {0}, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        steno_bpe_vocab *v = NULL;
+        int32_t ids[16] = {0};
+        size_t n = 0;
+        assert_int_equal(
+            steno_bpe_vocab_parse(&v, rows[i].pieces, strlen(rows[i].pieces), "v", NULL, NULL),
+            STENO_OK);
+        assert_int_equal(
+            steno_bpe_vocab_encode_any(v, rows[i].word, strlen(rows[i].word), 0, ids, &n),
+            STENO_OK);
+        assert_int_equal(n, rows[i].n);
+        assert_memory_equal(ids, rows[i].ids, n * sizeof *ids);
+        steno_bpe_vocab_close(v);
+    }
+}
+
 static void wrong_lines_are_named(void **state)
 {
     static const struct {
@@ -84,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_way_with_the_highest_sum_is_taken),
+        cmocka_unit_test(any_bytes_can_be_cut),
         cmocka_unit_test(wrong_lines_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

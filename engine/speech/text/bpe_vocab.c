@@ -1,6 +1,7 @@
 #include "speech/text/bpe_vocab.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +55,7 @@ static steno_status add_scored_piece(steno_bpe_vocab *v, const char *text, size_
         return STENO_ERR_NOMEM;
     memcpy(p->text, text, n);
     p->text[n] = '\0';
-    p->token = steno_tokens_find(tokens, p->text);
+    p->token = tokens ? steno_tokens_find(tokens, p->text) : (int32_t)v->n;
     v->n++;
     v->longest = n > v->longest ? n : v->longest;
     return STENO_OK;
@@ -278,17 +279,20 @@ struct way {
     float score;
 };
 
-static void find_ways(const steno_bpe_vocab *v, const char *word, size_t n, struct way *ways)
+/* any: pieces may also end where no piece begins, which costs nothing. */
+static void find_ways(const steno_bpe_vocab *v, const char *word, size_t n, bool any,
+                      struct way *ways)
 {
     ways[n] = (struct way){0};
     for (size_t i = n; i-- > 0;) {
         struct way best = {NULL, -INFINITY};
         for (size_t k = 1; k <= n - i && k <= v->longest; k++) {
             const struct piece *p = find_piece(v, word + i, k);
-            if (p && (i + k == n || ways[i + k].piece) && p->score + ways[i + k].score > best.score)
+            if (p && (any || i + k == n || ways[i + k].piece) &&
+                p->score + ways[i + k].score >= best.score)
                 best = (struct way){p, p->score + ways[i + k].score};
         }
-        ways[i] = best;
+        ways[i] = best.piece || !any ? best : (struct way){0};
     }
 }
 
@@ -299,7 +303,7 @@ static steno_status cut_word(const steno_bpe_vocab *v, const char *word, size_t 
     steno_status st = ways ? STENO_OK : STENO_ERR_NOMEM;
     if (st)
         return st;
-    find_ways(v, word, n, ways);
+    find_ways(v, word, n, false, ways);
     for (size_t i = 0; i < n && !st; i += st ? 0 : ways[i].piece->n) {
         if (ways[i].piece && ways[i].piece->token >= 0)
             ids[(*count)++] = ways[i].piece->token;
@@ -380,4 +384,35 @@ steno_status steno_bpe_vocab_encode(const steno_bpe_vocab *v, const char *word, 
     if (!st)
         *count = k;
     return st;
+}
+
+/* The token of a single byte; -1: none. */
+static int32_t byte_token(const steno_bpe_vocab *v, char c)
+{
+    char name[8];
+    const struct piece *p;
+    snprintf(name, sizeof name, "<0x%02X>", (unsigned char)c);
+    p = find_piece(v, name, strlen(name));
+    return p ? p->token : -1;
+}
+
+steno_status steno_bpe_vocab_encode_any(const steno_bpe_vocab *v, const char *word, size_t n,
+                                        int32_t unknown, int32_t *ids, size_t *count)
+{
+    struct way *ways = malloc((n + 1) * sizeof *ways);
+    bool run = false; /* of bytes without any piece, which is written */
+    *count = 0;
+    if (!ways)
+        return STENO_ERR_NOMEM;
+    find_ways(v, word, n, true, ways);
+    for (size_t i = 0; i < n;) {
+        const struct piece *p = ways[i].piece;
+        const int32_t byte = p ? -1 : byte_token(v, word[i]);
+        if (p || byte >= 0 || !run)
+            ids[(*count)++] = p ? p->token : byte >= 0 ? byte : unknown;
+        run = !p && byte < 0;
+        i += p ? p->n : 1;
+    }
+    free(ways);
+    return STENO_OK;
 }

@@ -25,6 +25,7 @@ int cli_speakers(int argc, char **argv);
 int cli_speaker(int argc, char **argv);
 int cli_turn(int argc, char **argv);
 int cli_itn(int argc, char **argv);
+int cli_punctuate(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 

@@ -153,6 +153,8 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
         printf("  stenod, steno transcribe FILE... (models of %s that write words)\n"
                "  steno itn %s/%s < SPOKEN > WRITTEN\n",
                m->languages, dir, m->name);
+    else if (!strcmp(m->family, "punctuation"))
+        printf("  steno punctuate --model %s < TEXT > TEXT\n", m->name);
     else
         printf("  stenod --model %s\n"
                "  steno transcribe --model %s FILE...\n",

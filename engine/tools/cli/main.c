@@ -40,6 +40,8 @@ static const struct cli_command commands[] = {
      cli_turn},
     {"itn", "[--language L] DIR < SPOKEN > WRITTEN", "write numbers and dates of spoken lines",
      cli_itn},
+    {"punctuate", "[--model NAME|DIR] < TEXT > TEXT", "write marks and capitals of lines",
+     cli_punctuate},
     {"top", "[OPTION]...", "show the state of a running server", cli_top},
     {"jobs", "submit FILE|DIR|URL... | watch [ID]... | get ID | list | remove ID...",
      "have a server transcribe recordings later", cli_jobs},

@@ -1,0 +1,127 @@
+/* steno itn: spoken lines to written lines, by grammars. steno punctuate: marks and capitals for
+ * lines that have neither. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/path.h"
+#include "speech/itn/itn.h"
+#include "speech/punctuation/punctuation.h"
+#include "speech/store/places.h"
+#include "tools/cli/options.h"
+
+static const char itn_usage[] =
+    "Usage: steno itn [--language L] DIR < SPOKEN > WRITTEN\n"
+    "Writes each line of text as the grammar in DIR does: \"two dollars\" becomes \"$2\".\n"
+    "A line that the grammar cannot read stays as it is.\n";
+
+static const char punctuate_usage[] =
+    "Usage: steno punctuate [--model NAME|DIR] < TEXT > TEXT\n"
+    "Writes each line of text with marks and capitals: \"how are you\" becomes \"How are you?\".\n";
+
+/* What writes a line. *out: until the next call. */
+typedef steno_status write_line(void *arg, const char *line, const char **out, steno_err *err);
+
+static int write_lines(write_line *write, void *arg)
+{
+    steno_err err = {0};
+    steno_status st = STENO_OK;
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t n;
+    for (size_t i = 1; !st && (n = getline(&line, &size, stdin)) > 0; i++) {
+        const char *out;
+        line[n - (line[n - 1] == '\n')] = '\0';
+        st = write(arg, line, &out, &err);
+        if (!st && (puts(out) == EOF || fflush(stdout)))
+            st = steno_fail(&err, STENO_ERR_IO, "cannot write the output");
+        if (st)
+            (void)steno_fail_in(&err, st, "line %zu", i);
+    }
+    free(line);
+    return st ? cli_fail(&err) : EX_OK;
+}
+
+/* ---- steno itn ------------------------------------------------------------------------------- */
+
+struct itn {
+    steno_itn *grammar;
+    steno_itn_writer *writer;
+};
+
+static steno_status write_spoken(void *arg, const char *line, const char **out, steno_err *err)
+{
+    const struct itn *x = arg;
+    struct steno_itn_text t;
+    const steno_status st = steno_itn_write(x->writer, x->grammar, line, &t, err);
+    if (!st)
+        *out = t.text;
+    return st;
+}
+
+int cli_itn(int argc, char **argv)
+{
+    const char *dir = NULL, *language = NULL;
+    const struct cli_option options[] = {{"--language", CLI_TEXT, "L", &language, 0, 0,
+                                          "which grammar of DIR, such as en, if there are several"},
+                                         {0}};
+    struct itn x = {0};
+    steno_err err = {0};
+    int n = 0, rc = cli_parse(argc, argv, itn_usage, options, &dir, 1, &n);
+    if (!rc && !n)
+        rc = cli_usage("itn: the directory of a grammar is missing");
+    if (!rc && steno_itn_open(&x.grammar, dir, language, &err))
+        rc = cli_fail(&err);
+    if (!rc && !(x.writer = steno_itn_writer_new())) {
+        (void)steno_fail(&err, STENO_ERR_NOMEM, "itn: out of memory");
+        rc = cli_fail(&err);
+    }
+    if (!rc)
+        rc = write_lines(write_spoken, &x);
+    steno_itn_writer_free(x.writer);
+    steno_itn_close(x.grammar);
+    return rc < 0 ? EX_OK : rc;
+}
+
+/* ---- steno punctuate ------------------------------------------------------------------------- */
+
+static steno_status write_punctuated(void *arg, const char *line, const char **out, steno_err *err)
+{
+    return steno_punctuation_write(arg, line, out, err);
+}
+
+/* The directory of a name or path; NULL: the first fetched one. */
+static steno_status find_punctuator(char out[STENO_PLACE_MAX], const char *given, steno_err *err)
+{
+    if (given && (steno_path_is_dir(given) || !steno_place_fetched(out, given)))
+        snprintf(out, STENO_PLACE_MAX, "%s", given);
+    else if (!given && !steno_place_fetched(out, "punctuation-en") &&
+             !steno_place_fetched(out, "punctuation-zh"))
+        return steno_fail(err, STENO_ERR_IO,
+                          "punctuate: there is no network on this machine; `steno model fetch "
+                          "punctuation-en` or --model DIR");
+    return STENO_OK;
+}
+
+int cli_punctuate(int argc, char **argv)
+{
+    const char *model = NULL;
+    const struct cli_option options[] = {
+        {"--model", CLI_TEXT, "NAME|DIR", &model, 0, 0,
+         "the network (default: punctuation-en, else punctuation-zh, of steno model fetch)"},
+        {0}};
+    char dir[STENO_PLACE_MAX];
+    steno_punctuator *p = NULL;
+    steno_punctuation_writer *w = NULL;
+    steno_err err = {0};
+    int n = 0, rc = cli_parse(argc, argv, punctuate_usage, options, NULL, 0, &n);
+    if (!rc && (find_punctuator(dir, model, &err) || steno_punctuator_open(&p, dir, &err) ||
+                steno_punctuation_writer_open(&w, p, &err)))
+        rc = cli_fail(&err);
+    if (!rc)
+        rc = write_lines(write_punctuated, w);
+    steno_punctuation_writer_close(w);
+    steno_punctuator_close(p);
+    return rc < 0 ? EX_OK : rc;
+}
