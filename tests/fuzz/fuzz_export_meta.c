@@ -1,11 +1,14 @@
 /* Metadata of exported networks, as the families nemo, wenet and ctc_offline read them: any head of
  * a file is read or refused with a message; accepted values are within their limits. */
-/* covers: engine/speech/families/nemo/conf.c engine/speech/families/wenet/model.c */
+/* covers: engine/speech/families/nemo/conf.c engine/speech/families/nemo/prompts.c */
+/* covers: engine/speech/families/wenet/model.c */
 /* covers: engine/speech/families/ctc_offline/kinds.c engine/speech/families/common/metadata.c */
 #include <stdlib.h>
+#include <string.h>
 
 #include "speech/families/ctc_offline/kinds.h"
 #include "speech/families/nemo/conf.h"
+#include "speech/families/nemo/prompts.h"
 #include "speech/families/wenet/model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -26,6 +29,18 @@ static void check_ctc_offline(const steno_onnx_head *h)
     if (m.cmvn)
         steno_cmvn_apply(m.cmvn, frame, 1);
     steno_cmvn_close(m.cmvn);
+}
+
+static void check_prompts(const steno_onnx_head *h)
+{
+    struct steno_nemo_prompts p;
+    steno_err err = {0};
+    const steno_status st = steno_nemo_prompts_read(&p, h, "fuzz", &err);
+    check(st, &err, p.highest >= p.automatic && p.highest < STENO_NEMO_PROMPTS);
+    if (!st && (steno_nemo_prompts_find(&p, "de") > p.highest ||
+                strlen(p.languages) >= sizeof p.languages))
+        abort();
+    steno_nemo_prompts_free(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -50,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                   w.reverse >= 0 && w.reverse <= 1 && w.chunk && (w.chunk > 0 || w.left < 0));
     }
     check_ctc_offline(h);
+    check_prompts(h);
     steno_onnx_head_close(h);
     return 0;
 }

@@ -40,11 +40,17 @@ static void of_all_families(void **state)
     static const struct {
         const char *name;
         bool known;
-    } rows[] = {{"nemo-canary", true},          {"nemo-parakeet-tdt", true},
-                {"nemo-rnnt-streaming", true},  {"sense-voice", true},
-                {"paraformer-offline", false},  {"moonshine-v2", false},
-                {"wenet-ctc-streaming", false}, {"giga-am-v2-ctc", true},
-                {"fire-red-asr-ctc", true},     {"dolphin-ctc", false}};
+    } rows[] = {{"nemo-canary", true},
+                {"nemo-parakeet-tdt", true},
+                {"nemo-rnnt-streaming", true},
+                {"sense-voice", true},
+                {"paraformer-offline", false},
+                {"moonshine-v2", false},
+                {"wenet-ctc-streaming", false},
+                {"giga-am-v2-ctc", true},
+                {"nemotron-3.5-streaming", true},
+                {"fire-red-asr-ctc", true},
+                {"dolphin-ctc", false}};
     const char *root = getenv("STENO_SHARED");
     char dir[512];
     (void)state;

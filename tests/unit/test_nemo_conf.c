@@ -13,6 +13,7 @@
 #include "speech/families/common/metadata.h"
 #include "speech/families/ctc_offline/kinds.h"
 #include "speech/families/nemo/conf.h"
+#include "speech/families/nemo/prompts.h"
 #include "speech/families/wenet/model.h"
 
 static void config_json_says_the_kind(void **state)
@@ -136,6 +137,44 @@ static void metadata_of_gigaam_is_read(void **state)
     steno_onnx_head_close(h);
 }
 
+static void languages_of_prompts_are_found(void **state)
+{
+    static const struct {
+        const char *language;
+        int64_t number;
+    } cases[] = {{NULL, 101},
+                 {"", 101},
+                 {"auto", 101},
+                 {"de", 9},
+                 {"DE_de", 9},
+                 {"en-GB", 1},
+                 {"zh", 4},
+                 {"nb", 103},
+                 {"th", 32},
+                 {"ja", 10},
+                 {"xx", 101},
+                 {"e", 101},
+                 {"a-very-long-name", 101}};
+    steno_onnx_head *h = open_head("nemotron"), *other = open_head("nemo_streaming");
+    struct steno_nemo_prompts p;
+    (void)state;
+    assert_int_equal(steno_nemo_prompts_read(&p, h, "encoder.onnx", NULL), STENO_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(steno_nemo_prompts_find(&p, cases[i].language), cases[i].number);
+    assert_int_equal(p.highest, 104);
+    assert_non_null(strstr(p.languages, "de el en es"));
+    steno_nemo_prompts_free(&p);
+    assert_int_equal(steno_nemo_prompts_read(&p, other, "encoder.onnx", NULL), STENO_OK);
+    assert_int_equal(steno_nemo_prompts_find(&p, "de"), 101);
+    steno_nemo_prompts_free(&p);
+    steno_onnx_head_close(h);
+    steno_onnx_head_close(other);
+    assert_true(steno_nemo_prompts_is_mark("<de-DE>") && steno_nemo_prompts_is_mark("<yue>"));
+    assert_false(steno_nemo_prompts_is_mark("<d>") || steno_nemo_prompts_is_mark("<de-de>") ||
+                 steno_nemo_prompts_is_mark("<DE>") || steno_nemo_prompts_is_mark("de") ||
+                 steno_nemo_prompts_is_mark("<de-DE") || steno_nemo_prompts_is_mark("<"));
+}
+
 static void kinds_of_offline_ctc_are_told_by_their_metadata(void **state)
 {
     static const struct {
@@ -205,6 +244,7 @@ int main(void)
         cmocka_unit_test(config_json_is_refused_with_the_key),
         cmocka_unit_test(metadata_of_a_streaming_encoder_is_read),
         cmocka_unit_test(metadata_of_gigaam_is_read),
+        cmocka_unit_test(languages_of_prompts_are_found),
         cmocka_unit_test(kinds_of_offline_ctc_are_told_by_their_metadata),
         cmocka_unit_test(lists_of_metadata_are_checked),
         cmocka_unit_test(a_missing_key_is_named),

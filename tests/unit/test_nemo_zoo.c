@@ -285,6 +285,98 @@ static void streaming_rnnt_is_as_recorded(void **state)
     check_rnnt("fp32 greedy_search blank_penalty=1.5", "1.5", false);
 }
 
+/* Re-derived rows have the numbers with the marks of languages. */
+static void expect_ids(const struct steno_json_node *ids, const struct result *r)
+{
+    size_t n = 0;
+    for (const struct steno_json_node *e = ids->first; e; e = e->next, n++) {
+        assert_true(n < r->n);
+        assert_int_equal(r->t[n].id, atoi(e->text));
+    }
+    assert_int_equal(n, r->n);
+}
+
+/* Leave marks of languages out, as sherpa-onnx does, with their times. */
+static void leave_marks_out(const steno_tokens *t, struct result *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (steno_tokens_piece(t, r->t[i].id)[0] != '<')
+            r->t[n++] = r->t[i];
+    r->n = n;
+}
+
+/* "61-70968-0000|<fr-FR>" -> the recording, and the language as a request names it; *language NULL:
+ * none. */
+static void split_key(const char *key, char recording[32], char buffer[16], const char **language)
+{
+    const size_t n = strcspn(key, "|");
+    snprintf(recording, 32, "%.*s", (int)n, key);
+    snprintf(buffer, 16, "%s", key + n + 1 + (key[n + 1] == '<'));
+    buffer[strcspn(buffer, ">")] = '\0';
+    *language = strcmp(buffer, "None") == 0 ? NULL : buffer;
+}
+
+static void check_prompts(const char *name, bool int8)
+{
+    struct set s = {.dir = "nemotron-3.5-streaming",
+                    .part = "",
+                    .name = name,
+                    .int8 = int8,
+                    .sherpa = true,
+                    .beam = 1,
+                    .streaming = true};
+    const struct steno_json_node *rows;
+    const char *dir;
+    struct count c = {0};
+    struct steno_model_info info;
+    steno_json *j;
+    steno_tokens *t;
+    steno_model *m;
+    if (!nemo_open_rows(&s, &j, &t, &rows))
+        skip();
+    dir = nemo_link(&s);
+    m = nemo_open_model(&s, dir);
+    steno_model_get_info(m, &info);
+    for (const struct steno_json_node *row = rows->first; row; row = row->next) {
+        static struct result r;
+        char recording[32], language[16];
+        struct audio a;
+        split_key(row->key, recording, language, &s.source);
+        if (strcmp(language, "xx-YY") == 0) { /* sherpa-onnx takes it as none */
+            const struct steno_stream_options o = {.hints.language = language};
+            steno_stream *none = NULL;
+            assert_int_equal(steno_stream_open(&none, m, &o, NULL), STENO_ERR_INVAL);
+            continue;
+        }
+        a = nemo_audio(recording, 0, SILENCE);
+        assert_non_null(a.pcm);
+        nemo_decode(m, &s, &a, 0, &r);
+        cut(t, &r, sherpa_end(&info, a.n));
+        if (!int8 && steno_json_get(row, "ids"))
+            expect_ids(steno_json_get(row, "ids"), &r);
+        leave_marks_out(t, &r);
+        nemo_compare(&s, t, &r, row, (double)a.n / RATE, &c);
+        free(a.pcm);
+    }
+    print_message("# %s, %s: %zu of %zu rows equal, %zu edits in %zu tokens\n", s.dir, name,
+                  c.equal, c.rows, c.edits, c.tokens);
+    steno_model_close(m);
+    nemo_unlink(dir);
+    steno_tokens_close(t);
+    steno_json_close(j);
+    if (!int8)
+        assert_int_equal(c.equal, c.rows);
+}
+
+/* Languages are prompts of the encoder; without one the model finds it. */
+static void streaming_rnnt_with_prompts_is_as_recorded(void **state)
+{
+    (void)state;
+    check_prompts("fp32 greedy_search (file|language)", false);
+    check_prompts("int8 greedy_search (file|language)", true);
+}
+
 static void streaming_rnnt_in_8_bits_is_near_what_is_recorded(void **state)
 {
     (void)state;
@@ -366,6 +458,7 @@ int main(void)
         cmocka_unit_test(canary_is_as_recorded),
         cmocka_unit_test(canary_in_8_bits_decodes),
         cmocka_unit_test(streaming_rnnt_is_as_recorded),
+        cmocka_unit_test(streaming_rnnt_with_prompts_is_as_recorded),
         cmocka_unit_test(streaming_rnnt_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(streaming_ctc_is_as_recorded_with_true_times),
         cmocka_unit_test(streaming_ctc_in_8_bits_is_near_what_is_recorded),

@@ -96,7 +96,7 @@ static void compare_segments(const struct set *s, struct direct *d, const struct
 static void check_endpoints(const struct set *s, const struct rules *rules)
 {
     const struct steno_json_node *rows;
-    struct steno_family_stream how = {.beam = 1, .n_best = 1};
+    struct steno_family_stream how = {.beam = 1, .n_best = 1, .hints.language = s->source};
     struct steno_family_open o = {.threads = 1, .precision = STENO_FP32};
     struct count c = {0};
     struct direct d;
@@ -136,6 +136,11 @@ static void segments_between_endpoints_are_as_recorded(void **state)
         .transducer = true};
     (void)state;
     check_endpoints(&s, &rnnt);
+    s.dir = "nemotron-3.5-streaming";
+    s.name = "fp32 greedy_search language=de endpoints rule1=1.0 rule2=0.4 rule3=3.0 (reset after "
+             "each)";
+    s.source = "de";
+    check_endpoints(&s, &rnnt);
     for (size_t i = 0; i < 2; i++) {
         s = (struct set){.dir = "nemo-fastconformer-ctc-streaming",
                          .part = "",
@@ -167,17 +172,21 @@ static void expect_same(const struct result *a, const struct result *b)
 
 #define COMPANY 5 /* streams at once */
 
-/* All of one recording each, in pieces of other lengths, in common steps. */
-static void decode_together(steno_model *m, const struct set *set, const struct audio *a,
-                            struct result *r)
+/* All of one recording each, in pieces of other lengths, in common steps. sources: a language for
+ * each stream; NULL: the set's. */
+static void decode_together(steno_model *m, const struct set *set, const char *const *sources,
+                            const struct audio *a, struct result *r)
 {
+    struct set own = *set;
     steno_stream *s[COMPANY], *ready[COMPANY];
     size_t at[COMPANY] = {0}, left = COMPANY;
     bool done[COMPANY] = {false};
     steno_batcher *b;
     assert_int_equal(steno_batcher_open(&b, m, 4, NULL), STENO_OK);
-    for (size_t i = 0; i < COMPANY; i++)
-        s[i] = nemo_open_stream(m, set);
+    for (size_t i = 0; i < COMPANY; i++) {
+        own.source = sources ? sources[i] : set->source;
+        s[i] = nemo_open_stream(m, &own);
+    }
     while (left) {
         steno_status st[COMPANY];
         size_t n = 0, used;
@@ -224,7 +233,7 @@ static void check_pieces_and_batches(const struct set *s)
         nemo_decode(m, s, &a, pieces[i], &r);
         expect_same(&whole, &r);
     }
-    decode_together(m, s, &a, many);
+    decode_together(m, s, NULL, &a, many);
     for (size_t i = 0; i < COMPANY; i++)
         expect_same(&whole, &many[i]);
     steno_model_close(m);
@@ -235,7 +244,9 @@ static void check_pieces_and_batches(const struct set *s)
 static void any_pieces_and_any_company_give_the_same(void **state)
 {
     static const char *const dirs[] = {"nemo-parakeet-tdt", "nemo-rnnt-streaming",
-                                       "nemo-fastconformer-ctc-streaming", "wenet-ctc-streaming"};
+                                       "nemo-fastconformer-ctc-streaming", "wenet-ctc-streaming",
+                                       "nemotron-3.5-streaming"};
+    static const char *const sources[] = {NULL, NULL, NULL, NULL, "es"};
     (void)state;
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         for (int kind = 0; kind < 8; kind++) {
@@ -243,9 +254,38 @@ static void any_pieces_and_any_company_give_the_same(void **state)
                                   .part = "",
                                   .int8 = kind & 1,
                                   .beam = kind & 2 ? 4 : 1,
+                                  .source = sources[i],
                                   .automatic = kind & 4};
             check_pieces_and_batches(&s);
         }
+}
+
+/* Streams of a step have prompts of their own. */
+static void languages_of_a_batch_do_not_mix(void **state)
+{
+    static const char *const sources[COMPANY] = {"de", "es", "en-GB", NULL, "ja"};
+    static struct result alone, many[COMPANY];
+    struct set s = {.dir = "nemotron-3.5-streaming", .part = "", .beam = 1};
+    struct audio a = nemo_audio("61-70968-0001", 0, 0);
+    const char *dir;
+    steno_model *m;
+    size_t tokens = 0;
+    (void)state;
+    if (!a.pcm)
+        skip();
+    dir = nemo_link(&s);
+    m = nemo_open_model(&s, dir);
+    decode_together(m, &s, sources, &a, many);
+    for (size_t i = 0; i < COMPANY; i++) {
+        s.source = sources[i];
+        nemo_decode(m, &s, &a, 0, &alone);
+        expect_same(&alone, &many[i]);
+        tokens += alone.n;
+    }
+    assert_true(tokens > 100);
+    steno_model_close(m);
+    nemo_unlink(dir);
+    free(a.pcm);
 }
 
 int main(void)
@@ -253,6 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(segments_between_endpoints_are_as_recorded),
         cmocka_unit_test(any_pieces_and_any_company_give_the_same),
+        cmocka_unit_test(languages_of_a_batch_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,6 +105,7 @@ struct steno_family_stream {
     bool no_word_times;
     /* Checked against info; language: a code of info.languages, or NULL. Borrowed for the call. */
     struct steno_hints hints;
+    const char *asked; /* the language as the request has it, such as "en-GB", or NULL. Borrowed */
     const struct steno_option *options; /* of the family, checked; borrowed for the call */
     size_t n_options;
     const struct steno_speech_source

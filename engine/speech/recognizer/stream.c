@@ -57,6 +57,7 @@ static steno_status check_options(steno_stream *s, steno_err *err)
         e->silence_after = i->endpoint.silence_after;
     if (e->longest <= 0)
         e->longest = i->endpoint.longest;
+    s->asked = s->opt.hints.language;
     st = steno_hints_resolve(s->model, &s->opt.hints, err);
     if (!st)
         st = steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
@@ -116,10 +117,12 @@ static steno_status open_state(steno_stream *s, steno_err *err)
                                     .whole = s->opt.no_endpointing || s->model->info.segments.whole,
                                     .no_word_times = s->opt.no_word_times,
                                     .hints = s->opt.hints,
+                                    .asked = s->asked,
                                     .options = s->opt.options,
                                     .n_options = s->opt.n_options};
     steno_status st = s->family->state_new(&s->state, s->model->impl, &o, err);
     s->opt.hints = (struct steno_hints){0}; /* borrowed for the open only */
+    s->asked = NULL;
     s->opt.options = NULL;
     s->opt.n_options = 0;
     if (st)

@@ -99,6 +99,7 @@ struct steno_stream {
     const struct steno_feeder *feeder;
     void *state; /* of the family */
     struct steno_stream_options opt;
+    const char *asked;      /* the language as the request has it; borrowed for the open only */
     steno_batcher *own;     /* of a stream that steps by itself; made at its first step */
     steno_turn_watch *turn; /* NULL: silence alone ends an utterance */
     /* audio in */

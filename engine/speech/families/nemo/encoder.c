@@ -32,9 +32,10 @@ struct steno_nemo_encoder {
     int max;
     float *x;         /* [max, bins, window] */
     int64_t *lengths; /* [max] */
-    char *caches;     /* shares of max streams, cache by cache */
-    float *rows;      /* [max, frames, dim] */
-    size_t stride;    /* bytes of one stream's caches */
+    int64_t prompts[STENO_BATCH_MAX];
+    char *caches;  /* shares of max streams, cache by cache */
+    float *rows;   /* [max, frames, dim] */
+    size_t stride; /* bytes of one stream's caches */
 };
 
 static size_t frames_of(const struct steno_nemo_model *m)
@@ -150,9 +151,15 @@ static steno_status set_inputs(steno_nemo_encoder *e, struct steno_nemo_caches *
         .data = e->x};
     const struct steno_tensor length = {
         .dtype = STENO_I64, .shape = {.rank = 1, .dim = {size}}, .data = e->lengths};
+    const struct steno_tensor prompt = {
+        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {size}}, .data = e->prompts};
     steno_status st = steno_session_set(e->session, m->audio, &x, err);
     if (!st)
         st = steno_session_set(e->session, m->length, &length, err);
+    for (int i = 0; i < size; i++)
+        e->prompts[i] = c[i < n ? i : 0]->prompt;
+    if (!st && m->prompt >= 0)
+        st = steno_session_set(e->session, m->prompt, &prompt, err);
     for (int k = 0; k < CACHES && !st; k++) {
         const struct cache *a = &e->cache[k];
         char *at = e->caches + a->offset * (size_t)e->max;
@@ -286,12 +293,14 @@ static steno_status try_batch(struct steno_nemo_model *m, steno_err *err)
 
 steno_status steno_nemo_encoder_try(struct steno_nemo_model *m, steno_err *err)
 {
-    struct steno_nemo_caches caches = {.fresh = true}, *c = &caches;
+    struct steno_nemo_caches caches = {.fresh = true, .prompt = m->prompts.automatic}, *c = &caches;
     steno_nemo_encoder *e = NULL;
     const float *rows;
     steno_status st = steno_nemo_encoder_open(&e, m, 1, err);
-    for (int i = 0; i < 2 && !st; i++) /* the second step reads the caches of the first */
+    for (int i = 0; i < 2 && !st; i++) { /* the second step reads the caches of the first */
         st = steno_nemo_encoder_step(e, &c, 1, 1, &rows, err);
+        caches.prompt = m->prompts.highest;
+    }
     if (!st)
         m->cache_bytes = e->stride;
     steno_nemo_encoder_close(e);

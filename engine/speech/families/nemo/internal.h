@@ -9,6 +9,7 @@
 #include "speech/families/family.h"
 #include "speech/families/nemo/canary.h"
 #include "speech/families/nemo/conf.h"
+#include "speech/families/nemo/prompts.h"
 #include "speech/families/nemo/transducer.h"
 #include "speech/features/cmvn.h"
 
@@ -20,7 +21,8 @@ struct steno_nemo_model {
     bool modified;          /* the option: one hypothesis by the rules of the beam */
     int32_t blank, unknown; /* unknown -1: there is none */
     steno_network *encoder, *decoder, *joiner;
-    int audio, length;                       /* inputs of the encoder */
+    int audio, length, prompt;               /* inputs of the encoder; prompt -1: there is none */
+    struct steno_nemo_prompts prompts;       /* if it has a prompt */
     int scores, lengths;                     /* its outputs; lengths -1: there is none */
     struct steno_canary canary;              /* if it is one */
     char target[16];                         /* its option: code of the text, "" as spoken */
@@ -67,6 +69,7 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
 struct steno_nemo_stream {
     struct steno_shell_stream base;
     int32_t source, target; /* Canary, which has no search: marks of languages */
+    int64_t prompt;         /* of an encoder that takes one */
     const char *language;   /* code of the text; static */
 };
 
@@ -93,8 +96,9 @@ void steno_nemo_worker_close(void *worker);
 
 /* The caches of one stream between steps. Confined. The first step allocates the memory. */
 struct steno_nemo_caches {
-    char *data; /* [cache_bytes] */
-    bool fresh; /* a recording begins: all count as zero */
+    char *data;     /* [cache_bytes] */
+    bool fresh;     /* a recording begins: all count as zero */
+    int64_t prompt; /* of an encoder that takes one */
 };
 
 /* A session of a streaming encoder, and the inputs of a batch. Confined. */

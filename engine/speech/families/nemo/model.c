@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/path.h"
+#include "speech/families/common/network_file.h"
 #include "speech/families/common/part.h"
 #include "speech/families/common/precision.h"
 #include "speech/families/nemo/internal.h"
@@ -73,6 +74,20 @@ static steno_status open_tokens(struct steno_nemo_model *m, steno_err *err)
     return st;
 }
 
+/* The languages of an encoder with a prompt, whose marks are not written. */
+static steno_status open_prompts(struct steno_nemo_model *m, steno_err *err)
+{
+    steno_onnx_head *h = NULL;
+    steno_status st = steno_network_file_head(&h, m->conf.dir, m->conf.encoder, err);
+    if (!st)
+        st = steno_nemo_prompts_read(&m->prompts, h, m->conf.encoder, err);
+    steno_onnx_head_close(h);
+    for (int32_t i = 0; i < steno_tokens_count(m->base.tokens) && !st; i++)
+        if (steno_nemo_prompts_is_mark(steno_tokens_piece(m->base.tokens, i)))
+            steno_tokens_hide(m->base.tokens, &i, 1);
+    return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
+}
+
 /* ---- networks -------------------------------------------------------------------------------- */
 
 static steno_status open_network(steno_network **out, const struct steno_nemo_model *m,
@@ -124,6 +139,7 @@ static steno_status bind_encoder(struct steno_nemo_model *m, steno_err *err)
         m->audio = steno_network_find_input(m->encoder, "features");
         m->length = steno_network_find_input(m->encoder, "feature_lengths");
     }
+    m->prompt = steno_network_find_input(m->encoder, "prompt_index");
     m->scores = 0;
     m->lengths = steno_network_n_outputs(m->encoder) > 1 && /* a mask for onnx-asr's Canary */
                          (steno_network_output(m->encoder, 1)->dtype == STENO_I64 ||
@@ -292,6 +308,8 @@ steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_fami
         st = open_networks(m, o, err);
     if (!st)
         st = bind_encoder(m, err);
+    if (!st && m->prompt >= 0)
+        st = open_prompts(m, err);
     if (!st && steno_nemo_is_transducer(m))
         st = bind_transducer(m, err);
     else if (!st && m->conf.kind == STENO_NEMO_CANARY)
@@ -315,6 +333,7 @@ void steno_nemo_close(void *model)
     steno_network_close(m->decoder);
     steno_network_close(m->joiner);
     free(m->quiet);
+    steno_nemo_prompts_free(&m->prompts);
     steno_nemo_conf_free(&m->conf);
 }
 
@@ -373,6 +392,14 @@ static bool canary_languages(const char *dir, struct steno_model_languages *out)
     return *out->languages;
 }
 
+static void prompt_languages(const steno_onnx_head *h, struct steno_model_languages *out)
+{
+    struct steno_nemo_prompts p;
+    if (!steno_nemo_prompts_read(&p, h, "", NULL))
+        memcpy(out->languages, p.languages, sizeof p.languages);
+    steno_nemo_prompts_free(&p);
+}
+
 bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
 {
     steno_onnx_head *h = steno_nemo_conf_head(dir);
@@ -380,6 +407,8 @@ bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
     const char *gigaam = h ? steno_onnx_head_meta(h, "is_giga_am") : NULL;
     snprintf(out->languages, sizeof out->languages, "%s",
              gigaam && strcmp(gigaam, "1") == 0 ? RUSSIAN : languages_of(url));
+    if (h && steno_onnx_head_has_input(h, "prompt_index"))
+        prompt_languages(h, out);
     steno_onnx_head_close(h);
     return *out->languages || canary_languages(dir, out);
 }
@@ -394,6 +423,10 @@ void steno_nemo_info(const void *model, struct steno_family_info *out)
     out->frame_samples = steno_nemo_frame(m);
     out->language = out->languages =
         m->conf.gigaam ? RUSSIAN : languages_of(steno_network_meta(m->encoder, "url"));
+    if (m->prompt >= 0) {
+        out->language = out->languages = m->prompts.languages;
+        out->detects_language = true;
+    }
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
         out->translates = steno_canary_language(m->base.tokens, "en") >= 0;
@@ -423,7 +456,8 @@ void steno_nemo_describe(const void *model, const struct steno_model_info *i, FI
             : c->version_3 ? ", GigaAM 3"
                            : ", GigaAM");
     fprintf(out, "directory  %s, layout of %s\n", c->dir, c->onnx_asr ? "onnx-asr" : "sherpa-onnx");
-    fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
+    fprintf(out, "languages  %s%s\n", *i->languages ? i->languages : "not named in the directory",
+            m->prompt >= 0 ? ", detected where none is named" : "");
     fprintf(out, "features   %d mel bins, %d Hz, as %s%s\n", i->feature_bins, i->sample_rate,
             m->sherpa ? "sherpa-onnx computes them" : "in training",
             c->per_feature ? ", normalised over each segment" : "");

@@ -79,6 +79,15 @@ static steno_status choose_languages(struct steno_nemo_stream *s, const struct s
     return STENO_OK;
 }
 
+/* The region of the language counts: "en-GB" is another prompt than "en". */
+static void choose_prompt(struct steno_nemo_stream *s, const struct steno_nemo_model *m,
+                          const struct steno_family_stream *o)
+{
+    const char *language = o->asked ? o->asked : o->hints.language;
+    s->prompt = steno_nemo_prompts_find(&m->prompts, language);
+    s->language = language ? code_of(language) : NULL;
+}
+
 static steno_status choose_beam(const struct steno_nemo_model *m, struct steno_family_stream *o,
                                 steno_err *err)
 {
@@ -95,6 +104,8 @@ steno_status steno_nemo_stream_open(void *stream, const void *model, struct sten
     struct steno_search_settings set;
     struct steno_ctc_options c;
     steno_status st = choose_beam(m, o, err);
+    if (!st && m->prompt >= 0)
+        choose_prompt(stream, m, o);
     if (!st && m->conf.kind == STENO_NEMO_CANARY)
         return choose_languages(stream, m, o, err);
     if (!st)

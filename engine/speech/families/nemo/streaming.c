@@ -2,12 +2,15 @@
  * and, before them, some of the step before, which the convolutions at the encoder's beginning
  * need. In front of the first step NeMo has zeros there; sherpa-onnx begins with the first frames
  * of the recording, and so passes over the scores of one step. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "speech/families/common/noise.h"
 #include "speech/families/nemo/family.h"
 #include "speech/families/nemo/internal.h"
+#include "speech/text/language.h"
 
 #define FAMILY "nemo_streaming"
 #define TAIL 64      /* feature frames of silence after a recording, for the last word */
@@ -85,8 +88,37 @@ static void close_stream(void *stream)
 static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
                                 steno_err *err)
 {
-    ((struct stream *)stream)->caches.fresh = true;
-    return steno_nemo_stream_open(stream, model, o, err);
+    struct stream *s = stream;
+    steno_status st = steno_nemo_stream_open(stream, model, o, err);
+    s->caches = (struct steno_nemo_caches){.fresh = true, .prompt = s->base.prompt};
+    return st;
+}
+
+/* The language that a model with a prompt has found: that of the last mark. */
+static void find_language(const struct steno_nemo_model *m, struct steno_hypothesis *h)
+{
+    for (size_t i = h->n; i-- > 0 && !h->language;) {
+        const char *piece = steno_tokens_piece(m->base.tokens, h->spans[i].token);
+        char code[8] = "";
+        if (!steno_nemo_prompts_is_mark(piece))
+            continue;
+        memcpy(code, piece + 1, strcspn(piece + 1, "->"));
+        h->language = steno_language_code_at(steno_language_find(code));
+        h->language_probability = expf(fminf(h->spans[i].peak, 0));
+    }
+}
+
+static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
+                               size_t *stable)
+{
+    const struct stream *s = state;
+    steno_status st = steno_shell_hypotheses(state, out, max, n, stable);
+    for (size_t i = 0; i < *n && !st && model_of(s)->prompt >= 0; i++) {
+        out[i].language = s->base.language;
+        out[i].language_probability = 1;
+        find_language(model_of(s), &out[i]);
+    }
+    return st;
 }
 
 /* After an endpoint the encoder keeps its caches: the speech comes from the same room. sherpa-onnx
@@ -200,7 +232,7 @@ static steno_status trial_open(void **trial, void *worker, steno_err *err)
     }
     t->worker = w;
     for (int i = 0; i < STENO_BATCH_MAX; i++)
-        t->caches[i].fresh = true;
+        t->caches[i] = (struct steno_nemo_caches){.fresh = true, .prompt = m->prompts.automatic};
     for (int i = 0; i < w->max; i++) {
         steno_noise_fill(noise, window, (uint32_t)i);
         steno_nemo_encoder_put(w->encoder, i, noise);
@@ -252,7 +284,12 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .probe = probe,
                                                          .languages = steno_nemo_languages,
                                                          .shell = &shell,
-                                                         STENO_WINDOWED_SHELL,
+                                                         STENO_WINDOWED_STATE,
+                                                         .hypotheses = hypotheses,
+                                                         .consume = steno_shell_consume,
+                                                         .frames = steno_shell_frames,
+                                                         .last_sound = steno_shell_last_sound,
+                                                         .n_tokens = steno_shell_n_tokens,
                                                          .reset = reset,
                                                          .step = step,
                                                          .skip = skip,
