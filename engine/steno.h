@@ -391,6 +391,11 @@ STENO_API double steno_live_speakers_known(const steno_live_speakers *l);
 /* The speaker at this time, from 0; in a gap the nearest, `within` s of it (0 to 60). -1: nobody,
  * not known yet, or no longer. Merged speakers: the earlier one. */
 STENO_API int steno_live_speakers_at(const steno_live_speakers *l, double seconds, double within);
+/* Compare speakers with n known voices, prints [n, floats], borrowed until close. */
+STENO_API void steno_live_speakers_know(steno_live_speakers *l, const float *prints, size_t n);
+/* Which of them a speaker is. -1: none, or not yet; what was told stays. A voice is one speaker at
+ * most. */
+STENO_API int steno_live_speakers_person(const steno_live_speakers *l, int speaker);
 /* Two speakers were one: `speaker` is the earlier `is`. */
 struct steno_live_merge {
     int speaker, is;

@@ -506,7 +506,7 @@ static steno_status put_final(struct steno_buf *out, double offset, const struct
 }
 
 static steno_status put_turn(struct steno_buf *out, double offset, const struct steno_event *ev,
-                             const struct steno_voiced *v, size_t *at)
+                             const struct steno_voiced *v, const char *name, size_t *at)
 {
     struct steno_buf text;
     steno_status st;
@@ -516,6 +516,8 @@ static steno_status put_turn(struct steno_buf *out, double offset, const struct 
     if (!st)
         st = steno_buf_printf(out, "{\"speaker\":%d,\"start\":%.3f,\"end\":%.3f", v->speaker + 1,
                               offset + v->start, offset + v->end);
+    if (!st && name)
+        st = put_member(out, "name", name, strlen(name));
     if (!st)
         st = put_member(out, "text", text.data, text.len);
     steno_buf_free(&text);
@@ -530,7 +532,8 @@ static steno_status put_voices(struct steno_buf *out, double offset, const struc
     for (size_t i = 0; !st && i < v->n_parts; i++) {
         st = i ? steno_buf_puts(out, ",") : STENO_OK;
         if (!st)
-            st = put_turn(out, offset, ev, &v->part[i], &at);
+            st = put_turn(out, offset, ev, &v->part[i],
+                          v->names ? v->names[v->part[i].speaker] : NULL, &at);
     }
     for (size_t i = 0; !st && i < v->n_merges; i++)
         st = steno_buf_printf(out, "%s{\"speaker\":%d,\"is\":%d}", i ? "," : "],\"merged\":[",

@@ -37,6 +37,7 @@ struct steno_live_voices {
     size_t n_parts;
     const struct steno_live_merge *merge;
     size_t n_merges;
+    const char *const *names; /* by speaker, NULL for those that have none; NULL: nobody has */
 };
 /* Divide a final by who talks: who(ctx, s) is the speaker at a time, from 0, -1 = not known. Words
  * as below; one whose speaker is not known goes to that of the word before it. A final without

@@ -37,6 +37,8 @@ struct steno_diarizer {
     double begin; /* s of audio before the stream */
     float *piece; /* [rate / 2] */
     bool failed;  /* it tells no more speakers */
+    char *people; /* directory of those who are enrolled; NULL: nobody, or it is read */
+    steno_enrolled *known;
 
     /* locked by all->lock */
     steno_diarizer *next;
@@ -138,6 +140,29 @@ static void fail(steno_diarizer *d, steno_status st, const char *message)
     d->failed |= st != STENO_OK;
 }
 
+/* Read who is enrolled. What is wrong there costs names alone. */
+static void read_people(steno_diarizer *d)
+{
+    steno_err err;
+    if (steno_enrolled_open(&d->known, d->people, d->all->speakers, &err))
+        steno_log(LOG_WARNING, "speakers.store: %s", err.msg);
+    else
+        steno_live_speakers_know(d->live, steno_enrolled_prints(d->known),
+                                 steno_enrolled_count(d->known));
+    free(d->people);
+    d->people = NULL;
+}
+
+static void find_names(const steno_diarizer *d, const char *names[STENO_LIVE_SPEAKERS])
+{
+    struct steno_enrolled_speaker who;
+    for (int k = 0; k < STENO_LIVE_SPEAKERS; k++) {
+        const int person = steno_live_speakers_person(d->live, k);
+        names[k] =
+            person >= 0 && steno_enrolled_at(d->known, (size_t)person, &who) ? who.name : NULL;
+    }
+}
+
 /* Take up to half a second out of the ring into d->piece. Returns the number of samples. */
 static size_t take_audio(steno_diarizer *d)
 {
@@ -166,6 +191,7 @@ static void tell_final(steno_diarizer *d, steno_live_networks *networks,
 {
     struct steno_live_merge merge[STENO_LIVE_SPEAKERS];
     struct steno_voiced *parts = NULL;
+    const char *names[STENO_LIVE_SPEAKERS];
     struct steno_live_voices voices = {.merge = merge};
     steno_err err = {0};
     steno_status st = STENO_OK;
@@ -178,6 +204,10 @@ static void tell_final(steno_diarizer *d, steno_live_networks *networks,
            steno_live_speakers_merge(d->live, &merge[voices.n_merges]))
         voices.n_merges++;
     voices.part = parts;
+    if (d->known) {
+        find_names(d, names);
+        voices.names = names;
+    }
     pthread_mutex_lock(&d->lock);
     deliver_first(d, d->failed ? NULL : &voices);
     deliver_ready(d);
@@ -192,6 +222,8 @@ static bool work_on(steno_diarizer *d, steno_live_networks *networks)
     bool whole, more;
     steno_err err = {0};
     const size_t n = take_audio(d);
+    if (d->people)
+        read_people(d);
     if (n && !d->failed && networks)
         fail(d, steno_live_speakers_push(d->live, networks, d->piece, n, &err), err.msg);
     pthread_mutex_lock(&d->lock);
@@ -238,6 +270,8 @@ static void free_diarizer(steno_diarizer *d)
         free_waiting(w);
     }
     steno_live_speakers_close(d->live);
+    steno_enrolled_close(d->known);
+    free(d->people);
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->drained);
     free(d->ring);
@@ -348,8 +382,8 @@ static void give_place_back(steno_diarizers *all)
 }
 
 steno_status steno_diarizer_open(steno_diarizer **out, steno_diarizers *all, int rate,
-                                 int max_speakers, steno_diarizer_fn *fn, void *user,
-                                 steno_err *err)
+                                 int max_speakers, const char *people, steno_diarizer_fn *fn,
+                                 void *user, steno_err *err)
 {
     steno_diarizer *d;
     steno_status st;
@@ -361,13 +395,14 @@ steno_status steno_diarizer_open(steno_diarizer **out, steno_diarizers *all, int
     if (d) {
         *d = (steno_diarizer){.all = all, .fn = fn, .user = user, .rate = rate};
         d->last = &d->first;
+        d->people = people ? strdup(people) : NULL;
         d->cap = BUFFER_SECONDS * (size_t)rate;
         d->ring = malloc(d->cap * sizeof *d->ring);
         d->piece = malloc((size_t)rate / 2 * sizeof *d->piece);
         pthread_mutex_init(&d->lock, NULL);
         pthread_cond_init(&d->drained, NULL);
     }
-    st = d && d->ring && d->piece
+    st = d && d->ring && d->piece && (d->people || !people)
              ? steno_live_speakers_open(&d->live, all->speakers, rate, max_speakers, err)
              : steno_fail(err, STENO_ERR_NOMEM, "diarize: out of memory");
     if (st) {

@@ -27,11 +27,12 @@ STENO_MUST steno_status steno_diarizers_open(steno_diarizers **out, const steno_
                                              steno_err *err);
 void steno_diarizers_close(steno_diarizers *all); /* every diarizer is closed; NULL too */
 
-/* Open one for mono audio of `rate` Hz. max_speakers: 0 = the most. STENO_ERR_BUSY: there are too
+/* Open one for mono audio of `rate` Hz. max_speakers: 0 = the most. people: directory of enrolled
+ * speakers, who get their names; NULL: nobody is known. STENO_ERR_BUSY: there are too
  * many for the threads. STENO_ERR_NOMEM, STENO_ERR_UNSUPPORTED. */
 STENO_MUST steno_status steno_diarizer_open(steno_diarizer **out, steno_diarizers *all, int rate,
-                                            int max_speakers, steno_diarizer_fn *fn, void *user,
-                                            steno_err *err);
+                                            int max_speakers, const char *people,
+                                            steno_diarizer_fn *fn, void *user, steno_err *err);
 /* fn is not called any more. */
 void steno_diarizer_close(steno_diarizer *d);
 /* Samples that it has room for. After a smaller answer than `wanted`, fn gets a ROOM note. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "server/base/log.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 typedef struct steno_ws_conn conn;
@@ -133,13 +134,20 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
 static steno_status open_diarizer(conn *c, const struct steno_native_start *s, int rate,
                                   steno_err *err)
 {
+    const struct steno_server *srv = c->ws->srv;
+    char people[PATH_MAX];
+    steno_status st;
     if (!s->diarize)
         return STENO_OK;
-    if (!c->diarizer)
-        return steno_diarizer_open(&c->diarizer, c->ws->diarizers, rate, s->max_speakers,
-                                   on_diarized, c, err);
-    steno_diarizer_restart(c->diarizer);
-    return STENO_OK;
+    if (c->diarizer) {
+        steno_diarizer_restart(c->diarizer);
+        return STENO_OK;
+    }
+    st = steno_server_enrolled_dir(srv, c->key, people, err);
+    return st ? st
+              : steno_diarizer_open(&c->diarizer, c->ws->diarizers, rate, s->max_speakers,
+                                    *srv->conf->speakers_store ? people : NULL, on_diarized, c,
+                                    err);
 }
 
 static steno_status engine_open(void *ctx, const struct steno_native_start *s, int rate,

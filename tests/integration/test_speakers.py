@@ -212,6 +212,10 @@ def enrolled_speakers_have_their_names(_d):
             assert eventually(lambda: json.loads(ask("GET", f"/v1/jobs/{job}")[2])["state"] == "done", 60 * SLOW)
             got = json.loads(ask("GET", f"/v1/jobs/{job}/result")[2])
             assert lines((s["speaker_name"], s["text"]) for s in got["segments"]) == said_by("Ann", "Zoë <2>"), got
+            turns = [t for m in live(d, f"&api_key={one}").messages if m["type"] == "final" for t in m.get("turns", [])]
+            assert lines((t["name"], t["text"]) for t in turns) == said_by("Ann", "Zoë <2>"), turns
+            turns = [t for m in live(d, f"&api_key={two}").messages if m["type"] == "final" for t in m.get("turns", [])]
+            assert turns and not any("name" in t for t in turns), turns
             assert ask("DELETE", "/v1/speakers/Zo%C3%AB%20%3C2%3E", two)[0] == 404
             assert ask("DELETE", "/v1/speakers/Zo%C3%AB%20%3C2%3E")[0] == 204 and names() == ["Ann"]
             assert said() == said_by("Ann", "Speaker 2"), said()
@@ -520,6 +524,7 @@ def the_command_names_enrolled_speakers(_d):
     transcribe = ["transcribe", "--model", os.path.join(ROOT, "conf", "models", "digits-en"), paths["dialogue"]]
     r = run(*transcribe, "--speakers", "auto", "--speaker-model", FOLDER, *place)
     assert [x.split(":")[0] for x in r.stdout.splitlines()] == ["Ann Lee", "Zoë", "Ann Lee"], r
+    assert [x.split()[7] for x in run(*speakers, *place, "--live").stdout.splitlines()] == ["Ann_Lee", "Zoë", "Ann_Lee"]
     assert run("speaker", "delete", *place, "Zoë").returncode == 0
     assert [x.split()[7] for x in run(*speakers, *place).stdout.splitlines()] == ["Ann_Lee", "SPEAKER_01", "Ann_Lee"]
     assert [x.split()[7] for x in run(*speakers, "--enrolled", "none").stdout.splitlines()] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00"]

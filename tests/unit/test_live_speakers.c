@@ -200,6 +200,37 @@ static void a_flush_tells_who_spoke_up_to_now(void **state)
     assert_true((double)alike > 0.75 * (double)spoken);
 }
 
+/* Three prints: of the second voice, of nobody, of the first voice. */
+static void known_voices_are_found_and_stay(void **state)
+{
+    const size_t floats = speakers ? steno_speaker_print_floats(speakers) : 0;
+    float *prints = calloc(3 * floats + 1, sizeof *prints);
+    int first[STEPS];
+    steno_live_speakers *l;
+    (void)state;
+    assert_non_null(prints);
+    if (!speakers || SECONDS < 30) {
+        free(prints);
+        skip();
+    }
+    assert_int_equal(steno_speaker_print_make(speakers, RATE, pcm + 22 * RATE, 55 * RATE / 10,
+                                              prints, NULL, NULL),
+                     STENO_OK);
+    assert_int_equal(steno_speaker_print_make(speakers, RATE, pcm + 112 * RATE / 10, 32 * RATE / 10,
+                                              prints + 2 * floats, NULL, NULL),
+                     STENO_OK);
+    l = open_live(0, NULL);
+    steno_live_speakers_know(l, prints, 3);
+    assert_int_equal(steno_live_speakers_person(l, 0), -1); /* nobody spoke yet */
+    (void)listen(l, 8000, first);
+    assert_int_equal(steno_live_speakers_person(l, steno_live_speakers_at(l, 24, 0)), 0);
+    assert_int_equal(steno_live_speakers_person(l, steno_live_speakers_at(l, 12.5, 0)), 2);
+    assert_int_equal(steno_live_speakers_person(l, -1), -1);
+    assert_int_equal(steno_live_speakers_person(l, STENO_LIVE_SPEAKERS), -1);
+    steno_live_speakers_close(l);
+    free(prints);
+}
+
 static void there_are_no_more_speakers_than_allowed(void **state)
 {
     const struct steno_live_rules rules = {.hop = 2.5, .labels = {.threshold = 0.1}};
@@ -331,6 +362,7 @@ int main(void)
         cmocka_unit_test(how_the_samples_are_divided_does_not_matter),
         cmocka_unit_test(a_label_that_was_told_changes_by_told_merges_alone),
         cmocka_unit_test(a_flush_tells_who_spoke_up_to_now),
+        cmocka_unit_test(known_voices_are_found_and_stay),
         cmocka_unit_test(there_are_no_more_speakers_than_allowed),
         cmocka_unit_test(only_the_last_minutes_are_kept),
         cmocka_unit_test(every_length_has_an_answer),

@@ -4,10 +4,8 @@
 #include <string.h>
 
 #include "speech/speakers/diarize.h"
+#include "speech/speakers/known.h"
 #include "speech/speakers/networks.h"
-
-#define LEAST_SECONDS 1.0f /* of clean speech that make a print */
-#define LEAST_COSINE 0.55  /* docs/speakers.md */
 
 size_t steno_speaker_print_floats(const steno_speakers *s)
 {
@@ -33,13 +31,13 @@ steno_status steno_diarization_print(const steno_diarization *d, const steno_spe
     free(one);
     if (seconds)
         *seconds = (double)most;
-    if (most >= LEAST_SECONDS)
+    if (most >= STENO_KNOWN_SECONDS)
         return STENO_OK;
     memset(out, 0, dim * sizeof *out);
     return steno_fail(err, STENO_ERR_INVAL,
                       "voice: the recording has %.1f s of clear speech, at least %.0f is needed, "
                       "better five",
-                      (double)most, (double)LEAST_SECONDS);
+                      (double)most, (double)STENO_KNOWN_SECONDS);
 }
 
 steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate, const float *pcm,
@@ -59,7 +57,7 @@ steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate, 
     return st;
 }
 
-static double cosine(const float *a, const float *b, size_t dim)
+double steno_known_cosine(const float *a, const float *b, size_t dim)
 {
     double sum = 0;
     for (size_t k = 0; k < dim; k++)
@@ -67,9 +65,7 @@ static double cosine(const float *a, const float *b, size_t dim)
     return sum;
 }
 
-/* Give the most alike of those that are free to each other, until none is alike enough. like: [n,
- * speakers] cosines. */
-static void match(double *like, size_t n, size_t speakers, double least, int *who)
+void steno_known_match(double *like, size_t n, size_t speakers, double least, int *who)
 {
     for (;;) {
         size_t best = n * speakers;
@@ -98,10 +94,10 @@ steno_status steno_diarization_identify(const steno_diarization *d, const steno_
         who[k] = -1;
         (void)steno_diarization_voice(d, (int)k, voice);
         for (size_t i = 0; i < n; i++)
-            like[i * speakers + k] = cosine(voice, prints + i * dim, dim);
+            like[i * speakers + k] = steno_known_cosine(voice, prints + i * dim, dim);
     }
     if (!st)
-        match(like, n, speakers, least > 0 ? least : LEAST_COSINE, who);
+        steno_known_match(like, n, speakers, least > 0 ? least : STENO_KNOWN_COSINE, who);
     free(like);
     free(voice);
     return st;

@@ -8,6 +8,7 @@
  * Memory does not grow: old vectors are averaged in pairs, labels are kept for some minutes. All
  * depends on positions in the audio, not on how it was divided. */
 #include "speech/speakers/live.h"
+#include "speech/speakers/known.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,9 @@ struct steno_live_speakers {
     int64_t labelled;    /* frames that have one, from 0 on */
     int64_t flushed;     /* the same with those of the last flush */
     int told;            /* merges */
+    const float *prints; /* [n_prints, dim] of known voices, borrowed */
+    size_t n_prints;
+    int person[STENO_LIVE_SPEAKERS]; /* which of them a label is; -1: none yet */
     bool ended;
 };
 
@@ -138,6 +142,8 @@ steno_status steno_live_speakers_open_rules(steno_live_speakers **out,
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     l->speakers = speakers;
     l->rules = *rules;
+    for (int k = 0; k < STENO_LIVE_SPEAKERS; k++)
+        l->person[k] = -1;
     l->rules.labels.max_speakers = max_speakers ? max_speakers : STENO_LIVE_SPEAKERS;
     st = prepare(l, sample_rate, err);
     if (st) {
@@ -309,6 +315,48 @@ static steno_status find_voices(steno_live_speakers *l, steno_live_networks *w,
     return st;
 }
 
+/* What merged speakers were known as, the one that stays is. */
+static void merge_people(steno_live_speakers *l)
+{
+    for (int k = 0; k < l->labels.n; k++) {
+        const int is = steno_stable_resolve(&l->labels, k);
+        if (is != k && l->person[is] < 0)
+            l->person[is] = l->person[k];
+    }
+}
+
+static bool is_taken(const steno_live_speakers *l, int person)
+{
+    for (int k = 0; k < l->labels.n; k++)
+        if (steno_stable_resolve(&l->labels, k) == k && l->person[k] == person)
+            return true;
+    return false;
+}
+
+/* Find out which speakers are known. What was found stays. */
+static steno_status find_people(steno_live_speakers *l, steno_err *err)
+{
+    const size_t n = (size_t)l->labels.n, dim = l->labels.items.dim;
+    double *like = malloc((l->n_prints * n + 1) * sizeof *like);
+    float *voice = malloc(dim * sizeof *voice);
+    steno_status st =
+        like && voice ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    merge_people(l);
+    for (int k = 0; !st && k < l->labels.n; k++) {
+        const bool open = steno_stable_resolve(&l->labels, k) == k && l->person[k] < 0 &&
+                          steno_stable_voice(&l->labels, k, voice) >= (double)STENO_KNOWN_SECONDS;
+        for (size_t i = 0; i < l->n_prints; i++)
+            like[i * n + (size_t)k] = open && !is_taken(l, (int)i)
+                                          ? steno_known_cosine(voice, l->prints + i * dim, dim)
+                                          : -2;
+    }
+    if (!st)
+        steno_known_match(like, l->n_prints, n, STENO_KNOWN_COSINE, l->person);
+    free(like);
+    free(voice);
+    return st;
+}
+
 /* Label `frames` of the window, from l->first on. */
 static steno_status take_window(steno_live_speakers *l, steno_live_networks *w, size_t frames,
                                 steno_err *err)
@@ -322,6 +370,8 @@ static steno_status take_window(steno_live_speakers *l, steno_live_networks *w, 
         is_silent(l->window + from, f.cells * l->hop < left ? f.cells * l->hop : left);
     if (!silent)
         st = find_voices(l, w, &f, v, err);
+    if (!st && !silent && l->n_prints)
+        st = find_people(l, err);
     if (!st)
         put_labels(l, &f, silent ? NULL : v);
     return st;
@@ -470,6 +520,19 @@ int steno_live_speakers_at(const steno_live_speakers *l, double seconds, double 
                 return steno_stable_resolve(&l->labels, l->label[f % KEPT]);
         }
     return -1;
+}
+
+void steno_live_speakers_know(steno_live_speakers *l, const float *prints, size_t n)
+{
+    l->prints = prints;
+    l->n_prints = n;
+}
+
+int steno_live_speakers_person(const steno_live_speakers *l, int speaker)
+{
+    return speaker >= 0 && speaker < l->labels.n
+               ? l->person[steno_stable_resolve(&l->labels, speaker)]
+               : -1;
 }
 
 bool steno_live_speakers_merge(steno_live_speakers *l, struct steno_live_merge *out)

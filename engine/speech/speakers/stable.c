@@ -1,4 +1,5 @@
 #include "speech/speakers/stable.h"
+#include "speech/speakers/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,22 @@ static void merge_labels(struct steno_stable *l, struct votes *v, int clusters)
             v->of[k][b] = 0;
         }
     }
+}
+
+double steno_stable_voice(const struct steno_stable *l, int label, float *out)
+{
+    const struct steno_group_items *t = &l->items;
+    double seconds = 0;
+    memset(out, 0, t->dim * sizeof *out);
+    for (size_t i = 0; i < t->n; i++) {
+        if (l->shown[i] < 0 || steno_stable_resolve(l, l->shown[i]) != label)
+            continue;
+        for (size_t d = 0; d < t->dim; d++)
+            out[d] += t->vector[i * t->dim + d] * t->item[i].seconds;
+        seconds += (double)t->item[i].seconds;
+    }
+    steno_cluster_unit(out, 1, t->dim);
+    return seconds;
 }
 
 int steno_stable_before(const struct steno_stable *l, const struct steno_stable_voice *v,

@@ -43,6 +43,9 @@ STENO_MUST steno_status steno_stable_init(struct steno_stable *l, size_t dim,
 void steno_stable_free(struct steno_stable *l);
 /* What a label is after all merges. */
 int steno_stable_resolve(const struct steno_stable *l, int label);
+/* The voice of a label after all merges, of unit length: out [items.dim]. Returns the seconds of
+ * clean speech behind it; 0: none. */
+double steno_stable_voice(const struct steno_stable *l, int label, float *out);
 /* The label that a voice had for most of its frames, if it is not taken. -1: none. taken:
  * [STENO_LIVE_SPEAKERS]. */
 int steno_stable_before(const struct steno_stable *l, const struct steno_stable_voice *v,

@@ -58,10 +58,13 @@ static steno_status print(const struct job *j, const char *path, const struct st
 static steno_status diarize_live(const struct job *j, const char *path, steno_err *err)
 {
     struct cli_live_turns t = {0};
-    steno_status st =
-        cli_voices_live(&t, j->speakers, path, (int)j->channel, (int)j->voices.max, err);
+    const char *names[STENO_LIVE_SPEAKERS];
+    steno_status st = cli_voices_live(&t, j->speakers, path, (int)j->channel, (int)j->voices.max,
+                                      j->known.prints, j->known.n, err);
+    for (int k = 0; !st && k < STENO_LIVE_SPEAKERS; k++)
+        names[k] = t.person[k] >= 0 ? j->known.names[t.person[k]] : NULL;
     if (!st)
-        st = print(j, path, t.turn, t.n, t.seconds, t.speakers, NULL, err);
+        st = print(j, path, t.turn, t.n, t.seconds, t.speakers, names, err);
     free(t.turn);
     return st;
 }

@@ -130,7 +130,7 @@ static steno_status hear(struct heard *h, steno_recording *r, steno_err *err)
 }
 
 steno_status cli_voices_live(struct cli_live_turns *out, const steno_speakers *s, const char *path,
-                             int channel, int most, steno_err *err)
+                             int channel, int most, const float *prints, size_t n, steno_err *err)
 {
     struct steno_recording_info info;
     struct heard h = {0};
@@ -142,8 +142,12 @@ steno_status cli_voices_live(struct cli_live_turns *out, const steno_speakers *s
     st = steno_live_networks_open(&h.networks, s, err);
     if (!st)
         st = steno_live_speakers_open(&h.live, s, info.sample_rate, most, err);
-    if (!st)
+    if (!st) {
+        steno_live_speakers_know(h.live, prints, n);
         st = hear(&h, r, err);
+    }
+    for (int k = 0; !st && k < STENO_LIVE_SPEAKERS; k++)
+        h.told.person[k] = steno_live_speakers_person(h.live, k);
     steno_live_speakers_close(h.live);
     steno_live_networks_close(h.networks);
     steno_recording_close(r);

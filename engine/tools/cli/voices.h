@@ -40,9 +40,12 @@ struct cli_live_turns {
     size_t n;
     double seconds; /* of audio */
     int speakers;
+    int person[STENO_LIVE_SPEAKERS]; /* which known voice a speaker is; -1: none */
 };
-/* Tell them. most: as max_speakers of steno_live_speakers_open. Errors name the recording. */
+/* Tell them. most: as max_speakers of steno_live_speakers_open; prints: [n] of known voices. Errors
+ * name the recording. */
 STENO_MUST steno_status cli_voices_live(struct cli_live_turns *out, const steno_speakers *s,
-                                        const char *path, int channel, int most, steno_err *err);
+                                        const char *path, int channel, int most,
+                                        const float *prints, size_t n, steno_err *err);
 
 #endif
