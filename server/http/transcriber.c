@@ -39,7 +39,7 @@ struct steno_transcription {
     steno_waker_id watch; /* of a decoding process */
     steno_pool_stream *stream;
     steno_diarization *voices;
-    float *block; /* [BLOCK], samples [at, have) not yet pushed */
+    const float *block; /* of `audio`; samples [at, have) not yet pushed */
     size_t at, have;
     int rate;
     int64_t decoded; /* samples */
@@ -380,7 +380,7 @@ static steno_status decode_block(steno_transcription *work, steno_err *err)
         max = left >= BLOCK ? BLOCK : left > 0 ? (size_t)left : 0;
     }
     work->at = work->have = 0;
-    st = max ? steno_audio_read(work->audio, work->block, max, &work->have, err) : STENO_OK;
+    st = max ? steno_audio_next(work->audio, &work->block, max, &work->have, err) : STENO_OK;
     work->decoded += (int64_t)work->have;
     return st;
 }
@@ -634,8 +634,6 @@ static void finish_work(steno_transcription *work, steno_status st, steno_err *e
     if (work->state == TELLING && !work->req.print_only)
         work->decoded = work->before; /* nothing was received twice */
     release_audio(work);
-    free(work->block);
-    work->block = NULL;
     r->received = work->rate ? (double)work->decoded / work->rate : 0;
     r->dropped = work->rate ? (double)(work->have - work->at) / work->rate : 0;
     if (!st)
@@ -836,15 +834,9 @@ steno_status steno_transcription_start(steno_transcription **out, steno_transcri
 {
     bool cancelled;
     steno_transcription *work = calloc(1, sizeof *work);
-    if (work) {
-        work->block = calloc(BLOCK, sizeof *work->block);
+    if (work)
         work->result.transcript = steno_transcript_new(0);
-    }
-    if (!work || !work->block || !work->result.transcript) {
-        if (work) {
-            free(work->block);
-            steno_transcript_free(work->result.transcript);
-        }
+    if (!work || !work->result.transcript) {
         free(work);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
@@ -860,7 +852,6 @@ steno_status steno_transcription_start(steno_transcription **out, steno_transcri
     pthread_mutex_unlock(&transcriber->lock);
     if (cancelled) {
         *out = NULL;
-        free(work->block);
         steno_transcription_free(work);
         return steno_fail(err, STENO_ERR_CANCELLED, "the server is shutting down");
     }

@@ -38,9 +38,9 @@ static unsigned width(const steno_feed *f)
 /* Deliver frames as the options want them. Returns the number of samples. */
 static size_t deliver(const steno_feed *f, const float *in, size_t frames, float *out)
 {
-    if (f->channel == STENO_FEED_ALL_CHANNELS)
+    if (f->channel == STENO_FEED_ALL_CHANNELS && in != out)
         memcpy(out, in, frames * f->channels * sizeof *out);
-    else
+    else if (in != out)
         steno_pcm_mix(in, frames, f->channels, f->channel, out);
     return frames * width(f);
 }
@@ -136,11 +136,16 @@ void steno_feed_close(steno_feed *f)
     free(f);
 }
 
+/* Of one channel the samples are decoded to where they are wanted. */
 static steno_status push_raw(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
                              float *out, size_t max, size_t *made)
 {
     float block[BLOCK];
     size_t at = 0, got = 0;
+    if (f->channels == 1) {
+        *made = steno_pcm_push(&f->pcm, p, n, used, out, max);
+        return *made || *used < n ? STENO_OK : STENO_NEED_MORE;
+    }
     memcpy(block, f->rest, f->partial * sizeof *block);
     while (at < n && got + width(f) <= max) {
         size_t room = (max - got) / width(f) * f->channels, have, frames, k;
@@ -177,7 +182,7 @@ static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, st
 static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
                              float *out, size_t max, size_t *made, steno_err *err)
 {
-    float block[BLOCK];
+    float block[BLOCK], *to;
     size_t at = 0, got = 0, frames, k, room;
     const struct steno_wav_info *w;
     steno_status st;
@@ -187,7 +192,8 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
         room = room < BLOCK ? room : BLOCK;
         if (room < STENO_CHANNELS_MAX)
             break; /* nearly full: the reader needs room for a frame of the most channels */
-        st = steno_wav_push(f->wav, p + at, n - at, &k, block, room, &frames, err);
+        to = f->rate && f->channels == 1 ? out + got : block;
+        st = steno_wav_push(f->wav, p + at, n - at, &k, to, room, &frames, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         at += k;
@@ -197,7 +203,7 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
             if (st)
                 return st;
         }
-        got += deliver(f, block, frames, out + got);
+        got += deliver(f, to, frames, out + got);
     }
     *used = at;
     *made = got;

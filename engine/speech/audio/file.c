@@ -42,7 +42,8 @@ struct steno_audio {
     steno_container *container;
     const char *container_name; /* for people */
     struct steno_container_info decoded;
-    bool ready; /* the info is filled in and checked */
+    bool ready;                 /* the info is filled in and checked */
+    const unsigned char *input; /* [in_len], of which in_at are used: `in`, or the recording */
     size_t in_at, in_len;
     unsigned char in[IN_BYTES];
 
@@ -61,14 +62,14 @@ struct steno_audio {
 
 /* ---- our own readers -------------------------------------------------------------------------*/
 
-/* Read more input into a->in if it is used up; *end at the end of the input. */
+/* Go on to more input if it is used up; *end at the end of the input. */
 static steno_status refill(steno_audio *a, bool *end, steno_err *err)
 {
     ssize_t k;
     *end = false;
     if (a->in_at < a->in_len)
         return STENO_OK;
-    k = steno_source_read(&a->src, a->in, sizeof a->in);
+    k = steno_source_next(&a->src, a->in, sizeof a->in, &a->input);
     if (k < 0)
         return steno_source_error(&a->src, errno, err);
     *end = !k;
@@ -93,7 +94,7 @@ static steno_status fill_wav(steno_audio *a, steno_err *err)
         st = refill(a, &a->ended, err);
         if (st || a->ended)
             return st ? st : steno_wav_end(a->wav, &a->info.truncated, err);
-        st = steno_wav_push(a->wav, a->in + a->in_at, a->in_len - a->in_at, &used, a->block,
+        st = steno_wav_push(a->wav, a->input + a->in_at, a->in_len - a->in_at, &used, a->block,
                             BLOCK_SAMPLES, &frames, err);
         if (st && st != STENO_NEED_MORE)
             return st;
@@ -145,8 +146,8 @@ static steno_status fill_opus(steno_audio *a, steno_err *err)
         st = refill(a, &a->ended, err);
         if (st || a->ended)
             return st ? st : steno_ogg_opus_end(a->opus, &a->info.truncated, err);
-        st = steno_ogg_opus_push(a->opus, a->in + a->in_at, a->in_len - a->in_at, &used, a->block,
-                                 BLOCK_SAMPLES, &made, err);
+        st = steno_ogg_opus_push(a->opus, a->input + a->in_at, a->in_len - a->in_at, &used,
+                                 a->block, BLOCK_SAMPLES, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         a->in_at += used;
@@ -227,7 +228,7 @@ static steno_status fill_vorbis(steno_audio *a, steno_err *err)
         st = refill(a, &a->ended, err);
         if (st || a->ended)
             return st ? st : end_vorbis(a, err);
-        st = steno_ogg_vorbis_feed(a->vorbis, a->in, a->in_len, err);
+        st = steno_ogg_vorbis_feed(a->vorbis, a->input, a->in_len, err);
         if (st)
             return st;
         a->in_at = a->in_len;
@@ -276,7 +277,7 @@ static steno_status fill_mpeg(steno_audio *a, steno_err *err)
             a->info.truncated = m.samples + MPEG_LOST < m.stated;
             return STENO_OK;
         }
-        st = steno_mpeg_feed(a->mpeg, a->in, a->in_len, err);
+        st = steno_mpeg_feed(a->mpeg, a->input, a->in_len, err);
         if (st)
             return st;
         a->in_at = a->in_len;
@@ -799,6 +800,11 @@ static steno_status resample(steno_audio *a, steno_err *err)
     return st;
 }
 
+static unsigned wanted_channel(const steno_audio *a)
+{
+    return a->opt.channel <= a->channels ? a->opt.channel : 0;
+}
+
 /* Bring the block to mono at the rate of the first link, behind the rest of a link before it. */
 static steno_status adapt(steno_audio *a, steno_err *err)
 {
@@ -807,8 +813,7 @@ static steno_status adapt(steno_audio *a, steno_err *err)
     if (a->resampler && (a->ended || a->rate != a->resampled))
         st = flush_resampler(a, err);
     if (!st && a->block_frames) {
-        steno_pcm_mix(a->block, a->block_frames, a->channels,
-                      a->opt.channel <= a->channels ? a->opt.channel : 0, a->block);
+        steno_pcm_mix(a->block, a->block_frames, a->channels, wanted_channel(a), a->block);
         st = a->rate == a->info.sample_rate ? add_mono(a, a->block, a->block_frames, err)
                                             : resample(a, err);
     }
@@ -817,9 +822,11 @@ static steno_status adapt(steno_audio *a, steno_err *err)
     return st;
 }
 
-steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n, steno_err *err)
+/* Go on to the next frames, at most max: *k of them at *at, interleaved, valid until more are
+ * decoded. */
+static steno_status take_frames(steno_audio *a, size_t max, const float **at, size_t *k,
+                                steno_err *err)
 {
-    size_t k;
     steno_status st;
     while (!a->block_frames && !a->ended) {
         st = fill_from_file(a, err);
@@ -828,19 +835,37 @@ steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n
         if (st)
             return st;
     }
-    k = a->block_frames;
-    if (k > max)
-        k = max;
-    if (a->limit >= 0 && k) {
+    *k = a->block_frames < max ? a->block_frames : max;
+    if (a->limit >= 0 && *k) {
         if (a->delivered >= a->limit)
             return over_limit(a, err);
-        if (k > (uint64_t)(a->limit - a->delivered))
-            k = (size_t)(a->limit - a->delivered);
+        if (*k > (uint64_t)(a->limit - a->delivered))
+            *k = (size_t)(a->limit - a->delivered);
     }
-    steno_pcm_mix(a->at, k, a->channels, a->opt.channel <= a->channels ? a->opt.channel : 0, mono);
-    a->at += k * a->channels;
-    a->block_frames -= k;
-    a->delivered += (int64_t)k;
-    *n = k;
+    *at = a->at;
+    a->at += *k * a->channels;
+    a->block_frames -= *k;
+    a->delivered += (int64_t)*k;
+    return STENO_OK;
+}
+
+steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n, steno_err *err)
+{
+    const float *at;
+    steno_status st = take_frames(a, max, &at, n, err);
+    if (!st)
+        steno_pcm_mix(at, *n, a->channels, wanted_channel(a), mono);
+    return st;
+}
+
+steno_status steno_audio_next(steno_audio *a, const float **mono, size_t max, size_t *n,
+                              steno_err *err)
+{
+    steno_status st = take_frames(a, max < BLOCK_SAMPLES ? max : BLOCK_SAMPLES, mono, n, err);
+    if (st || a->channels == 1)
+        return st;
+    /* a->block has room: its own frames up to these were delivered, a container's lie elsewhere */
+    steno_pcm_mix(*mono, *n, a->channels, wanted_channel(a), a->block);
+    *mono = a->block;
     return STENO_OK;
 }

@@ -111,7 +111,7 @@ steno_status steno_resampler_push(steno_resampler *r, const float *in, size_t n,
         return steno_fail(err, STENO_ERR_INVAL, "resampler: push after flush");
     if (!r->soxr) {
         at = got = n < max ? n : max;
-        if (got)
+        if (got && in != out)
             memmove(out, in, got * sizeof *out);
         r->taken += (int64_t)got;
         r->made += (int64_t)got;

@@ -91,6 +91,18 @@ ssize_t steno_source_read(struct steno_source *s, void *buf, size_t n)
     return k;
 }
 
+ssize_t steno_source_next(struct steno_source *s, void *buf, size_t n, const unsigned char **at)
+{
+    const int64_t pos = s->pos, left = s->size > pos ? s->size - pos : 0;
+    *at = buf;
+    if (s->pipe || !s->data)
+        return steno_source_read(s, buf, n);
+    *at = s->data + s->base + pos;
+    n = (uint64_t)left < n ? (size_t)left : n;
+    s->pos += (int64_t)n;
+    return (ssize_t)n;
+}
+
 /* Read on until a pipe has `end` bytes kept, or ends. */
 static bool fill_kept(struct steno_source *s, int64_t end)
 {

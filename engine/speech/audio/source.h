@@ -28,6 +28,9 @@ void steno_source_free(struct steno_source *s);
 
 /* Read up to n bytes at the position: 0 = end, -1 = error in errno (EFBIG: more than max_kept). */
 ssize_t steno_source_read(struct steno_source *s, void *buf, size_t n);
+/* The same, without a copy where the recording lies in memory: the bytes are at *at, in buf else.
+ */
+ssize_t steno_source_next(struct steno_source *s, void *buf, size_t n, const unsigned char **at);
 /* Copy up to n bytes at offset `at`; the position does not change. Fewer only at the end. */
 ssize_t steno_source_peek(struct steno_source *s, int64_t at, void *buf, size_t n);
 /* The recording begins n bytes later than was thought. The position becomes 0. */

@@ -417,7 +417,8 @@ steno_status steno_fbank_push(steno_fbank *f, const float *pcm, size_t n, size_t
         made += ready_frames(f, out + made * f->opt.bins, max_frames - made);
         if (at == n || ready(f))
             break;
-        drop(f);
+        if (f->cap - f->len < n - at)
+            drop(f);
         k = f->cap - f->len < n - at ? f->cap - f->len : n - at;
         memcpy(f->buf + f->len, pcm + at, k * sizeof *pcm);
         f->len += k;

@@ -52,7 +52,7 @@ struct steno_pool_ops {
 };
 _Static_assert(STENO_POOL_BATCH_SIZES == STENO_BATCH_SIZES, "one list of sizes");
 
-#define STENO_POOL_BLOCK 4096 /* samples that a worker copies from a ring at a time */
+#define STENO_POOL_BLOCK 4096 /* samples that a worker feeds at a time, at most */
 #define STENO_POOL_MARKS 64   /* pushes whose arrival is remembered per stream */
 
 struct steno_pool_mark { /* samples up to `end` had arrived at `ns` */
@@ -120,7 +120,6 @@ struct steno_pool_worker {
     steno_stream *rec[STENO_BATCH_MAX];
     steno_status st[STENO_BATCH_MAX];
     steno_err err[STENO_BATCH_MAX];
-    float block[STENO_POOL_BLOCK];
 };
 
 /* Streams opened plus closed. */

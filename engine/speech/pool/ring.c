@@ -14,7 +14,17 @@ void steno_ring_init(struct steno_ring *r, size_t max)
 void steno_ring_free(struct steno_ring *r)
 {
     free(r->data);
+    free(r->left);
     steno_ring_init(r, r->max);
+}
+
+static void copy_all(const struct steno_ring *r, float *out)
+{
+    const size_t first = r->len < r->cap - r->head ? r->len : r->cap - r->head;
+    if (!r->len)
+        return;
+    memcpy(out, r->data + r->head, first * sizeof *out);
+    memcpy(out + first, r->data, (r->len - first) * sizeof *out);
 }
 
 static steno_status grow(struct steno_ring *r, size_t want)
@@ -31,8 +41,11 @@ static steno_status grow(struct steno_ring *r, size_t want)
     p = malloc(cap * sizeof *p);
     if (!p)
         return STENO_ERR_NOMEM;
-    steno_ring_peek(r, p, r->len);
-    free(r->data);
+    copy_all(r, p);
+    if (r->held && !r->left)
+        r->left = r->data;
+    else
+        free(r->data);
     r->data = p;
     r->cap = cap;
     r->head = 0;
@@ -57,21 +70,19 @@ steno_status steno_ring_push(struct steno_ring *r, const float *pcm, size_t n, s
     return STENO_OK;
 }
 
-size_t steno_ring_peek(const struct steno_ring *r, float *out, size_t n)
+const float *steno_ring_hold(struct steno_ring *r, size_t *n)
 {
-    size_t first;
-    if (n > r->len)
-        n = r->len;
-    if (!n)
-        return 0;
-    first = n < r->cap - r->head ? n : r->cap - r->head;
-    memcpy(out, r->data + r->head, first * sizeof *out);
-    memcpy(out + first, r->data, (n - first) * sizeof *out);
-    return n;
+    const size_t piece = r->len < r->cap - r->head ? r->len : r->cap - r->head;
+    *n = *n < piece ? *n : piece;
+    r->held = true;
+    return r->data + r->head;
 }
 
 void steno_ring_drop(struct steno_ring *r, size_t n)
 {
+    free(r->left);
+    r->left = NULL;
+    r->held = false;
     if (!n)
         return;
     r->head = (r->head + n) % r->cap;

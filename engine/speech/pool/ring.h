@@ -9,6 +9,8 @@ struct steno_ring {
     float *data;
     size_t cap, max; /* samples; cap <= max */
     size_t head, len;
+    bool held;   /* samples at the head are being read */
+    float *left; /* where they lie, if that is no longer data */
 };
 
 void steno_ring_init(struct steno_ring *r, size_t max);
@@ -17,8 +19,9 @@ void steno_ring_free(struct steno_ring *r);
  * appended. */
 STENO_MUST steno_status steno_ring_push(struct steno_ring *r, const float *pcm, size_t n,
                                         size_t *taken);
-/* Copy up to n samples from the head without removing them; returns the number. */
-size_t steno_ring_peek(const struct steno_ring *r, float *out, size_t n);
+/* The samples at the head that lie in one piece, at most *n; *n becomes their number. They may be
+ * read without the mutex, whatever is pushed, until the next steno_ring_drop. */
+const float *steno_ring_hold(struct steno_ring *r, size_t *n);
 void steno_ring_drop(struct steno_ring *r, size_t n); /* n <= len */
 
 #endif

@@ -104,8 +104,8 @@ void steno_pool_finish(steno_pool_stream *ps, steno_status st, const steno_err *
 
 /* ---- one round ---------------------------------------------------------------------------- */
 
-/* Copy audio up to the next finalize, or find what else is due. */
-static enum job next_job(steno_pool_stream *ps, float *block, size_t *n)
+/* Hold audio up to the next finalize, or find what else is due. */
+static enum job next_job(steno_pool_stream *ps, const float **pcm, size_t *n)
 {
     enum job job = JOB_NONE;
     size_t most = STENO_POOL_BLOCK;
@@ -116,9 +116,11 @@ static enum job next_job(steno_pool_stream *ps, float *block, size_t *n)
     if (ps->cancel)
         job = JOB_CANCEL;
     else if (most && ps->ring.len) {
-        *n = steno_ring_peek(&ps->ring, block, most);
+        most = most < ps->ring.len ? most : ps->ring.len;
         if (ps->pool->ops->set_waiting)
-            ps->pool->ops->set_waiting(ps->rec, ps->ring.len - *n);
+            ps->pool->ops->set_waiting(ps->rec, ps->ring.len - most);
+        *n = most;
+        *pcm = steno_ring_hold(&ps->ring, n);
         job = JOB_AUDIO;
     } else if (ps->n_finalize)
         job = JOB_FINALIZE;
@@ -214,16 +216,17 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
         ops->set_queued(ps->rec, ps->stats.queue_wait_seconds);
     while (!st) {
         size_t n, used = 0;
+        const float *pcm = NULL;
         bool done = false;
         enum job job;
         const bool due = ops->ready(ps->rec) && !is_cancelled(ps);
         t->steps = due && !has_slack(ps);
         if (t->steps)
             return STENO_OK;
-        job = next_job(ps, w->block, &n);
+        job = next_job(ps, &pcm, &n);
         switch (job) {
         case JOB_AUDIO:
-            st = ops->feed(ps->rec, w->block, n, &used, err);
+            st = ops->feed(ps->rec, pcm, n, &used, err);
             consume(ps, used);
             t->audio += (double)used / ps->rate;
             if (!st && used == 0 && (!ops->ready(ps->rec) || has_slack(ps)))

@@ -73,8 +73,11 @@ static steno_status open_audio(steno_stream *s, steno_err *err)
     s->cap_pending = steno_resampler_max_out(s->resampler, STENO_STREAM_BLOCK);
     if (s->cap_pending < STENO_STREAM_BLOCK)
         s->cap_pending = STENO_STREAM_BLOCK;
-    s->clean = malloc(STENO_STREAM_BLOCK * sizeof *s->clean);
     s->pending = malloc(s->cap_pending * sizeof *s->pending);
+    if (s->opt.sample_rate == s->model->info.sample_rate)
+        s->clean = s->pending;
+    else
+        s->clean = malloc(STENO_STREAM_BLOCK * sizeof *s->clean);
     return s->clean && s->pending ? STENO_OK
                                   : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
 }
@@ -173,7 +176,8 @@ void steno_stream_close(steno_stream *s)
         s->family->state_free(s->state);
     steno_results_close(&s->results);
     steno_resampler_close(s->resampler);
-    free(s->clean);
+    if (s->clean != s->pending)
+        free(s->clean);
     free(s->pending);
     free(s);
 }

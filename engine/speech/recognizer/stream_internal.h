@@ -104,7 +104,7 @@ struct steno_stream {
     steno_turn_watch *turn; /* NULL: silence alone ends an utterance */
     /* audio in */
     steno_resampler *resampler;
-    float *clean;   /* [STENO_STREAM_BLOCK] input without NaN */
+    float *clean;   /* [STENO_STREAM_BLOCK] input without NaN; pending if the rates are equal */
     float *pending; /* [cap_pending] at the model's rate; [pos, len) are not moved on yet */
     size_t cap_pending, pos, len;
     union {
