@@ -191,6 +191,10 @@ STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char
  * grammar cannot be read; the model then has the ones from before. */
 STENO_API STENO_MUST steno_status steno_model_use_grammars(steno_model *m, const char *list,
                                                            steno_err *err);
+/* The same for networks that write marks and capitals of finals (docs/punctuation.md). A model that
+ * writes marks itself has none. */
+STENO_API STENO_MUST steno_status steno_model_use_punctuators(steno_model *m, const char *list,
+                                                              steno_err *err);
 /* Close a model, after all its streams. NULL is accepted. */
 STENO_API void steno_model_close(steno_model *m);
 /* Name of the family of a model directory; NULL: of no known family. Loads nothing. Static. */

@@ -35,6 +35,7 @@ static void deepgram_init(struct steno_dialect_session *d)
 {
     d->start.alternatives = 1;
     d->start.interim = false;
+    steno_deepgram_default_options(&d->start.options);
     deepgram_state(d)->wants.no_networks = !d->tells_speakers;
 }
 
@@ -123,7 +124,7 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
     if (!strcmp(name, "endpointing"))
         return set_endpointing(d, value, err);
     if (steno_deepgram_is_want(name) && d->start.hints)
-        return steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
+        return steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     if (!strcmp(name, "utterance_end_ms"))
         return set_utterance_end(d, value, err);
     if (steno_deepgram_diarize(name, value) && d->tells_speakers)

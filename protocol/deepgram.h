@@ -26,11 +26,15 @@ struct steno_deepgram_wants {
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
  * punctuate, numerals, smart_format, paragraphs, utterances. */
 bool steno_deepgram_is_want(const char *name);
-/* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords. STENO_ERR_INVAL names
- * the parameter. */
+/* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords. punctuate, smart_format
+ * and paragraphs allow the option punctuation, which is off before. STENO_ERR_INVAL names the
+ * parameter. */
 STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
-                                            struct steno_hint_store *hints, const char *name,
+                                            struct steno_hint_store *hints,
+                                            struct steno_options *options, const char *name,
                                             const char *value, steno_err *err);
+/* The options of a request before its parameters. */
+void steno_deepgram_default_options(struct steno_options *o);
 
 /* Whether a parameter asks for speakers: diarize and diarize_model. */
 bool steno_deepgram_diarize(const char *name, const char *value);

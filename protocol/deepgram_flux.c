@@ -142,7 +142,7 @@ static steno_status flux_query(struct steno_dialect_session *d, const char *name
         if (!st)
             s->timeout = ms / 1000.0;
     } else if (!strcmp(name, "keyterm") || !strcmp(name, "numerals")) {
-        st = steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
+        st = steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     } else if (!strcmp(name, "language_hint")) {
         st = add_language(d->start.hints, value, err);
     } else if (!strcmp(name, "model") || steno_native_is_option(name)) {

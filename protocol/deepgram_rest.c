@@ -80,8 +80,14 @@ static steno_status add_language(struct steno_deepgram_wants *w, struct steno_hi
     return steno_hint_set(hints, "language", all, err);
 }
 
+void steno_deepgram_default_options(struct steno_options *o)
+{
+    (void)!steno_options_set(o, "punctuation", "off", NULL); /* a known name and value */
+}
+
 steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hint_store *hints,
-                                 const char *name, const char *value, steno_err *err)
+                                 struct steno_options *options, const char *name, const char *value,
+                                 steno_err *err)
 {
     bool *flag = flag_of(w, name);
     bool on;
@@ -98,6 +104,8 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     *flag = on;
     if (flag == &w->detect_language && on)
         st = steno_hint_set(hints, "language", "", err);
+    if (!st && on && (flag == &w->punctuate || flag == &w->smart_format || flag == &w->paragraphs))
+        st = steno_options_set(options, "punctuation", "auto", err);
     return st;
 }
 

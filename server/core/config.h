@@ -47,6 +47,7 @@ struct steno_config {
     char *vad_mode;       /* off, energy, silero */
     char *vad_model;      /* directory of silero-vad; "" = the fetched one, "none" */
     char *grammars;       /* "en=DIR,...", "none"; "" = the fetched ones */
+    char *punctuators;    /* the same */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
     int speakers_threads;
     char *speakers_store; /* directory of voice prints; "" = none are kept */

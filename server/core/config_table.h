@@ -105,6 +105,11 @@ ROW(STRING, grammars, "text", "grammars", "STENO_TEXT_GRAMMARS", "", 0, 0,
     "Grammars that write numbers and dates of finals (docs/itn.md), as LANGUAGE=DIR, comma "
     "separated: en=/srv/itn/en. A model whose directory has a grammar keeps it. Empty: the fetched "
     "ones (steno model fetch itn-en), if they are there. none: only those of models.")
+ROW(STRING, punctuators, "text", "punctuators", "STENO_TEXT_PUNCTUATORS", "", 0, 0,
+    "Networks that write marks and capitals of finals (docs/punctuation.md), as LANGUAGE=DIR, "
+    "comma separated: en=/srv/punctuation/en. A model whose directory has one keeps it. Empty: the "
+    "fetched ones (steno model fetch punctuation-en), if they are there. none: only those of "
+    "models.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

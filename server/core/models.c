@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "server/base/log.h"
 #include "speech/itn/itn.h"
+#include "speech/punctuation/punctuation.h"
 #include "speech/store/catalogue.h"
 #include "speech/store/places.h"
 
@@ -152,7 +153,7 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
 }
 
 /* Add slots for the directories of a directory that are neither hidden nor a detector of speech,
- * networks that tell speakers apart or a grammar. Lock held. */
+ * networks that tell speakers apart or write marks, or a grammar. Lock held. */
 static void scan_dir(steno_models *m, const char *dir, DIR *d)
 {
     struct dirent *e;
@@ -163,7 +164,7 @@ static void scan_dir(steno_models *m, const char *dir, DIR *d)
         if (*e->d_name == '.' || strlen(e->d_name) >= MAX_NAME ||
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path ||
             steno_vad_is_dir(path) || steno_speakers_is_dir(path) || steno_itn_is_dir(path) ||
-            !(sub = opendir(path)))
+            steno_punctuator_is_dir(path) || !(sub = opendir(path)))
             continue;
         closedir(sub);
         while (s && (s->of || strcmp(s->name, e->d_name)))
@@ -382,6 +383,8 @@ static steno_status load_dir(steno_models *m, const struct steno_model_slot *slo
     st = steno_model_open(&s->model, dir, &o, err);
     if (!st && *m->conf->grammars)
         st = steno_model_use_grammars(s->model, m->conf->grammars, err);
+    if (!st && *m->conf->punctuators)
+        st = steno_model_use_punctuators(s->model, m->conf->punctuators, err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
         st = open_pool(m, dir, s, err);

@@ -262,7 +262,8 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->want.n_best, err);
     if (steno_deepgram_is_want(name))
-        return steno_deepgram_want(&up->want.deepgram, &up->want.ask.hints, name, value, err);
+        return steno_deepgram_want(&up->want.deepgram, &up->want.ask.hints, &up->want.options, name,
+                                   value, err);
     up->want.deepgram.no_networks = !up->sv->srv->speakers;
     if (steno_deepgram_diarize(name, value) && up->sv->srv->speakers)
         return on_query(user, "diarize", "true", err);
@@ -535,7 +536,10 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
 
 steno_status steno_upload_read_target(struct steno_upload *up, const char *target, steno_err *err)
 {
-    steno_status st = steno_query_each(target, on_parameter, up, err);
+    steno_status st;
+    if (up->form == STENO_UPLOAD_DEEPGRAM)
+        steno_deepgram_default_options(&up->want.options);
+    st = steno_query_each(target, on_parameter, up, err);
     if (!st && up->form == STENO_UPLOAD_DETECT) {
         up->want.seconds = STENO_DETECT_SECONDS;
         up->want.ask.hints.translate = false;

@@ -229,18 +229,25 @@ static void parameters_are_read(void **state)
 {
     struct steno_deepgram_wants w = {0};
     struct steno_hint_store h = {0};
+    struct steno_options o = {0};
+    char when[STENO_OPTION_TEXT];
     steno_err err;
     (void)state;
     assert_true(steno_deepgram_is_want("keyterm") && steno_deepgram_is_want("language"));
     assert_false(steno_deepgram_is_want("diarize"));
-    assert_int_equal(steno_deepgram_want(&w, &h, "smart_format", "true", &err), STENO_OK);
-    assert_int_equal(steno_deepgram_want(&w, &h, "keywords", "a:b:-2.5", &err), STENO_OK);
-    assert_int_equal(steno_deepgram_want(&w, &h, "keywords", "16:9x", &err), STENO_OK);
-    assert_int_equal(steno_deepgram_want(&w, &h, "punctuate", "false", &err), STENO_OK);
-    assert_int_equal(steno_deepgram_want(&w, &h, "numerals", "true", &err), STENO_OK);
+    steno_deepgram_default_options(&o);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "utterances", "true", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "false", &err), STENO_OK);
+    assert_string_equal(steno_options_get(&o, "punctuation", when), "off");
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "smart_format", "true", &err), STENO_OK);
+    assert_string_equal(steno_options_get(&o, "punctuation", when), "auto");
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "a:b:-2.5", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "16:9x", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "false", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "numerals", "true", &err), STENO_OK);
     assert_true(w.smart_format && w.numerals && !w.punctuate);
     assert_string_equal(h.hotwords, "a:b, 16:9x");
-    assert_int_equal(steno_deepgram_want(&w, &h, "paragraphs", "2", &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "paragraphs", "2", &err), STENO_ERR_INVAL);
     assert_string_equal(err.msg, "paragraphs: '2' is not true or false");
     steno_hint_store_free(&h);
 }

@@ -1,5 +1,5 @@
-/* Alternatives that a grammar rewrites: texts, words and their times. Grammars are made here: what
- * a rule does not name is copied letter by letter. */
+/* Alternatives that a grammar rewrites and a network marks: texts, words and their times. Grammars
+ * are made here: what a rule does not name is copied letter by letter. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ static const struct row rows[] = {
     {"", {NULL}, "", {{NULL, 0, 0, 0}}},
 };
 
-static void check_row(const struct row *r, const steno_itn *g, steno_itn_writer *w)
+static void check_row(const struct row *r, const struct steno_written_by *by)
 {
     struct steno_word words[MAX_WORDS];
     struct steno_alternative a = {.text = r->text, .words = words, .n_tokens = 3};
@@ -113,7 +113,7 @@ static void check_row(const struct row *r, const steno_itn *g, steno_itn_writer 
                                                .start = (double)a.n_words,
                                                .end = (double)a.n_words + 0.5,
                                                .confidence = powf(0.5f, (float)a.n_words + 1)};
-    assert_int_equal(steno_written_apply(&a, g, w, arena), STENO_OK);
+    assert_int_equal(steno_written_apply(&a, by, arena), STENO_OK);
     assert_string_equal(a.text, r->written);
     assert_int_equal(a.n_tokens, 3);
     for (; n < MAX_WORDS && r->out[n].text; n++) {
@@ -131,13 +131,101 @@ static void words_have_the_times_of_what_was_spoken(void **state)
 {
     steno_itn *g = NULL;
     steno_itn_writer *w = steno_itn_writer_new();
+    struct steno_written_by by = {.itn = w};
     (void)state;
     assert_int_equal(steno_itn_open_of_model(&g, folder, NULL), STENO_OK);
     assert_non_null(g);
+    by.grammar = g;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check_row(&rows[i], g, w);
+        check_row(&rows[i], &by);
     steno_itn_close(g);
     steno_itn_writer_free(w);
+}
+
+/* Marks and capitals come from the network of tests/data/punctuation, which reads what was spoken:
+ * "hello" gets a first capital and a comma, "you" a question mark, "nasa" is in capitals. */
+static const struct row marked[] = {
+    {"hello to you",
+     {"hello", "to", "you"},
+     "Hello, to you?",
+     {{"Hello,", 0, 0.5, 0.5f}, {"to", 1, 1.5, 0.25f}, {"you?", 2, 2.5, 0.125f}}},
+    /* capitals become small letters, but for those that the network wants */
+    {"HELLO AT NASA",
+     {"HELLO", "AT", "NASA"},
+     "Hello, at NASA",
+     {{"Hello,", 0, 0.5, 0.5f}, {"at", 1, 1.5, 0.25f}, {"NASA", 2, 2.5, 0.125f}}},
+    /* the mark behind a number is that of its last word, and a mark within it is none */
+    {"in twenty one",
+     {"in", "twenty", "one"},
+     "in 21,",
+     {{"in", 0, 0.5, 0.5f}, {"21,", 1, 2.5, 0.176777f}}},
+    {"one two dollars",
+     {"one", "two", "dollars"},
+     "one, $2.",
+     {{"one,", 0, 0.5, 0.5f}, {"$2.", 1, 2.5, 0.176777f}}},
+    /* one written word has the case of its spoken one, and no second full stop */
+    {"mister x", {"mister", "x"}, "Mr. x", {{"Mr.", 0, 0.5, 0.5f}, {"x", 1, 1.5, 0.25f}}},
+    /* of several that one word became the last has its mark */
+    {"go now",
+     {"go", "now"},
+     "go right now.",
+     {{"go", 0, 0.5, 0.5f}, {"right", 1, 1.3125, 0.25f}, {"now.", 1.3125, 1.5, 0.25f}}},
+    {"Hello You",
+     {"Hello", "You"},
+     "Hello, You?",
+     {{"Hello,", 0, 0.5, 0.5f}, {"You?", 1, 1.5, 0.25f}}},
+    {"x", {"x"}, "x", {{"x", 0, 0.5, 0.5f}}},
+};
+
+static void marks_are_those_of_what_was_spoken(void **state)
+{
+    steno_itn *g = NULL;
+    steno_punctuator *p = NULL;
+    struct steno_written_by by = {.itn = steno_itn_writer_new()};
+    (void)state;
+    assert_int_equal(steno_itn_open_of_model(&g, folder, NULL), STENO_OK);
+    assert_int_equal(steno_punctuator_open(&p, "tests/data/punctuation", NULL), STENO_OK);
+    assert_int_equal(steno_punctuation_writer_open(&by.marks, p, NULL), STENO_OK);
+    for (size_t grammar = 0; grammar < 2; grammar++) {
+        by.grammar = grammar ? g : NULL;
+        for (size_t i = 0; i < sizeof marked / sizeof *marked; i++)
+            if (grammar || i < 2)
+                check_row(&marked[i], &by);
+    }
+    steno_punctuation_writer_close(by.marks);
+    steno_punctuator_close(p);
+    steno_itn_close(g);
+    steno_itn_writer_free(by.itn);
+}
+
+/* Chinese marks become those of ASCII behind a word of it: the recorded text 12, whose words are
+ * characters. */
+static void marks_are_of_the_words_script(void **state)
+{
+    static const struct row chinese = {
+        "\xE8\xAF\xB7\xE6\x89\x93\xE5\xBC\x80 window \xE8\xB0\xA2\xE8\xB0\xA2",
+        {"\xE8\xAF\xB7", "\xE6\x89\x93", "\xE5\xBC\x80", "window", "\xE8\xB0\xA2", "\xE8\xB0\xA2"},
+        "\xE8\xAF\xB7\xE6\x89\x93\xEF\xBC\x8C\xE5\xBC\x80\xEF\xBC\x8C window, "
+        "\xE8\xB0\xA2\xE8\xB0\xA2\xE3\x80\x82",
+        {{"\xE8\xAF\xB7", 0, 0.5, 0.5f},
+         {"\xE6\x89\x93\xEF\xBC\x8C", 1, 1.5, 0.25f},
+         {"\xE5\xBC\x80\xEF\xBC\x8C", 2, 2.5, 0.125f},
+         {"window,", 3, 3.5, 0.0625f},
+         {"\xE8\xB0\xA2", 4, 4.5, 0.03125f},
+         {"\xE8\xB0\xA2\xE3\x80\x82", 5, 5.5, 0.015625f}}};
+    const char *shared = getenv("STENO_SHARED");
+    char dir[256];
+    steno_punctuator *p = NULL;
+    struct steno_written_by by = {0};
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/punctuation/ct-transformer", shared ? shared : "../shared");
+    if (!steno_punctuator_is_dir(dir))
+        skip();
+    assert_int_equal(steno_punctuator_open(&p, dir, NULL), STENO_OK);
+    assert_int_equal(steno_punctuation_writer_open(&by.marks, p, NULL), STENO_OK);
+    check_row(&chinese, &by);
+    steno_punctuation_writer_close(by.marks);
+    steno_punctuator_close(p);
 }
 
 /* Words that the text does not have, one after the other, leave it alone. */
@@ -147,10 +235,12 @@ static void other_words_change_nothing(void **state)
     steno_itn_writer *w = steno_itn_writer_new();
     const struct steno_word words[] = {{"one", 0, 1, 1}, {"twenty", 1, 2, 1}};
     struct steno_alternative a = {.text = "twenty one", .words = words, .n_words = 2};
+    struct steno_written_by by = {.itn = w};
     steno_arena *arena = steno_arena_new(0);
     (void)state;
     assert_int_equal(steno_itn_open_of_model(&g, folder, NULL), STENO_OK);
-    assert_int_equal(steno_written_apply(&a, g, w, arena), STENO_OK);
+    by.grammar = g;
+    assert_int_equal(steno_written_apply(&a, &by, arena), STENO_OK);
     assert_ptr_equal(a.words, words);
     assert_string_equal(a.text, "twenty one");
     steno_arena_free(arena);
@@ -193,6 +283,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_the_times_of_what_was_spoken),
+        cmocka_unit_test(marks_are_those_of_what_was_spoken),
+        cmocka_unit_test(marks_are_of_the_words_script),
         cmocka_unit_test(other_words_change_nothing),
         cmocka_unit_test(texts_that_models_wrote_are_told),
     };

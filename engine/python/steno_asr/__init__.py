@@ -255,7 +255,7 @@ class Model(_Shared):
     name: a directory, the name of a fetched model, or None for the default: $STENO_MODEL, else the first fetched model,
     else digits-en. precision: "auto", "fp32", "bf16", "fp16" or "int8". threads: of one stream. cpu: the highest level
     to use. options: those of the model's family, such as {"ctc_weight": 0.3}. grammars: "en=DIR,zh=DIR", which write
-    numbers and dates of finals; None: the fetched ones.
+    numbers and dates of finals; None: the fetched ones. punctuators: the same of networks that write marks and capitals.
     """
 
     _close_function = "steno_model_close"
@@ -269,6 +269,7 @@ class Model(_Shared):
         cpu: str | None = None,
         options: Mapping[str, object] | None = None,
         grammars: str | None = None,
+        punctuators: str | None = None,
     ) -> None:
         super().__init__()
         opt: _library.ModelOptions = lib.steno_model_options_default()
@@ -281,6 +282,8 @@ class Model(_Shared):
         self._handle = open_found("steno_model_find", name, "steno_model_open", ctypes.byref(opt))
         if grammars is not None:
             call("steno_model_use_grammars", self._handle, _bytes(grammars))
+        if punctuators is not None:
+            call("steno_model_use_punctuators", self._handle, _bytes(punctuators))
         self.info = self._read_info()
 
     def _read_info(self) -> ModelInfo:

@@ -197,6 +197,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "steno_model_options_default": (ModelOptions, []),
     "steno_model_find": (c_uint, [_HANDLE, c_char_p, _ERR]),
     "steno_model_use_grammars": (c_uint, [c_void_p, c_char_p, _ERR]),
+    "steno_model_use_punctuators": (c_uint, [c_void_p, c_char_p, _ERR]),
     "steno_model_open": (c_uint, [_HANDLE, c_char_p, POINTER(ModelOptions), _ERR]),
     "steno_model_close": (None, [c_void_p]),
     "steno_model_get_info": (None, [c_void_p, POINTER(ModelInfo)]),

@@ -48,6 +48,7 @@ struct steno_family_info {
     const char *languages;
     bool detects_language, translates, takes_prompt, takes_hotwords;
     bool closed;  /* the vocabulary is a set of words, such as commands: they stay as they are */
+    bool writes;  /* it writes numbers, marks and capitals as people do */
     bool untimed; /* steps also run networks that a trial does not time, such as a search's */
     enum steno_feeding feeding;
     struct steno_windows_info {

@@ -7,6 +7,7 @@
 #include "base/path.h"
 #include "steno.h"
 #include "speech/itn/itn.h"
+#include "speech/punctuation/punctuation.h"
 #include "speech/store/catalogue.h"
 #include "speech/store/places.h"
 
@@ -47,7 +48,7 @@ static bool first_fetched(char out[STENO_PLACE_MAX])
     for (size_t i = 0; !found && (m = steno_catalogue_at(c, i)); i++)
         found = steno_place_fetched(out, m->name) && !steno_vad_is_dir(out) &&
                 !steno_speakers_is_dir(out) && !steno_turn_detector_is_dir(out) &&
-                !steno_itn_is_dir(out);
+                !steno_itn_is_dir(out) && !steno_punctuator_is_dir(out);
     steno_catalogue_close(c);
     return found;
 }

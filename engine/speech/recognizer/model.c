@@ -77,6 +77,11 @@ static steno_status unknown_family(const char *dir, steno_err *err)
             "%s: these networks tell speakers apart and are no model (steno speakers, "
             "steno transcribe --speakers auto)",
             dir);
+    if (steno_punctuator_is_dir(dir))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: this network writes marks of text and is no model (steno punctuate, "
+                          "steno transcribe --punctuation auto)",
+                          dir);
     if (kaldi)
         return steno_fail(
             err, STENO_ERR_UNSUPPORTED,
@@ -90,6 +95,17 @@ static steno_status unknown_family(const char *dir, steno_err *err)
                               steno_families[i]->layout, steno_families[i]->name);
     return steno_fail(err, STENO_ERR_IO, "%s: not a model's directory: there is none of %s", dir,
                       marks);
+}
+
+/* Whether the model writes marks itself: its family does, or marks that end sentences are pieces of
+ * its vocabulary. */
+static bool writes_marks(const steno_model *m)
+{
+    static const char *const marks[] = {".", "?", "\xE3\x80\x82", "\xEF\xBC\x9F"}; /* 。 ？ */
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (steno_tokens_find(m->info.tokens, marks[i]) >= 0)
+            return true;
+    return m->info.writes;
 }
 
 static steno_status open_impl(steno_model *m, const struct steno_model_options *opt,
@@ -111,7 +127,9 @@ static steno_status open_impl(steno_model *m, const struct steno_model_options *
     if (st)
         return st;
     m->family->info(m->impl, &m->info);
-    return steno_model_use_grammars(m, NULL, err);
+    m->writes_marks = writes_marks(m);
+    st = steno_model_use_grammars(m, NULL, err);
+    return st ? st : steno_model_use_punctuators(m, NULL, err);
 }
 
 steno_status steno_model_open_observed(steno_model **out, const char *dir,
@@ -152,28 +170,41 @@ void steno_model_close(steno_model *m)
         return;
     if (m->impl)
         m->family->close(m->impl);
-    steno_grammars_close(&m->grammars);
+    steno_by_language_close(&m->grammars, &steno_grammars);
+    steno_by_language_close(&m->punctuators, &steno_punctuators);
     free(m->dir);
     free(m);
 }
 
-/* Families with an option of their own, and models that cut recordings (Whisper), write numbers
- * themselves. */
-steno_status steno_model_use_grammars(steno_model *m, const char *list, steno_err *err)
+/* Open a list anew; the old one stays if that fails. */
+static steno_status use_tools(const steno_model *m, struct steno_by_language *io,
+                              const struct steno_tool_kind *kind, const char *list, steno_err *err)
 {
     const struct steno_family_info *i = &m->info;
-    struct steno_grammars g = {0};
-    steno_status st;
-    if (steno_options_family_has(m->family, STENO_OPTION_ITN) || i->segments.cuts)
-        return STENO_OK;
-    st = steno_grammars_open(&g, m->dir, i->languages ? i->languages : i->language, list, err);
+    struct steno_by_language b = {0};
+    const steno_status st = steno_by_language_open(
+        &b, kind, m->dir, i->languages ? i->languages : i->language, list, err);
     if (st) {
-        steno_grammars_close(&g);
+        steno_by_language_close(&b, kind);
         return st;
     }
-    steno_grammars_close(&m->grammars);
-    m->grammars = g;
+    steno_by_language_close(io, kind);
+    *io = b;
     return STENO_OK;
+}
+
+/* Families with an option of their own write numbers themselves, and so do others (Whisper). */
+steno_status steno_model_use_grammars(steno_model *m, const char *list, steno_err *err)
+{
+    return steno_options_family_has(m->family, STENO_OPTION_ITN) || m->info.writes
+               ? STENO_OK
+               : use_tools(m, &m->grammars, &steno_grammars, list, err);
+}
+
+steno_status steno_model_use_punctuators(steno_model *m, const char *list, steno_err *err)
+{
+    return m->writes_marks ? STENO_OK
+                           : use_tools(m, &m->punctuators, &steno_punctuators, list, err);
 }
 
 const char *steno_model_family(const char *dir)

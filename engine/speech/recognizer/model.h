@@ -3,7 +3,7 @@
 #define STENO_RECOGNIZER_MODEL_H
 
 #include "speech/families/family.h"
-#include "speech/recognizer/grammars.h"
+#include "speech/recognizer/by_language.h"
 
 /* Frozen after open. */
 struct steno_model {
@@ -11,7 +11,9 @@ struct steno_model {
     const struct steno_family *family;
     void *impl; /* the family's */
     struct steno_family_info info;
-    struct steno_grammars grammars; /* none for families that write numbers themselves */
+    struct steno_by_language grammars;    /* none for families that write numbers themselves */
+    struct steno_by_language punctuators; /* none for models that write marks themselves */
+    bool writes_marks;
     int threads;
 };
 

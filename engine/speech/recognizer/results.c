@@ -1,6 +1,7 @@
 #include "speech/recognizer/results.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,42 +285,97 @@ steno_status steno_results_pause_within(steno_stream *s, double last_end, double
     return *done ? add_utterance_end(s, last_end) : STENO_OK;
 }
 
-/* ---- grammars -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* The grammar that writes a final; NULL: it stays as it is. */
-static const steno_itn *grammar_of(const steno_stream *s, const struct steno_hypothesis *h)
+/* Whether finals are rewritten: always, or if they are as they were spoken. */
+static bool is_due(const steno_stream *s, enum steno_when when)
 {
-    const struct steno_family_info *i = &s->model->info;
-    const bool one = *i->language && !strchr(i->language, ' ');
-    if (s->itn == STENO_ITN_OFF || !s->model->grammars.n || h->n_sections ||
-        (s->itn == STENO_ITN_AUTO &&
-         (i->closed || !steno_written_is_spoken(s->results.alts[0].text))))
-        return NULL;
-    return steno_grammars_choose(&s->model->grammars,
-                                 h->language ? h->language
-                                 : one       ? i->language
-                                             : "",
-                                 s->results.alts[0].text);
+    return when == STENO_WHEN_ON || (when == STENO_WHEN_AUTO && !s->model->info.closed &&
+                                     steno_written_is_spoken(s->results.alts[0].text));
 }
 
-/* Write the n alternatives of a final as its grammar does. */
-static steno_status write_alternatives(steno_stream *s, size_t n)
+/* What a final is written with; nothing: it stays as it is. */
+static steno_status open_hand(const steno_stream *s, const struct steno_hypothesis *h,
+                              struct steno_written_by *by)
+{
+    const struct steno_family_info *i = &s->model->info;
+    const char *language = h->language                                 ? h->language
+                           : *i->language && !strchr(i->language, ' ') ? i->language
+                                                                       : "";
+    const char *text = s->results.alts[0].text;
+    const steno_punctuator *p = NULL;
+    *by = (struct steno_written_by){0};
+    if (is_due(s, s->itn))
+        by->grammar = steno_by_language_choose(&s->model->grammars, language, text);
+    if (is_due(s, s->punctuation))
+        p = steno_by_language_choose(&s->model->punctuators, language, text);
+    if (by->grammar && !(by->itn = steno_itn_writer_new()))
+        return STENO_ERR_NOMEM;
+    return p ? steno_punctuation_writer_open(&by->marks, p, NULL) : STENO_OK;
+}
+
+/* Write each section, whose words are of the best alternative, and put that together anew. */
+static steno_status write_sections(struct steno_results *r, size_t n,
+                                   const struct steno_written_by *by)
+{
+    struct steno_alternative *whole = &r->alts[0];
+    struct steno_alternative *part = steno_arena_calloc(r->written, n, sizeof *part);
+    size_t words = 0, bytes = 0;
+    struct steno_word *w;
+    char *text;
+    for (size_t i = 0; part && i < n; i++) {
+        const struct steno_section *o = &r->sections[i];
+        steno_status st;
+        part[i] = (struct steno_alternative){.text = o->text + strspn(o->text, " "),
+                                             .words = whole->words + o->first_word,
+                                             .n_words = o->n_words};
+        st = steno_written_apply(&part[i], by, r->written);
+        if (st)
+            return st;
+        words += part[i].n_words;
+        bytes += strlen(part[i].text) + 1;
+    }
+    w = part ? steno_arena_calloc(r->written, words + 1, sizeof *w) : NULL;
+    text = w ? steno_arena_alloc(r->written, 2 * bytes + n + 2) : NULL;
+    if (!text)
+        return steno_arena_failure(r->written);
+    whole->text = text;
+    whole->words = w;
+    whole->n_words = words;
+    for (size_t i = 0, at = 0, end = 0; i < n; i++) { /* texts of sections lie behind the whole */
+        struct steno_section *o = &r->sections[i];
+        const int length =
+            snprintf(text + at, bytes + 1 - at, "%s%s", *o->text == ' ' ? " " : "", part[i].text);
+        o->text = memcpy(text + bytes + 1 + end, text + at, (size_t)length + 1);
+        at += (size_t)length;
+        end += (size_t)length + 1;
+        memcpy(w, part[i].words, part[i].n_words * sizeof *w);
+        w += part[i].n_words;
+        o->first_word = i ? o[-1].first_word + o[-1].n_words : 0;
+        o->n_words = part[i].n_words;
+    }
+    return STENO_OK;
+}
+
+/* Write the n alternatives of a final as people do. */
+static steno_status write_alternatives(steno_stream *s, size_t n, size_t n_sections)
 {
     struct steno_results *r = &s->results;
-    const steno_itn *g = n ? grammar_of(s, &r->hyps[0]) : NULL;
-    steno_itn_writer *w = g ? steno_itn_writer_new() : NULL;
-    steno_status st = STENO_OK;
-    if (!g)
-        return STENO_OK;
-    if (!r->written)
-        r->written = steno_arena_new(0);
-    if (r->written)
-        steno_arena_reset(r->written);
-    if (!w || !r->written)
-        st = STENO_ERR_NOMEM;
-    for (size_t i = 0; !st && i < n; i++)
-        st = steno_written_apply(&r->alts[i], g, w, r->written);
-    steno_itn_writer_free(w);
+    struct steno_written_by by = {0};
+    steno_status st = n ? open_hand(s, &r->hyps[0], &by) : STENO_OK;
+    if (!st && (by.grammar || by.marks)) {
+        if (!r->written)
+            r->written = steno_arena_new(0);
+        if (r->written)
+            steno_arena_reset(r->written);
+        st = r->written ? STENO_OK : STENO_ERR_NOMEM;
+        if (!st && n_sections)
+            st = write_sections(r, n_sections, &by);
+        for (size_t i = n_sections > 0; !st && i < n; i++)
+            st = steno_written_apply(&r->alts[i], &by, r->written);
+    }
+    steno_itn_writer_free(by.itn);
+    steno_punctuation_writer_close(by.marks);
     return st;
 }
 
@@ -406,11 +462,14 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
     steno_status st = build_alternatives(s, &ev.n_alternatives);
     r->shown = 0;
-    if (!st)
-        st = write_alternatives(s, ev.n_alternatives);
     if (st)
         return st;
     fill_event(s, &ev);
+    st = add_details(s, ev.n_alternatives ? &r->hyps[0] : NULL, &ev);
+    if (!st)
+        st = write_alternatives(s, ev.n_alternatives, ev.n_sections);
+    if (st)
+        return st;
     if (ev.n_alternatives) {
         ev.text = r->alts[0].text;
         ev.words = r->alts[0].words;
@@ -420,8 +479,7 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     ev.stable_words = ev.n_words;
     ev.stable_bytes = strlen(ev.text);
     ev.alternatives = r->alts;
-    st = add_details(s, ev.n_alternatives ? &r->hyps[0] : NULL, &ev);
-    return st ? st : end_segment(r, &ev);
+    return end_segment(r, &ev);
 }
 
 /* The words of the last partial are still there. */

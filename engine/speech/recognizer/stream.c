@@ -24,18 +24,30 @@ static steno_status check_count(const char *name, int value, int low, steno_err 
                       STENO_MAX_BEAM);
 }
 
-/* Whether finals are rewritten by a grammar. */
-static steno_status choose_itn(steno_stream *s, steno_err *err)
+static enum steno_when option_when(const steno_stream *s, const char *name)
 {
     bool on = false;
-    s->itn = STENO_ITN_AUTO;
-    if (steno_option_get_flag(s->opt.options, s->opt.n_options, STENO_OPTION_ITN, &on))
-        s->itn = on ? STENO_ITN_ON : STENO_ITN_OFF;
-    if (!on || s->model->grammars.n || steno_options_family_has(s->family, STENO_OPTION_ITN))
-        return STENO_OK;
-    return steno_fail(
-        err, STENO_ERR_INVAL,
-        "itn: there is no grammar for this model (docs/itn.md says where one may lie)");
+    if (!steno_option_get_flag(s->opt.options, s->opt.n_options, name, &on))
+        return STENO_WHEN_AUTO;
+    return on ? STENO_WHEN_ON : STENO_WHEN_OFF;
+}
+
+/* Whether finals are rewritten by a grammar and a punctuation network. */
+static steno_status choose_writing(steno_stream *s, steno_err *err)
+{
+    const steno_model *m = s->model;
+    s->itn = option_when(s, STENO_OPTION_ITN);
+    s->punctuation = option_when(s, STENO_OPTION_PUNCTUATION);
+    if (s->itn == STENO_WHEN_ON && !m->grammars.n &&
+        !steno_options_family_has(s->family, STENO_OPTION_ITN))
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "itn: there is no grammar for this model (docs/itn.md says where one may lie)");
+    if (s->punctuation == STENO_WHEN_ON && !m->punctuators.n && !m->writes_marks)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "punctuation: there is no network for this model (docs/punctuation.md "
+                          "says where one may lie)");
+    return STENO_OK;
 }
 
 static steno_status check_options(steno_stream *s, steno_err *err)
@@ -61,7 +73,7 @@ static steno_status check_options(steno_stream *s, steno_err *err)
     st = steno_hints_resolve(s->model, &s->opt.hints, err);
     if (!st)
         st = steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
-    return st ? st : choose_itn(s, err);
+    return st ? st : choose_writing(s, err);
 }
 
 static steno_status open_audio(steno_stream *s, steno_err *err)

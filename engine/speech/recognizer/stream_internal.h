@@ -112,7 +112,7 @@ struct steno_stream {
         struct steno_segments g;
     } in;
     struct steno_results results;
-    enum { STENO_ITN_AUTO, STENO_ITN_ON, STENO_ITN_OFF } itn;
+    enum steno_when { STENO_WHEN_AUTO, STENO_WHEN_ON, STENO_WHEN_OFF } itn, punctuation;
     /* clock */
     int64_t taken;  /* input samples so far */
     int64_t base;   /* input samples before this run */

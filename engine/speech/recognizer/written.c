@@ -1,5 +1,6 @@
-/* The written text is cut into pieces: at blanks, and beside characters that are not ASCII where
- * what follows comes from later words. Each piece is a word. */
+/* The text that a grammar wrote is cut into pieces: at blanks, and beside characters that are not
+ * ASCII where what follows comes from later words. Without a grammar the spoken words are the
+ * pieces. Each piece becomes a word. */
 #include "speech/recognizer/written.h"
 
 #include <math.h>
@@ -13,22 +14,29 @@ struct range {
 };
 
 struct piece {
-    size_t at, n; /* bytes of the written text */
+    size_t at, n; /* bytes of the job's written text */
     struct range from;
+    const char *text; /* as it is shown */
+};
+
+/* What the network says of a spoken word. */
+struct label {
+    enum steno_letters letters;
+    const char *mark;
 };
 
 struct job {
     const struct steno_alternative *in;
     steno_arena *arena;
-    size_t n;          /* bytes of the spoken text */
-    char *low;         /* the spoken text in small letters */
-    uint32_t *word_of; /* [n] the word of each byte of it */
-    bool capitals;     /* it has no small letters, but capital ones */
-    const struct steno_itn_text *out;
-    char *text;          /* the written text */
-    struct range *from;  /* [out->n] words that each byte of it comes from */
-    uint32_t *later;     /* [out->n + 1] the first word of any byte from here on */
-    struct piece *piece; /* [out->n] */
+    size_t n;                         /* bytes of the spoken text */
+    char *low;                        /* the spoken text in small letters */
+    uint32_t *word_of;                /* [n] the word of each byte of it */
+    bool capitals;                    /* it has no small letters, but capital ones */
+    struct label *label;              /* [in->n_words]; NULL: no marks are added */
+    const struct steno_itn_text *out; /* what the grammar wrote; NULL: nothing */
+    struct range *from;               /* [out->n] words that each byte of it comes from */
+    uint32_t *later;                  /* [out->n + 1] the first word of any byte from here on */
+    struct piece *piece;
     size_t n_pieces;
 };
 
@@ -45,6 +53,12 @@ static bool is_capital(char c)
 static char to_small(char c)
 {
     return is_capital(c) ? (char)(c + ('a' - 'A')) : c;
+}
+
+static void make_capitals(char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        text[i] = is_small(text[i]) ? (char)(text[i] - ('a' - 'A')) : text[i];
 }
 
 static void find_cases(const char *text, bool *small, bool *capital)
@@ -100,7 +114,44 @@ static bool prepare_job(struct job *j)
     return j->low && j->word_of;
 }
 
+/* Ask the network of each word: the case from the token that begins it, the mark from the one that
+ * ends in it last. A text that is too long has no labels. */
+static steno_status find_labels(struct job *j, steno_punctuation_writer *w)
+{
+    struct steno_punctuation p;
+    struct label *label = steno_arena_calloc(j->arena, j->in->n_words, sizeof *label);
+    steno_status st =
+        label ? steno_punctuation_find(w, j->low, &p, NULL) : steno_arena_failure(j->arena);
+    if (st)
+        return label && st == STENO_ERR_LIMIT ? STENO_OK : st;
+    for (size_t i = 0; i < j->in->n_words; i++)
+        label[i].mark = "";
+    for (size_t i = 0; i < p.n; i++) {
+        const uint32_t first = j->word_of[p.token[i].begin], last = j->word_of[p.token[i].end - 1];
+        if (first != NO_WORD && (!p.token[i].begin || j->word_of[p.token[i].begin - 1] != first))
+            label[first].letters = p.token[i].letters;
+        if (last != NO_WORD)
+            label[last].mark = p.token[i].mark;
+    }
+    j->label = label;
+    return STENO_OK;
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* The words as they were spoken. False: out of memory. */
+static bool take_words(struct job *j)
+{
+    j->piece = steno_arena_calloc(j->arena, j->in->n_words, sizeof *j->piece);
+    for (size_t i = 0; j->piece && i < j->n; i++) {
+        const uint32_t word = j->word_of[i];
+        if (word != NO_WORD && (!i || j->word_of[i - 1] != word))
+            j->piece[j->n_pieces++] = (struct piece){.at = i, .from = {word, word + 1}};
+        if (word != NO_WORD)
+            j->piece[j->n_pieces - 1].n++;
+    }
+    return j->piece != NULL;
+}
 
 static struct range words_in(const struct job *j, struct steno_itn_origin o)
 {
@@ -167,23 +218,79 @@ static bool is_same(const char *word, const char *piece, size_t n)
     return !word[n];
 }
 
-/* The text of a piece: the spoken word in its own case if it stays. */
-static const char *piece_text(struct job *j, const struct piece *p)
+/* Whether a later piece has words of this one too. */
+static bool goes_on(const struct job *j, size_t i)
 {
+    return i + 1 < j->n_pieces && j->piece[i + 1].from.first < j->piece[i].from.end;
+}
+
+/* The mark behind piece i, text [n]. */
+static const char *mark_behind(const struct job *j, size_t i, const char *text, size_t n)
+{
+    static const char *const ascii[][2] = {{"\xEF\xBC\x8C", ","},  /* ， */
+                                           {"\xE3\x80\x81", ","},  /* 、 */
+                                           {"\xE3\x80\x82", "."},  /* 。 */
+                                           {"\xEF\xBC\x9F", "?"}}; /* ？ */
+    const char *mark = j->label[j->piece[i].from.end - 1].mark;
+    if (goes_on(j, i) || !n)
+        return "";
+    for (size_t k = 0; !(text[n - 1] & 0x80) && k < sizeof ascii / sizeof *ascii; k++)
+        mark = strcmp(mark, ascii[k][0]) ? mark : ascii[k][1];
+    return text[n - 1] == *mark ? "" : mark; /* "p.m." */
+}
+
+/* Write the text of piece i: the spoken word in its own case if it stays. False: out of memory. */
+static bool write_piece(struct job *j, size_t i)
+{
+    struct piece *p = &j->piece[i];
+    const bool one = p->from.end == p->from.first + 1;
     const char *spoken = j->in->words[p->from.first].text;
-    char *at = j->text + p->at;
-    if (p->from.end == p->from.first + 1 && is_same(spoken, at, p->n)) {
-        memcpy(at, spoken, p->n);
-        return spoken;
+    const char *at = (j->out ? j->out->text : j->low) + p->at;
+    const bool stays = one && is_same(spoken, at, p->n);
+    const char *from = stays && !(j->label && j->capitals) ? spoken : at;
+    const char *mark = j->label ? mark_behind(j, i, at, p->n) : "";
+    const size_t n_mark = strlen(mark);
+    char *text = steno_arena_alloc(j->arena, p->n + n_mark + 1);
+    if (!text)
+        return false;
+    memcpy(text, from, p->n);
+    memcpy(text + p->n, mark, n_mark);
+    if (j->label && one && j->label[p->from.first].letters != STENO_LETTERS_KEEP)
+        make_capitals(text, j->label[p->from.first].letters == STENO_LETTERS_UPPER ? p->n : 1);
+    else if (!j->label && j->capitals && !stays)
+        make_capitals(text, p->n);
+    p->text = text;
+    return true;
+}
+
+/* The text of all pieces, with what lies between them. NULL: out of memory. */
+static char *join_pieces(struct job *j)
+{
+    const char *between = j->out ? j->out->text : j->in->text;
+    size_t n = j->out ? j->out->n : j->n, done = 0, end = 0;
+    char *text;
+    for (size_t i = 0; i < j->n_pieces; i++)
+        n += strlen(j->piece[i].text) - j->piece[i].n;
+    text = steno_arena_alloc(j->arena, n + 1);
+    for (size_t i = 0; text && i < j->n_pieces; i++) {
+        const struct piece *p = &j->piece[i];
+        const size_t length = strlen(p->text);
+        memcpy(text + done, between + end, p->at - end);
+        done += p->at - end;
+        memcpy(text + done, p->text, length);
+        done += length;
+        end = p->at + p->n;
     }
-    for (size_t i = 0; j->capitals && i < p->n; i++)
-        at[i] = is_small(at[i]) ? (char)(at[i] - ('a' - 'A')) : at[i];
-    return steno_arena_strndup(j->arena, at, p->n);
+    if (text)
+        memcpy(text + done, between + end, n - done);
+    return text;
 }
 
 static float mean_confidence(const struct steno_word *w, struct range r)
 {
     double sum = 0;
+    if (r.end == r.first + 1)
+        return w[r.first].confidence;
     for (uint32_t i = r.first; i < r.end; i++)
         sum += log(fmax((double)w[i].confidence, 1e-30));
     return (float)exp(sum / (r.end - r.first));
@@ -219,56 +326,69 @@ static bool write_words(struct job *j, struct steno_alternative *io)
 {
     struct steno_word *out = steno_arena_calloc(j->arena, j->n_pieces + 1, sizeof *out);
     bool ok = out != NULL;
+    char *text = NULL;
     for (size_t i = 0; ok && i < j->n_pieces; i++) {
-        out[i].text = piece_text(j, &j->piece[i]);
+        ok = write_piece(j, i);
+        out[i].text = j->piece[i].text;
         out[i].confidence = mean_confidence(j->in->words, j->piece[i].from);
-        ok = out[i].text != NULL;
     }
     for (size_t i = 0, end; ok && i < j->n_pieces; i = end) {
         struct range r;
         end = end_of_group(j, i, &r);
         time_group(j, i, end, r, out);
     }
-    if (ok) {
-        io->text = j->text;
-        io->words = out;
-        io->n_words = j->n_pieces;
-    }
-    return ok;
+    if (!ok || !(text = join_pieces(j)))
+        return false;
+    io->text = text;
+    io->words = out;
+    io->n_words = j->n_pieces;
+    return true;
 }
 
-static bool write_alternative(struct job *j, struct steno_alternative *io)
+/* The pieces of what the grammar wrote. False: out of memory. */
+static bool take_written(struct job *j)
 {
     const size_t n = j->out->n;
-    j->text = steno_arena_strndup(j->arena, j->out->text, n);
     j->from = steno_arena_calloc(j->arena, n + 1, sizeof *j->from);
     j->later = steno_arena_calloc(j->arena, n + 1, sizeof *j->later);
     j->piece = steno_arena_calloc(j->arena, n + 1, sizeof *j->piece);
-    if (!j->text || !j->from || !j->later || !j->piece)
+    if (!j->from || !j->later || !j->piece)
         return false;
     find_ranges(j);
     cut_pieces(j);
-    return write_words(j, io);
+    return true;
 }
 
-steno_status steno_written_apply(struct steno_alternative *io, const steno_itn *g,
-                                 steno_itn_writer *w, steno_arena *arena)
+/* Rewrite by the grammar; j->out stays NULL if nothing changes. */
+static steno_status rewrite_text(struct job *j, const struct steno_written_by *by,
+                                 struct steno_itn_text *t)
+{
+    const steno_status st = steno_itn_write(by->itn, by->grammar, j->low, t, NULL);
+    if (!st && t->read && t->n && strcmp(t->text, j->low) != 0)
+        j->out = t;
+    return st == STENO_ERR_LIMIT ? STENO_OK : st;
+}
+
+steno_status steno_written_apply(struct steno_alternative *io, const struct steno_written_by *by,
+                                 steno_arena *arena)
 {
     const struct steno_alternative in = *io;
     struct job j = {.in = &in, .arena = arena};
     struct steno_itn_text t;
-    steno_status st;
+    steno_status st = STENO_OK;
     if (!in.n_words)
         return STENO_OK;
     if (!prepare_job(&j))
         return steno_arena_failure(arena);
     if (!place_words(&j))
         return STENO_OK;
-    st = steno_itn_write(w, g, j.low, &t, NULL);
-    if (st == STENO_ERR_LIMIT || (!st && (!t.read || !t.n || !strcmp(t.text, j.low))))
-        return STENO_OK;
-    j.out = &t;
-    if (st)
+    if (by->marks)
+        st = find_labels(&j, by->marks);
+    if (!st && by->grammar)
+        st = rewrite_text(&j, by, &t);
+    if (st || (!j.out && !j.label))
         return st;
-    return write_alternative(&j, io) ? STENO_OK : steno_arena_failure(arena);
+    return (j.out ? take_written(&j) : take_words(&j)) && write_words(&j, io)
+               ? STENO_OK
+               : steno_arena_failure(arena);
 }

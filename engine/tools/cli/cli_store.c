@@ -154,7 +154,9 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
                "  steno itn %s/%s < SPOKEN > WRITTEN\n",
                m->languages, dir, m->name);
     else if (!strcmp(m->family, "punctuation"))
-        printf("  steno punctuate --model %s < TEXT > TEXT\n", m->name);
+        printf("  stenod, steno transcribe FILE... (models of %s that write no marks)\n"
+               "  steno punctuate --model %s < TEXT > TEXT\n",
+               m->languages, m->name);
     else
         printf("  stenod --model %s\n"
                "  steno transcribe --model %s FILE...\n",

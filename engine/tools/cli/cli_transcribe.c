@@ -34,8 +34,8 @@ struct job {
     struct steno_model_options model_opt;
     struct steno_stream_options stream_opt;
     steno_model *model;
-    steno_vad *vad;       /* NULL: off */
-    const char *grammars; /* NULL: the fetched ones */
+    steno_vad *vad;                     /* NULL: off */
+    const char *grammars, *punctuators; /* NULL: the fetched ones */
     const char *speakers_text, *speakers_dir;
     struct cli_voice_options voices;
     steno_speakers *speakers; /* NULL: they are not told apart */
@@ -415,6 +415,9 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
         {"--grammars", CLI_TEXT, "LIST", &j->grammars, 0, 0,
          "grammars for --itn, as en=DIR,zh=DIR (default: those of the model, else the fetched "
          "ones)"},
+        {"--punctuators", CLI_TEXT, "LIST", &j->punctuators, 0, 0,
+         "networks for --punctuation, as en=DIR,zh=DIR (default: those of the model, else the "
+         "fetched ones)"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
@@ -473,6 +476,9 @@ static int open_for_job(struct job *j)
         rc = cli_fail(&err);
     free(dir);
     if (rc == EX_OK && j->grammars && steno_model_use_grammars(j->model, j->grammars, &err))
+        rc = cli_fail(&err);
+    if (rc == EX_OK && j->punctuators &&
+        steno_model_use_punctuators(j->model, j->punctuators, &err))
         rc = cli_fail(&err);
     if (rc != EX_OK)
         return rc;

@@ -11,9 +11,9 @@
 #include "speech/text/language.h"
 
 #define FAMILY "whisper"
-#define LONGEST 20.0  /* s of an utterance without a pause */
-#define PAUSE 1.0     /* s of silence that end one */
-#define UNSURE -0.6f  /* log-probability of a text where there may be no speech */
+#define LONGEST 20.0 /* s of an utterance without a pause */
+#define PAUSE 1.0    /* s of silence that end one */
+#define UNSURE -0.6f /* log-probability of a text where there may be no speech */
 #define FRAME_SAMPLES 320
 #define PARTIAL_EVERY 0.8 /* s */
 
@@ -140,6 +140,7 @@ static void get_info(const void *model, struct steno_family_info *out)
         .translates = translates(&m->net->special, &m->net->dims),
         .takes_prompt = true,
         .takes_hotwords = true,
+        .writes = true,
         .untimed = true,
         .feeding = STENO_FEED_SEGMENTS,
         .segments = {
