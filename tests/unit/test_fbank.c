@@ -102,6 +102,11 @@ static struct steno_fbank_options lasr(void)
     return steno_logmel_lasr();
 }
 
+static struct steno_fbank_options samples(void)
+{
+    return steno_fbank_samples(8000, 80);
+}
+
 typedef struct steno_fbank_options maker(void);
 static maker *const makers[] = {digits,     reflect, hamming,  nemo,        espnet,   short_window,
                                 odd_window, whisper, long_hop, nemo_itself, gigaam_2, gigaam_3};
@@ -276,6 +281,18 @@ static void lasr_frontend_matches_its_formulas(void **state)
     };
     (void)state;
     check(lasr, 23, bins, rows, 3, 1e-4f);
+}
+
+static void frames_of_samples_are_the_samples(void **state)
+{
+    static float x[N], out[N];
+    struct steno_fbank_options o = samples();
+    (void)state;
+    signal_fill(x, N);
+    assert_int_equal(whole(&o, x, N, out), N / 80);
+    assert_memory_equal(out, x, sizeof x);
+    o.bins = 79;
+    assert_int_equal(steno_fbank_open(&(steno_fbank *){NULL}, &o, NULL), STENO_ERR_INVAL);
 }
 
 static void whisper_frontend_matches_torch(void **state)
@@ -545,6 +562,7 @@ int main(void)
         cmocka_unit_test(nemo_frontend_matches_its_formulas),
         cmocka_unit_test(gigaam_frontends_match_their_formulas),
         cmocka_unit_test(lasr_frontend_matches_its_formulas),
+        cmocka_unit_test(frames_of_samples_are_the_samples),
         cmocka_unit_test(whisper_frontend_matches_torch),
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),

@@ -7,6 +7,7 @@
 #include "speech/families/icefall/family.h"
 #include "speech/families/moonshine/family.h"
 #include "speech/families/nemo/family.h"
+#include "speech/families/t_one/family.h"
 #include "speech/families/wav2vec2/family.h"
 #include "speech/families/wenet/family.h"
 #include "speech/families/whisper/family.h"
@@ -14,6 +15,7 @@
 const struct steno_family *const steno_families[] = {
     &steno_family_ctc,
     &steno_family_ctc_offline,
+    &steno_family_t_one,
     &steno_family_whisper,
     &steno_family_sense_voice,
     &steno_family_paraformer,

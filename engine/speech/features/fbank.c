@@ -51,6 +51,19 @@ struct steno_fbank_options steno_fbank_nemo(int sample_rate, size_t bins)
     return o;
 }
 
+struct steno_fbank_options steno_fbank_samples(int sample_rate, size_t bins)
+{
+    struct steno_fbank_options o = {.sample_rate = sample_rate,
+                                    .edges = STENO_EDGES_SNIP,
+                                    .window = STENO_WINDOW_RECTANGULAR,
+                                    .mel = STENO_MEL_NONE,
+                                    .bins = bins,
+                                    .log = STENO_LOG_NONE,
+                                    .scale = 1};
+    o.length_ms = o.shift_ms = 1000.0 * (double)bins / sample_rate;
+    return o;
+}
+
 struct steno_fbank_options steno_fbank_funasr(void)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(16000, 80);
@@ -150,6 +163,11 @@ static void compute_frame(steno_fbank *f, const float *x, float *out)
         f->frames(&f->tables, x, 1, out);
         return;
     }
+    if (!f->mel) {
+        for (size_t i = 0; i < f->length; i++)
+            out[i] = x[i] * f->opt.scale;
+        return;
+    }
     steno_fbank_window(&f->tables, x, f->frame);
     if (f->scratch)
         steno_fft_power_in(f->fft, f->frame, f->power, f->scratch);
@@ -245,8 +263,12 @@ static steno_status check_fbank(const struct steno_fbank_options *o, size_t leng
         return steno_fail(err, STENO_ERR_INVAL, "fbank: FFT size %zu, window has %zu samples", fft,
                           length);
     if ((unsigned)o->window >= STENO_WINDOW_COUNT || (unsigned)o->edges > STENO_EDGES_ZERO ||
-        (unsigned)o->mel > STENO_MEL_SLANEY || (unsigned)o->log > STENO_LOG_NONE)
+        (unsigned)o->mel > STENO_MEL_NONE || (unsigned)o->log > STENO_LOG_NONE)
         return steno_fail(err, STENO_ERR_INVAL, "fbank: window, edges, mel or log kind unknown");
+    if (o->mel == STENO_MEL_NONE && (o->bins != length || o->edges != STENO_EDGES_SNIP))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "fbank: frames of %zu samples have %zu values, and only whole ones count",
+                          length, o->bins);
     if (!(o->preemph >= 0 && o->preemph <= 1))
         return steno_fail(err, STENO_ERR_INVAL, "fbank: pre-emphasis %g is outside 0 to 1",
                           (double)o->preemph);
@@ -285,6 +307,8 @@ static steno_status make_tables(steno_fbank *f, steno_err *err)
         steno_features_round(f->window, f->length);
     for (size_t i = 0; i < f->length; i++)
         f->window[i] *= o->scale;
+    if (o->mel == STENO_MEL_NONE)
+        return STENO_OK;
     st = steno_fft_open(&f->fft, f->fft_size, err);
     if (!st)
         st = steno_mel_open(&f->mel, o->mel, o->sample_rate, f->fft_size, o->bins, o->low, o->high,
@@ -346,7 +370,8 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
         steno_fbank_close(f);
         return st;
     }
-    choose_kernel(f);
+    if (f->mel)
+        choose_kernel(f);
     *out = f;
     return STENO_OK;
 }
@@ -355,6 +380,8 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
  * inside, so it is opened anew. */
 static steno_status share_fft(steno_fbank *f, const steno_fbank *like, steno_err *err)
 {
+    if (!like->fft)
+        return STENO_OK;
     if (!like->fft->block)
         return steno_fft_open(&f->fft, f->fft_size, err);
     f->scratch = calloc(2 * f->fft_size, sizeof *f->scratch);

@@ -52,6 +52,8 @@ struct steno_fbank_options steno_fbank_kaldi(int sample_rate, size_t bins);
 /* kaldi-native-fbank's is_librosa mode, which servers of NeMo models use: hann (periodic), Slaney
  * mel 0 Hz..Nyquist, no DC removal, Kaldi-reflected edges, preemph 0.97. */
 struct steno_fbank_options steno_fbank_nemo(int sample_rate, size_t bins);
+/* No features: frames of `bins` samples, for networks that take samples. */
+struct steno_fbank_options steno_fbank_samples(int sample_rate, size_t bins);
 /* FunASR's models (SenseVoice, Paraformer): Kaldi's defaults with a hamming window, 80 bins, and
  * samples as int16 values, at 16 kHz. lfr.h and cmvn.h follow. */
 struct steno_fbank_options steno_fbank_funasr(void);

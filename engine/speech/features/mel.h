@@ -17,7 +17,10 @@ enum steno_mel_kind {
     /* Slaney scale (Auditory Toolbox: linear to 1 kHz, logarithmic above); triangles linear on the
      * Hz axis, area-normalised by 2 / (f[m+2] - f[m]): librosa.filters.mel defaults, as used by
      * ESPnet, Whisper and NeMo. */
-    STENO_MEL_SLANEY
+    STENO_MEL_SLANEY,
+    /* Of front ends alone (fbank.h): no transform. A frame is its samples, times the scale; bins is
+     * their number, and edges are STENO_EDGES_SNIP. */
+    STENO_MEL_NONE
 };
 
 /* Open filters. fft_size: points of the transform. low, high: edge frequencies in Hz; high <= 0

@@ -23,8 +23,9 @@ static steno_status check_io(const struct steno_cached_encoder *e, const char *f
     const struct steno_value *y = steno_network_output(e->net, 0);
     const struct steno_cached_encoder_shape *is = &e->shape;
     char shape[96];
-    if (x->dtype != STENO_F32 || x->shape.rank != 3 || !dim_is(&x->shape, 0, 1) ||
-        !dim_is(&x->shape, 1, is->window) || !dim_is(&x->shape, 2, is->bins))
+    if ((x->dtype != STENO_F32 && x->dtype != STENO_I32) || x->shape.rank != 3 ||
+        !dim_is(&x->shape, 0, 1) || !dim_is(&x->shape, 1, is->window) ||
+        !dim_is(&x->shape, 2, is->bins))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: input %s is %s %s, expected f32 [N,%d,%d]",
                           file, x->name, steno_dtype_name(x->dtype),
                           steno_shape_str(&x->shape, shape, sizeof shape), (int)is->window,
@@ -92,14 +93,19 @@ static steno_status bind_output(const struct steno_cached_encoder *e,
     char name[256];
     snprintf(name, sizeof name, "new_%s", v->name);
     s->out = steno_network_find_output(e->net, name);
+    if (s->out < 0) {
+        char next[256];
+        snprintf(next, sizeof next, "%s_next", v->name);
+        s->out = steno_network_find_output(e->net, next);
+    }
     if (s->out < 0 && !strcmp(v->name, COUNTER) && v->dtype == STENO_I64 && v->shape.rank == 1)
         return STENO_OK;
     if (s->out < 0)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: state %s has no output %s", file, v->name,
                           name);
     if (steno_network_output(e->net, s->out)->dtype != v->dtype)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: %s and %s have different types", file, name,
-                          v->name);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %s and %s have different types", file,
+                          steno_network_output(e->net, s->out)->name, v->name);
     return STENO_OK;
 }
 
@@ -151,6 +157,8 @@ steno_status steno_cached_encoder_bind(struct steno_cached_encoder *e, steno_net
 void steno_cached_encoder_unbind(struct steno_cached_encoder *e)
 {
     free(e->states);
+    steno_aligned_free(e->begin);
+    e->begin = NULL;
     e->states = NULL;
     e->n_states = 0;
 }

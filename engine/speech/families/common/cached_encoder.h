@@ -1,12 +1,12 @@
 /* A streaming encoder with states: each step takes a window of feature frames and the states of the
  * step before, and gives frames of output and new states. The graph names them:
  *
- *     input  x        [N, window, bins] f32; the caller says its name
- *     input  S        every other input is a state; it is zero when a recording begins
- *     output 0        [N, frames, width] f32
- *     output new_S    the state S after the window
- *     input  processed_lens  [N] i64 without such an output (icefall's Conformer): the number of
- *                     output frames before this step
+ *     input  x        [N, window, bins] f32; or i32, for samples of 16 bits, which the windows have
+ *                     as numbers in [-1,1]: then they are multiplied by 32767 and cut towards 0.
+ * The caller says its name input  S        every other input is a state; it is zero when a
+ * recording begins output 0        [N, frames, width] f32 output new_S    the state S after the
+ * window; or S_next input  processed_lens  [N] i64 without such an output (icefall's Conformer):
+ * the number of output frames before this step
  *
  * N is the batch dimension. Where x and all states have it as a symbolic dimension, one step can
  * take several streams. */
@@ -30,6 +30,8 @@ struct steno_cached_encoder_slot {
     size_t blocks, block;    /* the share in a batch: `blocks` blocks of `block` bytes */
 };
 
+struct steno_cached_encoder_batch;
+
 /* How the network's inputs and outputs are used. Frozen. */
 struct steno_cached_encoder {
     steno_network *net; /* borrowed */
@@ -38,6 +40,7 @@ struct steno_cached_encoder {
     struct steno_cached_encoder_slot *states; /* [n_states] */
     struct steno_cached_encoder_shape shape;
     size_t state_bytes; /* of one stream */
+    char *begin;        /* [state_bytes] where a recording begins; NULL: zeros. Freed by unbind */
     bool batches;       /* x and every state have a symbolic batch dimension */
 };
 
@@ -47,6 +50,11 @@ STENO_MUST steno_status steno_cached_encoder_bind(struct steno_cached_encoder *e
                                                   steno_network *net, const char *x,
                                                   const struct steno_cached_encoder_shape *shape,
                                                   const char *file, steno_err *err);
+/* Begin recordings with the states after a window of zeros. b: of e, closed and opened anew by the
+ * caller, as are others. Errors of the step; STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_cached_encoder_lead_in(struct steno_cached_encoder *e,
+                                                     struct steno_cached_encoder_batch *b,
+                                                     steno_err *err);
 void steno_cached_encoder_unbind(struct steno_cached_encoder *e);
 /* Floats of the window of one stream. */
 static inline size_t steno_cached_encoder_window(const struct steno_cached_encoder *e)
@@ -57,7 +65,7 @@ static inline size_t steno_cached_encoder_window(const struct steno_cached_encod
 /* The states of one stream between steps. Confined. The first step allocates the memory. */
 struct steno_cached_encoder_state {
     char *data; /* [state_bytes] */
-    bool fresh; /* a recording begins: all states count as zero, whatever data holds */
+    bool fresh; /* a recording begins: states are those of the begin, whatever data holds */
 };
 void steno_cached_encoder_state_free(struct steno_cached_encoder_state *s);
 

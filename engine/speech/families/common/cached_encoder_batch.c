@@ -4,6 +4,7 @@
  * Each stream keeps all its states in one block of memory. A batch gathers them into the inputs,
  * state by state in the order of the streams, and scatters the outputs back. A batch of one reads
  * the stream's memory in place. docs/pool.md says what the copies cost. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ struct steno_cached_encoder_batch {
     size_t window_bytes;
     char *x;        /* [max, window, bins] f32 */
     char *states;   /* shares of max streams, state by state */
-    char *zeros;    /* [state_bytes]: states of a recording that begins */
+    int32_t *whole; /* [max, window, bins]: x where the network takes whole numbers; or NULL */
+    char *begin;    /* [state_bytes]: states of a recording that begins */
     void **rows;    /* [n_states, max]: memory of states that the network changes in place */
     bool *in_place; /* [n_states] */
 };
@@ -73,9 +75,14 @@ steno_status steno_cached_encoder_batch_open(steno_cached_encoder_batch **out,
     b->max = e->batches ? max : 1;
     b->window_bytes = steno_cached_encoder_window(e) * sizeof(float);
     b->x = zeroed((size_t)b->max, b->window_bytes);
-    b->zeros = zeroed(1, e->state_bytes);
-    b->states = b->max > 1 ? zeroed((size_t)b->max, e->state_bytes) : b->zeros;
-    if (b->x && b->zeros && b->states)
+    b->begin = zeroed(1, e->state_bytes);
+    b->states = b->max > 1 ? zeroed((size_t)b->max, e->state_bytes) : b->begin;
+    if (steno_network_input(e->net, e->x)->dtype == STENO_I32)
+        b->whole = calloc((size_t)b->max, b->window_bytes);
+    if (b->begin && e->begin)
+        memcpy(b->begin, e->begin, e->state_bytes);
+    if (b->x && b->begin && b->states &&
+        (b->whole || steno_network_input(e->net, e->x)->dtype != STENO_I32))
         st = open_session(b, threads, err);
     else
         st = no_memory(err);
@@ -92,10 +99,11 @@ void steno_cached_encoder_batch_close(steno_cached_encoder_batch *b)
     if (!b)
         return;
     steno_session_close(b->session);
-    if (b->states != b->zeros)
+    if (b->states != b->begin)
         steno_aligned_free(b->states);
-    steno_aligned_free(b->zeros);
+    steno_aligned_free(b->begin);
     steno_aligned_free(b->x);
+    free(b->whole);
     free(b->rows);
     free(b->in_place);
     free(b);
@@ -158,7 +166,7 @@ static steno_status set_rows(steno_cached_encoder_batch *b, int k,
                        : b->states + d->offset * (size_t)b->max + (size_t)i * d->block;
     for (int i = 0; i < n; i++)
         if (s[i]->fresh)
-            memset(row[i], 0, d->bytes);
+            memcpy(row[i], b->begin + d->offset, d->bytes);
     return steno_session_set_rows(b->session, d->in, &t, row, err);
 }
 
@@ -176,10 +184,10 @@ static steno_status set_states(steno_cached_encoder_batch *b,
             continue;
         }
         if (size == 1) {
-            at = (s[0]->fresh ? b->zeros : s[0]->data) + d->offset;
+            at = (s[0]->fresh ? b->begin : s[0]->data) + d->offset;
         } else {
             for (int i = 0; i < n; i++)
-                gather(d, at, size, i, (s[i]->fresh ? b->zeros : s[i]->data) + d->offset);
+                gather(d, at, size, i, (s[i]->fresh ? b->begin : s[i]->data) + d->offset);
         }
         t = tensor_of(d, size, at);
         st = steno_session_set(b->session, d->in, &t, err);
@@ -257,15 +265,24 @@ static steno_status store_states(steno_cached_encoder_batch *b,
 
 /* ---- step ---------------------------------------------------------------------------------- */
 
+static void cut_samples(steno_cached_encoder_batch *b, size_t size)
+{
+    const float *x = (const float *)(const void *)b->x;
+    for (size_t i = 0; i < size * steno_cached_encoder_window(b->e); i++)
+        b->whole[i] = (int32_t)(32767 * fminf(fmaxf(x[i], -1), 1));
+}
+
 steno_status steno_cached_encoder_batch_step(steno_cached_encoder_batch *b,
                                              struct steno_cached_encoder_state *const *s, int n,
                                              int size, const float **y, steno_err *err)
 {
     const struct steno_tensor in = {
-        .dtype = STENO_F32,
+        .dtype = b->whole ? STENO_I32 : STENO_F32,
         .shape = {.rank = 3, .dim = {size, b->e->shape.window, b->e->shape.bins}},
-        .data = b->x};
+        .data = b->whole ? (void *)b->whole : b->x};
     steno_status st;
+    if (b->whole)
+        cut_samples(b, (size_t)size);
     for (int i = 0; i < n; i++)
         if (!s[i]->data && !(s[i]->data = zeroed(1, b->e->state_bytes)))
             return no_memory(err);
@@ -278,6 +295,21 @@ steno_status steno_cached_encoder_batch_step(steno_cached_encoder_batch *b,
         st = store_states(b, s, n, size, err);
     if (!st)
         *y = steno_session_get(b->session, 0)->data;
+    return st;
+}
+
+steno_status steno_cached_encoder_lead_in(struct steno_cached_encoder *e,
+                                          steno_cached_encoder_batch *b, steno_err *err)
+{
+    struct steno_cached_encoder_state s = {.fresh = true}, *one = &s;
+    const float *y;
+    steno_status st;
+    memset(b->x, 0, b->window_bytes);
+    st = steno_cached_encoder_batch_step(b, &one, 1, 1, &y, err);
+    if (st)
+        steno_cached_encoder_state_free(&s);
+    else
+        e->begin = s.data;
     return st;
 }
 
