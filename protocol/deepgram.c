@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "protocol/dialect.h"
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
@@ -334,7 +335,7 @@ static steno_status deepgram_text(struct steno_dialect_session *d, const char *p
                  {"CloseStream", STENO_ACT_END}};
     json_t *root;
     const char *type;
-    steno_status st = steno_dialect_json(&root, p, n, err);
+    steno_status st = steno_json_object(&root, p, n, err);
     if (st)
         return st;
     type = json_string_value(json_object_get(root, "type"));

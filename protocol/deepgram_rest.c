@@ -9,6 +9,7 @@
 #include <utf8proc.h>
 
 #include "protocol/dialect.h"
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/numerals.h"
 #include "protocol/query.h"
@@ -715,7 +716,7 @@ steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size,
 {
     json_t *root;
     const char *url;
-    steno_status st = steno_dialect_json(&root, p, n, err);
+    steno_status st = steno_json_object(&root, p, n, err);
     if (st)
         return st;
     url = json_string_value(json_object_get(root, "url"));
@@ -732,7 +733,7 @@ steno_status steno_deepgram_grant(const char *p, size_t n, double *seconds, sten
 {
     json_t *root = NULL;
     const json_t *v;
-    steno_status st = n ? steno_dialect_json(&root, p, n, err) : STENO_OK;
+    steno_status st = n ? steno_json_object(&root, p, n, err) : STENO_OK;
     *seconds = 30;
     if (st)
         return st;

@@ -164,11 +164,6 @@ const struct steno_dialect *steno_dialect_of_root(const char *name);
  * bytes, as int32, little-endian. As floats they would be denormal. */
 bool steno_sherpa_is_header(const char *p, size_t n);
 
-/* Parse a JSON object within the limits of json_text.h. The caller releases the result with
- * json_decref. Errors as of steno_native_parse. */
-struct json_t;
-STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n,
-                                           steno_err *err);
 /* Begin a change of settings: d->asked becomes a copy of d->start with hints of its own. take puts
  * it into force; without it nothing has changed. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_dialect_ask(struct steno_dialect_session *d, steno_err *err);

@@ -1,6 +1,6 @@
 #include "protocol/job_request.h"
 
-#include "protocol/dialect.h"
+#include "protocol/json_object.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -76,7 +76,7 @@ steno_status steno_job_request_read(const char *p, size_t n, steno_query_fn pair
                                     struct steno_buf *urls, size_t *n_urls, steno_err *err)
 {
     json_t *root;
-    steno_status st = steno_dialect_json(&root, p, n, err);
+    steno_status st = steno_json_object(&root, p, n, err);
     if (st)
         return st;
     *n_urls = 0;

@@ -1,5 +1,5 @@
-/* Shared by numerals.c (numbers) and smart_format.c (money, dates, times): the tokens of a text,
- * and readers of numbers. Pure. */
+/* The tokens of a text and readers of numbers (numeral_reader.c), for numerals.c, which rewrites a
+ * transcript, and smart_format.c (money, dates, times). Pure. */
 #ifndef STENO_PROTOCOL_NUMERALS_INTERNAL_H
 #define STENO_PROTOCOL_NUMERALS_INTERNAL_H
 
@@ -7,6 +7,7 @@
 
 #define STENO_NUMERAL_WORD 12  /* bytes of a word of a number; "seventeenth" has 11 */
 #define STENO_NUMERAL_TEXT 40  /* bytes of a number's digits, with a sign of money */
+#define STENO_NUMERAL_PARTS 4  /* tokens of a word with hyphens, at most */
 #define STENO_NUMERAL_PIECES 4 /* words that take the place of others: "March 3, 2024" has 3 */
 
 enum steno_numeral_kind {
@@ -70,6 +71,8 @@ struct steno_numeral_piece {
     char text[STENO_NUMERAL_TEXT]; /* "": the word stays as it is */
 };
 
+/* The tokens of word i into out [STENO_NUMERAL_PARTS]; their number. */
+size_t steno_numeral_split(const char *text, size_t i, struct steno_numeral_token *out);
 const struct steno_numeral_token *steno_numeral_at(const struct steno_numeral_reader *r, size_t i);
 /* The term of token i if it continues what the token before it began: no mark is between. */
 const struct steno_numeral_term *steno_numeral_follows(const struct steno_numeral_reader *r,
@@ -84,6 +87,9 @@ struct steno_numeral steno_numeral_cardinal(const struct steno_numeral_reader *r
 size_t steno_numeral_year(const struct steno_numeral_reader *r, size_t i, char *out);
 /* Cardinals and decimals, also those that a plain text leaves as words. Ordinals are none. */
 size_t steno_numeral_amount(const struct steno_numeral_reader *r, size_t i, char *out);
+/* The number that begins at token i, of whole words, as text in out [STENO_NUMERAL_TEXT], and its
+ * tokens; 0: there is none. */
+size_t steno_numeral_write(const struct steno_numeral_reader *r, size_t i, char *out);
 /* "th", "st", "nd", "rd" */
 const char *steno_numeral_suffix(int64_t v);
 

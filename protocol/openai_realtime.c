@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "protocol/json_audio.h"
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
 
@@ -426,7 +427,7 @@ static steno_status update(struct steno_dialect_session *d, const json_t *sessio
 static steno_status preset(struct steno_dialect_session *d, const char *text, steno_err *err)
 {
     json_t *session;
-    steno_status st = steno_dialect_json(&session, text, strlen(text), err);
+    steno_status st = steno_json_object(&session, text, strlen(text), err);
     if (st)
         return st;
     st = steno_dialect_ask(d, err);
@@ -529,7 +530,7 @@ static steno_status realtime_text(struct steno_dialect_session *d, const char *p
                                   enum steno_dialect_act *act, steno_err *err)
 {
     json_t *root;
-    steno_status st = steno_dialect_json(&root, p, n, err);
+    steno_status st = steno_json_object(&root, p, n, err);
     if (st)
         return st;
     st = understand(d, root, act, err);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/dialect.h"
+#include "protocol/json_object.h"
 
 #define SECONDS 600 /* of a key, when the request does not say; OpenAI's default */
 #define LEAST 10
@@ -47,7 +47,7 @@ steno_status steno_openai_secret_parse(struct steno_openai_secret *out, const ch
     json_t *root = NULL;
     steno_status st = STENO_OK;
     if (n)
-        st = steno_dialect_json(&root, p, n, err);
+        st = steno_json_object(&root, p, n, err);
     if (!st)
         st = read_root(&s, root, err);
     json_decref(root);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/dialect.h"
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/result_json.h"
@@ -373,7 +373,7 @@ steno_status steno_native_parse(const char *text, size_t n,
     if (n > STENO_NATIVE_MAX_TEXT)
         return steno_fail(err, STENO_ERR_LIMIT, "message: %zu bytes of text, at most %d", n,
                           STENO_NATIVE_MAX_TEXT);
-    st = steno_dialect_json(&root, text, n, err);
+    st = steno_json_object(&root, text, n, err);
     if (st)
         return st;
     st = read_message(root, defaults, out, err);

@@ -125,23 +125,40 @@ static void snap(struct spoken *s, size_t n)
     }
 }
 
+/* Write the words of a segment behind each other, with who(ctx, s) speaks in the middle of each. */
+static struct spoken *put_spoken(struct spoken *s, const struct steno_event *seg,
+                                 int (*who)(const void *ctx, double seconds), const void *ctx)
+{
+    for (size_t k = 0; k < seg->n_words; k++) {
+        const struct steno_word *w = &seg->words[k];
+        *s++ = (struct spoken){w, who(ctx, (w->start + w->end) / 2),
+                               k + 1 == seg->n_words || steno_word_ends_sentence(w->text)};
+    }
+    return s;
+}
+
+struct turns {
+    const struct steno_turn *turn; /* [n] */
+    size_t n;
+};
+
+static int who_has_turn(const void *ctx, double seconds)
+{
+    const struct turns *t = ctx;
+    return speaker_at(t->turn, t->n, seconds);
+}
+
 static struct spoken *find_speakers(const steno_transcript *t, const struct steno_turn *turn,
                                     size_t n_turns)
 {
+    const struct turns turns = {turn, n_turns};
     size_t n = 0;
-    struct spoken *s;
+    struct spoken *s, *end;
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
         n += steno_transcript_segment(t, i)->n_words;
-    s = malloc((n + 1) * sizeof *s);
-    n = 0;
-    for (size_t i = 0; s && i < steno_transcript_n_segments(t); i++) {
-        const struct steno_event *seg = steno_transcript_segment(t, i);
-        for (size_t k = 0; k < seg->n_words; k++) {
-            const struct steno_word *w = &seg->words[k];
-            s[n++] = (struct spoken){w, speaker_at(turn, n_turns, (w->start + w->end) / 2),
-                                     k + 1 == seg->n_words || steno_word_ends_sentence(w->text)};
-        }
-    }
+    s = end = malloc((n + 1) * sizeof *s);
+    for (size_t i = 0; s && i < steno_transcript_n_segments(t); i++)
+        end = put_spoken(end, steno_transcript_segment(t, i), who_has_turn, &turns);
     if (s)
         snap(s, n);
     return s;
@@ -156,16 +173,14 @@ static struct spoken *speakers_of_final(const struct steno_event *ev,
 {
     struct spoken *s = malloc(ev->n_words * sizeof *s);
     int last = -1;
-    for (size_t k = 0; s && k < ev->n_words; k++) {
-        const struct steno_word *w = &ev->words[k];
-        s[k] = (struct spoken){w, who(ctx, (w->start + w->end) / 2),
-                               k + 1 == ev->n_words || steno_word_ends_sentence(w->text)};
+    if (!s)
+        return NULL;
+    put_spoken(s, ev, who, ctx);
+    for (size_t k = 0; k < ev->n_words; k++)
         last = s[k].speaker = s[k].speaker < 0 ? last : s[k].speaker;
-    }
-    for (size_t k = ev->n_words; s && k-- > 0;)
+    for (size_t k = ev->n_words; k-- > 0;)
         last = s[k].speaker = s[k].speaker < 0 ? last : s[k].speaker;
-    if (s)
-        snap(s, ev->n_words);
+    snap(s, ev->n_words);
     return s;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/transcript.h"
@@ -139,7 +140,7 @@ static steno_status vosk_text(struct steno_dialect_session *d, const char *p, si
 {
     json_t *root;
     const json_t *c;
-    steno_status st = steno_dialect_json(&root, p, n, err);
+    steno_status st = steno_json_object(&root, p, n, err);
     if (st)
         return st;
     c = json_object_get(root, "config");

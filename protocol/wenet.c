@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/transcript.h"
 
@@ -46,7 +47,7 @@ static steno_status wenet_text(struct steno_dialect_session *d, const char *p, s
 {
     json_t *root;
     const char *signal;
-    steno_status st = steno_dialect_json(&root, p, n, err);
+    steno_status st = steno_json_object(&root, p, n, err);
     if (st)
         return st;
     signal = json_string_value(json_object_get(root, "signal"));

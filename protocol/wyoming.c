@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/transcript.h"
 #include "protocol/wyoming_frame.h"
@@ -221,7 +222,7 @@ static steno_status wyoming_text(struct steno_dialect_session *d, const char *p,
     json_t *event;
     const json_t *data;
     const char *type;
-    steno_status st = steno_dialect_json(&event, p, n, err);
+    steno_status st = steno_json_object(&event, p, n, err);
     if (st)
         return st;
     type = json_string_value(json_object_get(event, "type"));

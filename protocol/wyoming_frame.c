@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/dialect.h"
+#include "protocol/json_object.h"
 #include "protocol/json_text.h"
 
 #define ERROR_BYTES 4096 /* of the data of an error */
@@ -33,7 +33,7 @@ void steno_wyoming_reader_free(struct steno_wyoming_reader *r)
 static steno_status parse_object(json_t **out, const struct steno_buf *b, const char *what,
                                  steno_err *err)
 {
-    steno_status st = steno_dialect_json(out, b->len ? b->data : "", b->len, err);
+    steno_status st = steno_json_object(out, b->len ? b->data : "", b->len, err);
     return st ? steno_fail_in(err, st, "%s", what) : STENO_OK;
 }
 

@@ -181,11 +181,15 @@ if [ -f "$B/libsteno.a" ]; then
         nm -g "$o" 2>/dev/null | awk -v d="${d##*/}" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
     done | pairs)
     check "rooms of the daemon link only to the rooms below them" "${bad%$'\n'}"
-    bad=$(for o in "$B"/server/*/*.o; do
-        c=${o#"$B"/} c=${c%.o}.c
-        [ ! -f "$c" ] || nm -g "$o" | awk -v o="$c" '{ print o, o, $(NF - 1), $NF }'
-    done | pairs | cut -f 1,2 | sort -u | tsort 2>&1 >/dev/null)
-    check "files of the daemon's rooms call each other in one direction" "$bad"
+    circles() { # OBJECT...: files among them that call each other in a circle
+        local o c
+        for o in "$@"; do
+            c=${o#"$B"/} c=${c%.o}.c
+            [ ! -f "$c" ] || nm -g "$o" | awk -v o="$c" '{ print o, o, $(NF - 1), $NF }'
+        done | pairs | cut -f 1,2 | sort -u | { tsort >/dev/null; } 2>&1
+    }
+    check "files of the daemon's rooms call each other in one direction" "$(circles "$B"/server/*/*.o)"
+    check "files of protocol call each other in one direction" "$(circles "$B"/protocol/*.o)"
     bad=$(nm -g --defined-only "$B"/libsteno{,-optimize,-rare-ops}.a 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
     check "every global symbol of the library has the prefix" "$bad"
     # one variable is a thread's own: see engine/base/threads.c
