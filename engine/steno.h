@@ -551,7 +551,9 @@ enum steno_event_kind {
     STENO_SPEECH_START,
     STENO_PARTIAL,
     STENO_FINAL,
-    STENO_UTTERANCE_END /* no new word for options.utterance_end; `end` is that of the last word */
+    /* No new word for options.utterance_end, or (steno_stream_set_turn) a pause that may be an end,
+     * with `confidence`; `end` is that of the last word. */
+    STENO_UTTERANCE_END
 };
 enum steno_final_reason {
     STENO_FINAL_ENDPOINT, /* silence */
@@ -604,11 +606,13 @@ STENO_API void steno_stream_set_early(steno_stream *s, bool early);
 /* When the speaker has been silent for 0.2 s, a network judges the utterance so far: if the speaker
  * has finished, a final comes now, with reason ENDPOINT; else the endpoint rules wait on, and the
  * network is asked again when more was said. d: borrowed until close. threshold: the probability
- * from which on it is an end, up to 1; 0 = 0.5. Before the first push. STENO_ERR_INVAL: another
- * threshold, no_endpointing, or too late; STENO_ERR_NOMEM. */
+ * from which on it is an end; 0 = 0.5, 1 = none is. early: the probability below it from which on
+ * an UTTERANCE_END says that it may be one; 0 = none does. Before the first push. STENO_ERR_INVAL:
+ * others, no_endpointing, or too late; STENO_ERR_NOMEM. */
 STENO_API STENO_MUST steno_status steno_stream_set_turn(steno_stream *s,
                                                         const steno_turn_detector *d,
-                                                        double threshold, steno_err *err);
+                                                        double threshold, double early,
+                                                        steno_err *err);
 /* Append audio and run the networks over what is complete. pcm: [n] f32 in [-1,1] at the stream's
  * sample rate (NaN and Inf count as 0); borrowed for the call. n may be 0. Read the events with
  * steno_stream_next after each call: all finals are kept for it, but of unread partials only the

@@ -3,9 +3,9 @@
  * documentation and the types of deepgram-sdk 7.17 (October 2026).
  *
  * Deepgram's thresholds are confidences of a network that knows turns. A server that has such a
- * network (docs/turns.md) asks it in each pause: from eot_threshold on the turn is over, else
- * after eot_timeout_ms. Without one, and for EagerEndOfTurn, silence is the
- * evidence: confidence_after tells how probable it is, after so much of it, that the turn is over.
+ * network (docs/turns.md) asks it in each pause: from eot_threshold on the turn is over, else after
+ * eot_timeout_ms; from eager_eot_threshold on it may be over. Without one silence is the evidence:
+ * confidence_after tells how probable it is, after so much of it, that the turn is over.
  * EndOfTurn and EagerEndOfTurn come after the silence whose confidence is their threshold.
  * eot_timeout_ms bounds both; with a threshold of 1 it is what ends a turn.
  *
@@ -83,8 +83,10 @@ static double silence_of(double confidence)
 static void apply(const struct state *s, struct steno_native_start *start)
 {
     start->endpoint.silence_after = fmin(silence_of(s->eot), s->timeout);
-    start->turn = (struct steno_turn_choice){s->eot < 1 ? STENO_TURN_IF_THERE : STENO_TURN_SILENCE,
-                                             s->eot, s->timeout};
+    start->turn = (struct steno_turn_choice){
+        .kind = STENO_TURN_IF_THERE, .threshold = s->eot, .early = s->eager, .wait = s->timeout};
+    if (s->eot >= 1 && !(s->eager > 0)) /* nothing is so sure */
+        start->turn.kind = STENO_TURN_SILENCE;
     start->utterance_end = s->eager > 0 ? fmin(silence_of(s->eager), s->timeout) : 0;
 }
 
@@ -355,7 +357,10 @@ static void flux_event(struct steno_dialect_session *d, const struct steno_event
     s->now = fmax(s->now, d->offset + ev->time);
     if (ev->kind == STENO_UTTERANCE_END) {
         if (s->in_turn && !s->told_eager)
-            send_turn(d, "EagerEndOfTurn", fmax(confidence, at_least(s, s->eager)), NULL);
+            send_turn(d, "EagerEndOfTurn",
+                      d->judges_turns ? (double)ev->confidence
+                                      : fmax(confidence, at_least(s, s->eager)),
+                      NULL);
         s->told_eager = s->in_turn;
         return;
     }

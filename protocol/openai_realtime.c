@@ -290,7 +290,8 @@ static steno_status set_semantic(struct steno_native_start *s, struct told *t, c
         if (strcmp(name, e->name) != 0)
             continue;
         t->eagerness = e->name;
-        s->turn = (struct steno_turn_choice){STENO_TURN_IF_THERE, e->threshold, e->wait};
+        s->turn = (struct steno_turn_choice){
+            .kind = STENO_TURN_IF_THERE, .threshold = e->threshold, .wait = e->wait};
         return STENO_OK;
     }
     return steno_fail(err, STENO_ERR_INVAL,

@@ -15,6 +15,7 @@ enum steno_turn_kind {
 struct steno_turn_choice {
     enum steno_turn_kind kind;
     double threshold; /* from which probability on a pause is an end; 0 = the default */
+    double early;     /* from which on it may be one, where a network judges; 0 = not told */
     double wait; /* s of silence that end the turn whatever the network says; 0 = the endpoint rule,
                   * or STENO_TURN_WAIT if the client gave none */
 };

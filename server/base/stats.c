@@ -74,6 +74,12 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
                                       "Sessions whose audio could not be used.", labels);
         }
     }
+    for (int end = 0; end < 2; end++) {
+        snprintf(labels, sizeof labels, "end=\"%s\"", end ? "true" : "false");
+        st->turn_answers[end] = steno_metrics_counter(
+            m, "steno_turn_answers_total",
+            "Pauses that the network for turns judged, in sessions that ended.", labels);
+    }
     for (int r = 0; r < STENO_REJECTIONS; r++) {
         snprintf(labels, sizeof labels, "reason=\"%s\"", rejection_names[r]);
         st->sessions_rejected[r] =
@@ -118,6 +124,8 @@ static void add_histograms(struct steno_stats *st, steno_metrics *m)
     st->ws_rx_paused = steno_metrics_counter(
         m, "steno_ws_rx_paused_total",
         "Times reading was paused because a client was ahead of the workers or did not read.", "");
+    st->turn_seconds = steno_metrics_counter(
+        m, "steno_turn_seconds_total", "Time workers spent on judging pauses, in seconds.", "");
     st->speakers_audio = steno_metrics_counter(m, "steno_speakers_audio_seconds_total",
                                                "Audio whose speakers were told apart.", "");
     st->speakers_cpu = steno_metrics_counter(m, "steno_speakers_cpu_seconds_total",
@@ -158,6 +166,9 @@ void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, doubl
     steno_metric_add(st->dropped_seconds[api], dropped + ps->waiting_seconds);
     steno_metric_add(st->inference_seconds[api], ps->inference_seconds);
     steno_metric_add(st->skipped_seconds[api], ps->skipped_seconds);
+    steno_metric_add(st->turn_answers[0], (double)(ps->turn_answers - ps->turn_ends));
+    steno_metric_add(st->turn_answers[1], (double)ps->turn_ends);
+    steno_metric_add(st->turn_seconds, ps->turn_seconds);
     if (ps->audio_seconds > 0)
         steno_metric_observe_traced(st->realtime_factor, ps->inference_seconds / ps->audio_seconds,
                                     trace);

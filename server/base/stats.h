@@ -84,6 +84,8 @@ struct steno_stats {
     steno_metric *dropped_seconds[STENO_SESSION_APIS];
     steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
     steno_metric *skipped_seconds[STENO_SESSION_APIS];   /* audio without speech, not run */
+    steno_metric *turn_answers[2]; /* of the network that judges turns: it goes on, it is over */
+    steno_metric *turn_seconds;    /* worker time for them */
     steno_metric *realtime_factor; /* per session: inference / audio seconds */
     steno_metric *first_partial;   /* s from a stream's first audio to its first partial */
     steno_metric *partial_latency; /* s from arrival of a partial's last sample to sending */

@@ -14,6 +14,9 @@ steno_status steno_ws_turn(const struct steno_server *srv, const struct steno_na
                                 "fetch smart-turn, or turn.model)");
     opt->turn = srv->turn;
     opt->turn_threshold = s->turn.threshold;
+    opt->turn_early = s->turn.early;
+    if (s->turn.early > 0) /* the network tells, not silence */
+        opt->stream.utterance_end = 0;
     if (s->turn.wait > 0)
         *silence = s->turn.wait;
     else if (!(*silence > 0))

@@ -84,8 +84,12 @@ static void flux_needs_a_rate_for_raw_audio_alone(void **state)
 static double confidence_at(struct received *h, enum steno_event_kind kind,
                             enum steno_final_reason reason, double silence)
 {
-    const struct steno_event ev = {
-        .kind = kind, .time = 2 + silence, .end = 2, .text = "four", .reason = reason};
+    const struct steno_event ev = {.kind = kind,
+                                   .time = 2 + silence,
+                                   .end = 2,
+                                   .text = "four",
+                                   .confidence = 0.25f,
+                                   .reason = reason};
     json_t *said;
     double c;
     h->d.dialect->event(&h->d, &ev);
@@ -388,6 +392,12 @@ static void flux_thresholds_are_those_of_the_network(void **state)
     query(&h, "eot_threshold", "1", STENO_OK); /* nothing is so sure */
     assert_int_equal(h.d.start.turn.kind, STENO_TURN_SILENCE);
     assert_true(h.d.start.endpoint.silence_after == 2);
+    query(&h, "eager_eot_threshold", "0.4", STENO_OK); /* it is asked all the same */
+    assert_int_equal(h.d.start.turn.kind, STENO_TURN_IF_THERE);
+    assert_true(h.d.start.turn.early == 0.4 && h.d.start.turn.threshold == 1);
+    (void)confidence_at(&h, STENO_PARTIAL, 0, 0.1);
+    assert_true(confidence_at(&h, STENO_UTTERANCE_END, 0, 0.1) == 0.25); /* as the network says */
+    assert_non_null(strstr(h.said[h.n - 1], "\"event\":\"EagerEndOfTurn\""));
     stop(&h);
 }
 

@@ -1,6 +1,7 @@
 /* Streams whose ends of turns a network decides. Networks that always say yes, or no, show when it
  * is asked; the real one of ../shared/turn hears real speech, with Whisper tiny.en as the model. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "speech/pool/pool.h"
 #include "speech/recognizer/stream.h"
 #include "speech/recognizer/turn_watch.h"
 #include "tests/support/onnx_make.h"
@@ -111,7 +113,7 @@ static void hear(steno_model *m, const steno_turn_detector *d, double threshold,
     *f = (struct finals){0};
     assert_int_equal(steno_stream_open(&s, m, &o, NULL), STENO_OK);
     if (d)
-        assert_int_equal(steno_stream_set_turn(s, d, threshold, NULL), STENO_OK);
+        assert_int_equal(steno_stream_set_turn(s, d, threshold, 0, NULL), STENO_OK);
     for (size_t at = 0; at < n; at += push) {
         if (steno_stream_push(s, pcm + at, n - at < push ? n - at : push, &err))
             fail_msg("%s", err.msg);
@@ -159,6 +161,53 @@ static void a_yes_ends_at_the_pause_and_a_no_waits_for_the_endpoint(void **state
     free(pcm);
 }
 
+/* A pause that may be an end is told once, with the words so far and the network's probability. */
+static void a_pause_that_may_be_an_end_is_told(void **state)
+{
+    static const struct {
+        double threshold, early;
+        size_t told, finals;
+    } rows[] = {{0.9, 0.5, WORDS, 1}, /* 0.75 is between them */
+                {0.9, 0.75, WORDS, 1}, {0.9, 0.8, 0, 1}, {0.9, 0, 0, 1},
+                {0.5, 0.5, 0, WORDS}, /* an end is no pause that may be one */
+                {1, 0.5, WORDS, 1}};
+    const struct steno_stream_options o = {.sample_rate = RATE, .endpoint = {.silence_after = 2}};
+    float *pcm = calloc(LONGEST, sizeof *pcm);
+    const size_t n = with_pauses(0.7, pcm);
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct steno_turn_stats stats;
+        struct steno_event ev;
+        steno_stream *s;
+        size_t told = 0, finals = 0, words_said = 0;
+        assert_int_equal(steno_stream_open(&s, model, &o, NULL), STENO_OK);
+        assert_int_equal(steno_stream_set_turn(s, yes, rows[i].threshold, rows[i].early, NULL),
+                         STENO_OK);
+        for (size_t at = 0; at < n; at += 800) {
+            const size_t k = n - at < 800 ? n - at : 800;
+            assert_int_equal(steno_stream_push(s, pcm + at, k, NULL), STENO_OK);
+            while (steno_stream_next(s, &ev)) {
+                finals += ev.kind == STENO_FINAL;
+                words_said = ev.kind == STENO_PARTIAL ? ev.n_words : words_said;
+                if (ev.kind != STENO_UTTERANCE_END)
+                    continue;
+                told++;
+                assert_true(ev.confidence == 0.75f);
+                assert_true(ev.end > 0 && ev.end <= ev.time);
+                assert_true(words_said >= told);
+            }
+        }
+        stats = steno_stream_turn_stats(s);
+        assert_int_equal(told, rows[i].told);
+        assert_int_equal(finals, rows[i].finals);
+        assert_int_equal(stats.answers, WORDS);
+        assert_int_equal(stats.ends, rows[i].finals == WORDS ? WORDS : 0);
+        assert_true(stats.seconds > 0);
+        steno_stream_close(s);
+    }
+    free(pcm);
+}
+
 static void events_do_not_depend_on_pushes(void **state)
 {
     static const size_t pushes[] = {80, 777, 100000};
@@ -191,7 +240,7 @@ static void streams_of_one_batch_are_as_alone(void **state)
     for (int i = 0; i < N; i++) {
         assert_int_equal(steno_stream_open(&s[i], model, &o, NULL), STENO_OK);
         if (i)
-            assert_int_equal(steno_stream_set_turn(s[i], i == 1 ? no : yes, 0, NULL), STENO_OK);
+            assert_int_equal(steno_stream_set_turn(s[i], i == 1 ? no : yes, 0, 0, NULL), STENO_OK);
     }
     for (bool more = true; more;) {
         steno_stream *due[N];
@@ -224,6 +273,76 @@ static void streams_of_one_batch_are_as_alone(void **state)
     free(pcm);
 }
 
+/* ---- in the pool ----------------------------------------------------------------------------- */
+
+struct pooled {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+    size_t model_steps; /* streams of all batches */
+    struct steno_pool_stream_stats stats;
+};
+
+static void count_batch(void *user, size_t n)
+{
+    ((struct pooled *)user)->model_steps += n; /* of the one worker */
+}
+
+static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *n)
+{
+    struct pooled *p = user;
+    (void)ps;
+    if (n->kind != STENO_POOL_DONE)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->done = true;
+    p->stats = n->stats;
+    pthread_cond_signal(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Answers are counted, and are no steps of the model: capacity and metrics of batches know which
+ * is which. */
+static void the_pool_counts_answers_apart(void **state)
+{
+    static float pcm[LONGEST];
+    const size_t n = with_pauses(0.7, pcm);
+    size_t steps[2];
+    (void)state;
+    for (int with = 0; with < 2; with++) {
+        struct pooled p = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+        const struct steno_pool_options opt = {.workers = 1,
+                                               .capacity = -1,
+                                               .buffer_seconds = 60,
+                                               .on_batch = count_batch,
+                                               .user = &p};
+        const struct steno_pool_stream_options o = {
+            .stream = {.sample_rate = RATE, .endpoint = {.silence_after = 2}},
+            .turn = with ? no : NULL};
+        steno_pool *pool;
+        steno_pool_stream *ps;
+        size_t taken;
+        assert_int_equal(steno_pool_open(&pool, model, &opt, NULL), STENO_OK);
+        assert_int_equal(steno_pool_stream_open(&ps, pool, &o, on_note, &p, NULL), STENO_OK);
+        assert_int_equal(steno_pool_stream_push(ps, pcm, n, &taken, NULL), STENO_OK);
+        assert_int_equal(taken, n);
+        steno_pool_stream_end(ps);
+        pthread_mutex_lock(&p.lock);
+        while (!p.done)
+            pthread_cond_wait(&p.changed, &p.lock);
+        pthread_mutex_unlock(&p.lock);
+        steno_pool_stream_close(ps);
+        steno_pool_close(pool);
+        steps[with] = p.model_steps;
+        assert_int_equal(p.stats.turn_answers, with ? WORDS : 0);
+        assert_int_equal(p.stats.turn_ends, 0);
+        assert_true((p.stats.turn_seconds > 0) == (with == 1));
+        assert_true(p.stats.turn_seconds <= p.stats.inference_seconds);
+    }
+    assert_true(steps[0] > 0);
+    assert_int_equal(steps[0], steps[1]);
+}
+
 static void wrong_settings_are_refused(void **state)
 {
     static const double wrong[] = {-0.1, 1.01, NAN, INFINITY};
@@ -232,14 +351,17 @@ static void wrong_settings_are_refused(void **state)
     (void)state;
     assert_int_equal(steno_stream_open(&s, model, NULL, NULL), STENO_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(steno_stream_set_turn(s, yes, wrong[i], NULL), STENO_ERR_INVAL);
-    assert_int_equal(steno_stream_set_turn(s, yes, 0.5, NULL), STENO_OK);
-    assert_int_equal(steno_stream_set_turn(s, no, 0.5, NULL), STENO_OK); /* instead of it */
+        for (int early = 0; early < 2; early++)
+            assert_int_equal(
+                steno_stream_set_turn(s, yes, early ? 0.5 : wrong[i], early ? wrong[i] : 0, NULL),
+                STENO_ERR_INVAL);
+    assert_int_equal(steno_stream_set_turn(s, yes, 0.5, 0, NULL), STENO_OK);
+    assert_int_equal(steno_stream_set_turn(s, no, 0.5, 0, NULL), STENO_OK); /* instead of it */
     assert_int_equal(steno_stream_push(s, digits, 100, NULL), STENO_OK);
-    assert_int_equal(steno_stream_set_turn(s, yes, 0.5, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_stream_set_turn(s, yes, 0.5, 0, NULL), STENO_ERR_INVAL);
     steno_stream_close(s);
     assert_int_equal(steno_stream_open(&s, model, &whole, NULL), STENO_OK);
-    assert_int_equal(steno_stream_set_turn(s, yes, 0.5, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_stream_set_turn(s, yes, 0.5, 0, NULL), STENO_ERR_INVAL);
     steno_stream_close(s);
 }
 
@@ -252,8 +374,9 @@ static void it_is_asked_once_in_a_pause(void **state)
     const float silence[1000] = {0};
     bool complete;
     (void)state;
-    assert_int_equal(steno_turn_watch_open(&w, yes, 0, 1000, NULL), STENO_ERR_INVAL); /* a rate */
-    assert_int_equal(steno_turn_watch_open(&w, yes, 0, 16000, NULL), STENO_OK);
+    assert_int_equal(steno_turn_watch_open(&w, yes, 0, 0, 1000, NULL),
+                     STENO_ERR_INVAL); /* a rate */
+    assert_int_equal(steno_turn_watch_open(&w, yes, 0, 0, 16000, NULL), STENO_OK);
     assert_int_equal(steno_turn_watch_push(w, silence, 1000, NULL), STENO_OK);
     assert_int_equal(steno_turn_watch_missing(w, 16000, 16000), 3200);
     steno_turn_watch_see(w, 16000, 19199);
@@ -332,8 +455,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_yes_ends_at_the_pause_and_a_no_waits_for_the_endpoint),
+        cmocka_unit_test(a_pause_that_may_be_an_end_is_told),
         cmocka_unit_test(events_do_not_depend_on_pushes),
         cmocka_unit_test(streams_of_one_batch_are_as_alone),
+        cmocka_unit_test(the_pool_counts_answers_apart),
         cmocka_unit_test(wrong_settings_are_refused),
         cmocka_unit_test(it_is_asked_once_in_a_pause),
         cmocka_unit_test(a_pause_in_a_sentence_goes_on_and_a_sentence_ends_early),

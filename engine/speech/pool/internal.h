@@ -28,7 +28,9 @@ struct steno_pool_ops {
     double (*slack)(const steno_stream *s); /* NULL: 0 */
     void (*set_early)(steno_stream *s, bool early);
     steno_status (*set_turn)(steno_stream *s, const steno_turn_detector *d, double threshold,
-                             steno_err *err);
+                             double early, steno_err *err);
+    bool (*turn_due)(const steno_stream *s);                      /* NULL: never */
+    struct steno_turn_stats (*turn_stats)(const steno_stream *s); /* NULL: it never asks */
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     void (*rescue)(steno_stream *s); /* NULL: it knows no more than it has told */
     bool (*next)(steno_stream *s, struct steno_event *ev);
@@ -101,6 +103,7 @@ struct steno_pool_item { /* a work item: one stream in a round */
     bool live;                               /* the stream's class */
     bool early;                              /* its result was not needed yet when it was taken */
     bool steps;                              /* its window is full */
+    bool answer;                             /* its step is an answer, not one of the model */
     steno_status st;
     steno_err err;
 };

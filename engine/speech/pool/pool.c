@@ -38,6 +38,8 @@ static const struct steno_pool_ops recogniser = {
     .slack = steno_stream_slack,
     .set_early = steno_stream_set_early,
     .set_turn = steno_stream_set_turn,
+    .turn_due = steno_stream_turn_due,
+    .turn_stats = steno_stream_turn_stats,
     .set_waiting = steno_stream_set_waiting,
     .set_queued = steno_stream_set_queued,
     .ready = steno_stream_ready,
@@ -404,7 +406,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     }
     st = p->ops->open(&ps->rec, p->model, &o.stream, err);
     if (!st && o.turn)
-        st = p->ops->set_turn(ps->rec, o.turn, o.turn_threshold, err);
+        st = p->ops->set_turn(ps->rec, o.turn, o.turn_threshold, o.turn_early, err);
     if (st) {
         if (ps->rec)
             p->ops->close(ps->rec);
@@ -561,6 +563,9 @@ void steno_pool_stream_stats_add(struct steno_pool_stream_stats *sum,
     if (s->queue_wait_max > sum->queue_wait_max)
         sum->queue_wait_max = s->queue_wait_max;
     sum->steps += s->steps;
+    sum->turn_answers += s->turn_answers;
+    sum->turn_ends += s->turn_ends;
+    sum->turn_seconds += s->turn_seconds;
     sum->network_seconds += s->network_seconds;
     sum->opened_ns = earlier(sum->opened_ns, s->opened_ns);
     sum->first_step_ns = earlier(sum->first_step_ns, s->first_step_ns);

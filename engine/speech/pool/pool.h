@@ -85,6 +85,9 @@ struct steno_pool_stream_stats {
     double queue_wait_max;
     double skipped_seconds; /* audio that the VAD filter of the options removed */
     uint64_t steps;         /* times a worker took the stream */
+    uint64_t turn_answers;  /* of the network that judges turns; turn_ends: that said so */
+    uint64_t turn_ends;
+    double turn_seconds;    /* of inference_seconds: for them */
     double network_seconds; /* of inference_seconds: in runs of the networks that a trial times */
     /* steno_now_ns; 0: not yet. Of a sum: the first, the first, the last, the last. */
     int64_t opened_ns, first_step_ns, ended_ns, last_step_ns; /* ended_ns: of stream_end */
@@ -125,7 +128,7 @@ struct steno_pool_stream_options {
     bool always;    /* does not count against the capacity: a canary */
     /* As steno_stream_set_turn; NULL: silence alone ends an utterance. Borrowed until close. */
     const steno_turn_detector *turn;
-    double turn_threshold;
+    double turn_threshold, turn_early;
 };
 
 /* Check whether a stream of this class would find a place now. STENO_ERR_BUSY with the reason if

@@ -142,17 +142,25 @@ static void forget_marks(steno_pool_stream *ps)
     }
 }
 
-static void note_skipped(steno_pool_stream *ps)
+/* What the stream itself counts. */
+static void take_counts(steno_pool_stream *ps)
 {
-    if (ps->pool->ops->skipped)
-        ps->stats.skipped_seconds = ps->pool->ops->skipped(ps->rec);
+    const struct steno_pool_ops *ops = ps->pool->ops;
+    if (ops->skipped)
+        ps->stats.skipped_seconds = ops->skipped(ps->rec);
+    if (ops->turn_stats) {
+        const struct steno_turn_stats t = ops->turn_stats(ps->rec);
+        ps->stats.turn_answers = t.answers;
+        ps->stats.turn_ends = t.ends;
+        ps->stats.turn_seconds = t.seconds;
+    }
 }
 
 static void consume(steno_pool_stream *ps, size_t used)
 {
     pthread_mutex_lock(&ps->lock);
     steno_ring_drop(&ps->ring, used);
-    note_skipped(ps);
+    take_counts(ps);
     ps->consumed += (int64_t)used;
     forget_marks(ps);
     pthread_mutex_unlock(&ps->lock);
@@ -289,16 +297,20 @@ static void begin(struct steno_pool_item *t)
     pthread_mutex_unlock(&ps->lock);
 }
 
-/* Run the network for the streams whose windows are full; each is charged its share of the time. */
+/* Run the network for the streams whose windows are full; each is charged its share of the time.
+ * Returns how many took a step of the model. */
 static size_t run_steps(struct steno_pool_worker *w)
 {
     const struct steno_pool_ops *ops = w->pool->ops;
-    size_t n = 0, k = 0;
+    size_t n = 0, k = 0, answers = 0;
     int64_t start = steno_now_ns(), network = ops->network_ns(w->batcher), each;
     for (size_t i = 0; i < w->n; i++)
         if (w->items[i].steps) {
             w->err[n].msg[0] = '\0';
-            w->rec[n++] = w->items[i].ps->rec;
+            w->rec[n] = w->items[i].ps->rec;
+            w->items[i].answer = ops->turn_due && ops->turn_due(w->rec[n]);
+            n++;
+            answers += w->items[i].answer;
         }
     if (!n)
         return 0;
@@ -306,8 +318,8 @@ static size_t run_steps(struct steno_pool_worker *w)
     ops->step(w->batcher, w->rec, n, w->st, w->err);
     each = (steno_now_ns() - start) / (int64_t)n;
     network = (ops->network_ns(w->batcher) - network) / (int64_t)n;
-    if (w->pool->opt.on_batch)
-        w->pool->opt.on_batch(w->pool->opt.user, n);
+    if (w->pool->opt.on_batch && n > answers)
+        w->pool->opt.on_batch(w->pool->opt.user, n - answers);
     for (size_t i = 0; i < w->n; i++)
         if (w->items[i].steps) {
             w->items[i].st = w->st[k];
@@ -315,7 +327,7 @@ static size_t run_steps(struct steno_pool_worker *w)
             w->items[i].spent_ns += each;
             w->items[i].network_ns = network;
         }
-    return n;
+    return n - answers;
 }
 
 static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
@@ -377,7 +389,7 @@ static void add_live(const struct steno_pool_worker *w, struct steno_pool_work *
         const struct steno_pool_item *t = &w->items[i];
         if (!t->live)
             continue;
-        work->live_steps += t->steps;
+        work->live_steps += t->steps && !t->answer;
         work->live_audio += t->audio;
         work->live_host += (double)(t->spent_ns - t->network_ns) * 1e-9;
     }

@@ -248,16 +248,46 @@ steno_status steno_results_partial(steno_stream *s)
 
 /* ---- pauses ---------------------------------------------------------------------------------- */
 
-static steno_status add_utterance_end(steno_stream *s, double word_end)
+/* confidence: of a network; 0 = none judged it. */
+static steno_status add_utterance_end(steno_stream *s, double word_end, double confidence)
 {
     struct steno_event ev = {.kind = STENO_UTTERANCE_END,
                              .segment = s->results.segment,
                              .time = s->feeder->processed(s),
                              .start = word_end,
                              .end = word_end,
+                             .confidence = (float)confidence,
                              .text = "",
                              .language = ""};
     return steno_events_add(&s->results.events, &ev);
+}
+
+/* The end of the last word of the running best hypothesis; < 0: there is none. A word may end after
+ * its last symbol. */
+static steno_status last_word_end(steno_stream *s, double *end)
+{
+    struct steno_results *r = &s->results;
+    steno_status st = build_best(s);
+    *end = -1;
+    if (st || !r->words[0].n)
+        return st;
+    fill_words(s, &r->words[0], r->w);
+    *end = r->w[r->words[0].n - 1].end;
+    return STENO_OK;
+}
+
+steno_status steno_results_turn(steno_stream *s)
+{
+    const double likely = steno_turn_watch_likely(s->turn);
+    double end = -1;
+    steno_status st = STENO_OK;
+    if (!(likely > 0))
+        return STENO_OK;
+    if (!s->opt.no_partials) /* what is said comes before that it may be all */
+        st = steno_results_partial(s);
+    if (!st)
+        st = last_word_end(s, &end);
+    return st || end < 0 ? st : add_utterance_end(s, end, likely);
 }
 
 steno_status steno_results_pause(steno_stream *s, double now)
@@ -266,23 +296,18 @@ steno_status steno_results_pause(steno_stream *s, double now)
     if (!r->pausing || s->opt.utterance_end <= 0 || now - r->word_end < s->opt.utterance_end)
         return STENO_OK;
     r->pausing = false;
-    return add_utterance_end(s, r->word_end);
+    return add_utterance_end(s, r->word_end, 0);
 }
 
 steno_status steno_results_pause_within(steno_stream *s, double last_end, double now, bool *done)
 {
-    struct steno_results *r = &s->results;
     steno_status st;
     *done = false;
     if (s->opt.utterance_end <= 0 || now - last_end < s->opt.utterance_end)
         return STENO_OK;
-    st = build_best(s);
-    if (st || !r->words[0].n)
-        return st;
-    fill_words(s, &r->words[0], r->w); /* a word may end after its last symbol */
-    last_end = r->w[r->words[0].n - 1].end;
-    *done = now - last_end >= s->opt.utterance_end;
-    return *done ? add_utterance_end(s, last_end) : STENO_OK;
+    st = last_word_end(s, &last_end);
+    *done = !st && last_end >= 0 && now - last_end >= s->opt.utterance_end;
+    return *done ? add_utterance_end(s, last_end, 0) : st;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

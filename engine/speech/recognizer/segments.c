@@ -621,8 +621,11 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
 static steno_status finish_turn(steno_stream *s, bool complete)
 {
     struct steno_segments *g = &s->in.g;
-    if (complete && g->speaking && !g->final)
-        close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
+    if (!g->speaking || g->final)
+        return STENO_OK;
+    if (!complete)
+        return steno_results_turn(s);
+    close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
     return STENO_OK;
 }
 

@@ -200,19 +200,29 @@ void steno_stream_set_early(steno_stream *s, bool early)
 }
 
 steno_status steno_stream_set_turn(steno_stream *s, const steno_turn_detector *d, double threshold,
-                                   steno_err *err)
+                                   double early, steno_err *err)
 {
     steno_turn_watch *w;
     steno_status st;
     if (s->opt.no_endpointing || s->taken)
         return steno_fail(err, STENO_ERR_INVAL, "turn: the stream %s",
                           s->taken ? "has audio already" : "has no endpoints");
-    st = steno_turn_watch_open(&w, d, threshold, s->model->info.sample_rate, err);
+    st = steno_turn_watch_open(&w, d, threshold, early, s->model->info.sample_rate, err);
     if (st)
         return st;
     steno_turn_watch_close(s->turn);
     s->turn = w;
     return STENO_OK;
+}
+
+bool steno_stream_turn_due(const steno_stream *s)
+{
+    return steno_turn_watch_due(s->turn);
+}
+
+struct steno_turn_stats steno_stream_turn_stats(const steno_stream *s)
+{
+    return steno_turn_watch_stats(s->turn);
 }
 
 /* ---- audio in -------------------------------------------------------------------------------- */

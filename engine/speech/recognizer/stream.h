@@ -5,6 +5,7 @@
 #define STENO_RECOGNIZER_STREAM_H
 
 #include "speech/recognizer/batcher.h"
+#include "speech/recognizer/turn_watch.h"
 
 /* Take samples until a step is due that must come before more of them, or all are taken; *used <= n
  * of them. The steps of a final that is begun early (steno_stream_slack) need not: sound drops it,
@@ -34,6 +35,10 @@ double steno_stream_share(const steno_stream *s);
 /* Seconds until the result of the step that is due is needed: until the endpoint, if a final is
  * begun early (steno_stream_set_early); else 0. */
 double steno_stream_slack(const steno_stream *s);
+/* Whether the step that is due is an answer of the network that judges turns, not of the model. */
+bool steno_stream_turn_due(const steno_stream *s);
+/* What the network that judges turns has answered so far; zeros without one. */
+struct steno_turn_stats steno_stream_turn_stats(const steno_stream *s);
 /* The stream goes on no more, as after a failure: what it knows of the open utterance becomes a
  * final with reason END, if there are words. Only next and close may follow. */
 void steno_stream_rescue(steno_stream *s);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "speech/turn/recent.h"
 
 #define BEFORE 0.5    /* s of audio before the speech that begins */
@@ -13,7 +14,9 @@
 struct steno_turn_watch {
     const steno_turn_detector *detector;
     steno_turn_recent *recent;
-    double threshold, rate;
+    double threshold, early, rate;
+    double answer; /* the last one */
+    struct steno_turn_stats stats;
     double pushed; /* samples since open or reset */
     double asked;  /* the sound that the last question was about; < 0: none */
     double at;     /* due: the sample at which it was asked */
@@ -21,18 +24,22 @@ struct steno_turn_watch {
 };
 
 steno_status steno_turn_watch_open(steno_turn_watch **out, const steno_turn_detector *d,
-                                   double threshold, int rate, steno_err *err)
+                                   double threshold, double early, int rate, steno_err *err)
 {
     steno_turn_watch *w;
     steno_status st;
     if (!(threshold >= 0 && threshold <= 1))
         return steno_fail(err, STENO_ERR_INVAL, "turn: threshold %g is not within 0 to 1",
                           threshold);
+    if (!(early >= 0 && early <= 1))
+        return steno_fail(err, STENO_ERR_INVAL, "turn: early threshold %g is not within 0 to 1",
+                          early);
     w = calloc(1, sizeof *w);
     if (!w)
         return steno_fail(err, STENO_ERR_NOMEM, "turn: out of memory");
     w->detector = d;
     w->threshold = threshold > 0 ? threshold : STENO_TURN_THRESHOLD;
+    w->early = early;
     w->rate = rate;
     w->asked = -1;
     st = steno_turn_recent_open(&w->recent, rate, err);
@@ -94,6 +101,16 @@ size_t steno_turn_watch_missing(const steno_turn_watch *w, double sound, double 
     return left > 1 ? (size_t)left : 1;
 }
 
+double steno_turn_watch_likely(const steno_turn_watch *w)
+{
+    return w->early > 0 && w->answer >= w->early ? w->answer : 0;
+}
+
+struct steno_turn_stats steno_turn_watch_stats(const steno_turn_watch *w)
+{
+    return w ? w->stats : (struct steno_turn_stats){0};
+}
+
 steno_status steno_turn_watch_reset(steno_turn_watch *w, steno_err *err)
 {
     if (!w)
@@ -123,7 +140,8 @@ static steno_status judge_some(struct steno_turn_judges *j, steno_turn_watch *co
                                bool *complete, steno_err *err)
 {
     struct steno_turn_audio turn[TOGETHER];
-    float probability[TOGETHER];
+    float probability[TOGETHER] = {0};
+    const int64_t begun = steno_now_ns();
     steno_status st = open_judge(j, w[0]->detector, err);
     for (size_t i = 0; i < n; i++) {
         const size_t late = after(w[i], w[i]->at);
@@ -134,8 +152,11 @@ static steno_status judge_some(struct steno_turn_judges *j, steno_turn_watch *co
         st = steno_turn_judge_run(j->judge, turn, n, probability, err);
     for (size_t i = 0; i < n; i++) {
         w[i]->due = false;
-        if (!st)
-            complete[i] = (double)probability[i] >= w[i]->threshold;
+        w[i]->answer = (double)probability[i];
+        complete[i] = !st && w[i]->answer >= w[i]->threshold && w[i]->threshold < 1;
+        w[i]->stats.answers += !st;
+        w[i]->stats.ends += complete[i];
+        w[i]->stats.seconds += (double)(steno_now_ns() - begun) * 1e-9 / (double)n;
     }
     return st;
 }

@@ -313,9 +313,7 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
 /* An end comes as by silence; then the search goes on with the scores that are left. */
 static steno_status finish_turn(steno_stream *s, bool complete)
 {
-    steno_status st = STENO_OK;
-    if (complete)
-        st = finish_utterance(s, STENO_FINAL_ENDPOINT);
+    steno_status st = complete ? finish_utterance(s, STENO_FINAL_ENDPOINT) : steno_results_turn(s);
     if (!st)
         st = consume_scores(s);
     return st || s->opt.no_partials ? st : steno_results_partial(s);
