@@ -146,7 +146,7 @@ static const struct arity {
     {"ai.steno.run", "WindowAttention", 1, 0x7, 0x1},
 };
 
-static const struct arity *find(const struct steno_node *n)
+static const struct arity *find_arity(const struct steno_node *n)
 {
     static const struct arity fallback = {"", "", 1, 1, 1};
     const struct arity *best = &fallback;
@@ -176,7 +176,7 @@ steno_status steno_op_check_arity(const struct steno_node *n, steno_err *err)
     int k;
     if (!n->op || !n->op->infer)
         return STENO_OK;
-    a = find(n);
+    a = find_arity(n);
     if ((k = absent(a->in, n->in, n->n_in)) >= 0)
         return steno_fail(err, STENO_ERR_FORMAT, "node '%.80s': %.40s requires input %d", n->name,
                           n->op_type, k);

@@ -141,7 +141,7 @@ const float *steno_attention_mask_row(const struct steno_attention *a, size_t b,
 }
 
 /* Turn one row of scores into softmax weights, in place. */
-static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
+static void weigh_attention(const struct job *j, size_t b, size_t h, size_t i, float *s)
 {
     const struct steno_attention *a = j->a;
     const float *mask =
@@ -195,13 +195,13 @@ static void one_head(const struct job *j, size_t b, size_t h, char *mem)
         j->k->gemm_f32(m, a->keys, a->size, q + r * a->q.row, a->q.row, false, k, a->k.row, true, s,
                        a->keys, &ep, work);
         for (size_t i = 0; i < m; i++)
-            weigh(j, b, h, r + i, s + i * a->keys);
+            weigh_attention(j, b, h, r + i, s + i * a->keys);
         j->k->gemm_f32(m, a->v_size, a->keys, s, a->keys, false, v, a->v.row, false,
                        y + r * a->y_view.row, a->y_view.row, NULL, work);
     }
 }
 
-static void part(void *arg, int p)
+static void part_attention(void *arg, int p)
 {
     const struct job *j = arg;
     size_t heads = j->a->batch * j->a->q_heads;
@@ -229,7 +229,7 @@ static void size_rows(struct job *j)
 }
 
 /* Choose the method and the scratch of a part. False: sizes overflow. */
-static bool choose(struct job *j)
+static bool choose_attention(struct job *j)
 {
     bool ok = true;
     if (j->a->captured || j->a->softcap > 0) {
@@ -256,16 +256,16 @@ steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_at
                   (double)(a->size + a->v_size);
     if (!a->batch || !a->q_heads || !a->rows)
         return STENO_OK;
-    if (!choose(&j))
+    if (!choose_attention(&j))
         return steno_ops_nomem(ctx, err);
     j.parts = macs < 262144 ? 1 : threads < a->batch * a->q_heads ? threads : a->batch * a->q_heads;
     j.scratch = steno_mul_size(j.parts, j.part_bytes, &total) ? steno_op_scratch(ctx, total) : NULL;
     if (!j.scratch)
         return steno_ops_nomem(ctx, err);
     if (j.parts == 1)
-        part(&j, 0);
+        part_attention(&j, 0);
     else
-        steno_op_parallel(ctx, (int)j.parts, part, &j);
+        steno_op_parallel(ctx, (int)j.parts, part_attention, &j);
     return STENO_OK;
 }
 

@@ -44,14 +44,14 @@ static bool is_plain(const struct steno_attention *a)
  * lost, so there may not be too many. */
 static bool in_i16(const struct steno_attention *a, const steno_kernels *k)
 {
-    return a->use_bf16 && k->attend_rounded_as == STENO_ATTEND_I16 && is_plain(a) &&
-           !a->p.data && a->v_size <= STENO_ATTEND_SIZE && a->keys <= I16_KEYS;
+    return a->use_bf16 && k->attend_rounded_as == STENO_ATTEND_I16 && is_plain(a) && !a->p.data &&
+           a->v_size <= STENO_ATTEND_SIZE && a->keys <= I16_KEYS;
 }
 
 bool steno_attention_fused_fits(const struct steno_attention *a, const steno_kernels *k)
 {
-    return (in_bf16(a, k) || k->attend_as == STENO_ATTEND_F32) && a->rows >= 8 &&
-           a->keys && a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attention_wraps(a));
+    return (in_bf16(a, k) || k->attend_as == STENO_ATTEND_F32) && a->rows >= 8 && a->keys &&
+           a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attention_wraps(a));
 }
 
 bool steno_attention_fused_init(struct steno_attention_fused *t, const struct steno_attention *a,
@@ -67,8 +67,7 @@ bool steno_attention_fused_init(struct steno_attention_fused *t, const struct st
     t->plain = is_plain(a);
     t->skips = by_row && a->keys > MASKED_BLOCK;
     t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;
-    return steno_attention_reserve(&t->bytes, &t->at_k, 1,
-                                   t->by->packed_bytes(a->size, a->keys)) &&
+    return steno_attention_reserve(&t->bytes, &t->at_k, 1, t->by->packed_bytes(a->size, a->keys)) &&
            steno_attention_reserve(&t->bytes, &t->at_v, 1,
                                    t->by->packed_bytes(a->keys, a->v_size)) &&
            (!a->p.data || steno_attention_reserve(&t->bytes, &t->at_p, pos_panels(a, &origin),
@@ -131,8 +130,8 @@ static void pack_positions(struct head *d)
 }
 
 /* Find which of the keys [j0, j0 + n) the rows from i0 on see. False: none. */
-static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
-                 struct steno_attend_seen *seen)
+static bool look_attention_fused(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
+                                 struct steno_attend_seen *seen)
 {
     const struct steno_attention *a = d->a;
     const bool alike = !a->hidden.row && !a->mask.row && a->left < 0 && a->right < 0;
@@ -152,7 +151,7 @@ static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
     return any;
 }
 
-static void one_tile(const struct head *d, size_t i0, size_t m)
+static void one_tile_attention_fused(const struct head *d, size_t i0, size_t m)
 {
     const struct steno_attention_fused *t = d->t;
     const struct steno_attention *a = d->a;
@@ -186,7 +185,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
                                   : (int64_t)x.from;
         x.to = a->keys - x.from < t->block ? a->keys : x.from + t->block;
         x.p = d->p ? d->mem + t->at_p + (size_t)first / PANEL * panel : NULL;
-        if (!t->plain && !look(d, i0, m, x.from, x.to - x.from, seen) && t->skips)
+        if (!t->plain && !look_attention_fused(d, i0, m, x.from, x.to - x.from, seen) && t->skips)
             continue;
         t->by->attend(&x);
         x.first = false;
@@ -208,11 +207,11 @@ void steno_attention_fused_head(const struct steno_attention_fused *t, size_t b,
     d.p = a->p.data ? a->p.data + b * a->p.batch + h * a->p.head : NULL;
     d.y = a->y + b * a->y_view.batch + h * a->y_view.head;
     t->by->pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size,
-            a->keys);
+                a->keys);
     t->by->pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys,
-            a->v_size);
+                a->v_size);
     if (d.p)
         pack_positions(&d);
     for (size_t i = 0; i < a->rows; i += ROWS)
-        one_tile(&d, i, a->rows - i < ROWS ? a->rows - i : ROWS);
+        one_tile_attention_fused(&d, i, a->rows - i < ROWS ? a->rows - i : ROWS);
 }

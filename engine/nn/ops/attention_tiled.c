@@ -71,7 +71,7 @@ static size_t max_size(size_t a, size_t b)
 }
 
 /* Reserve `n` times `each` floats at the end of the layout. False: overflow. */
-static bool put(struct steno_attention_tiles *t, size_t *at, size_t n, size_t each)
+static bool put_attention_tiled(struct steno_attention_tiles *t, size_t *at, size_t n, size_t each)
 {
     size_t count;
     return steno_mul_size(n, each, &count) &&
@@ -87,8 +87,8 @@ static size_t packed_floats(const struct steno_attention_tiles *t, size_t rows, 
            sizeof(float);
 }
 
-static void pack(const struct steno_attention_tiles *t, float *to, const float *b, size_t ldb,
-                 bool trans, size_t rows, size_t cols)
+static void pack_attention_tiled(const struct steno_attention_tiles *t, float *to, const float *b,
+                                 size_t ldb, bool trans, size_t rows, size_t cols)
 {
     if (t->use_bf16)
         t->k->gemm_bf16.pack(to, b, ldb, trans, rows, cols);
@@ -96,8 +96,9 @@ static void pack(const struct steno_attention_tiles *t, float *to, const float *
         t->k->gemm_f32_pack(to, b, ldb, trans, rows, cols);
 }
 
-static void multiply(const struct steno_attention_tiles *t, size_t m, size_t n, size_t k,
-                     const float *a, size_t lda, const float *packed, float *c, size_t ldc)
+static void multiply_attention_tiled(const struct steno_attention_tiles *t, size_t m, size_t n,
+                                     size_t k, const float *a, size_t lda, const float *packed,
+                                     float *c, size_t ldc)
 {
     if (t->use_bf16)
         t->k->gemm_bf16.part(m, n, k, a, lda, packed, c, ldc, NULL, 0, 1);
@@ -154,23 +155,26 @@ bool steno_attention_tiles_init(struct steno_attention_tiles *t, const struct st
     } else if (a->p.data) {
         count = t->tile;
     }
-    ok = put(t, &t->at_q, max_size(count, t->tile), 2 * a->size) &&
-         put(t, &t->at_s, t->tile, block) && put(t, &t->at_p, count, t->pos_ld) &&
-         put(t, &t->at_o, t->tile, a->v_size) && put(t, &t->at_row, t->tile, 8) &&
-         put(t, &t->at_mask, a->hidden.data ? block : 0, 1) &&
-         put(t, &t->at_pos, a->p.data && steno_attention_wraps(a) ? block : 0, 1);
+    ok = put_attention_tiled(t, &t->at_q, max_size(count, t->tile), 2 * a->size) &&
+         put_attention_tiled(t, &t->at_s, t->tile, block) &&
+         put_attention_tiled(t, &t->at_p, count, t->pos_ld) &&
+         put_attention_tiled(t, &t->at_o, t->tile, a->v_size) &&
+         put_attention_tiled(t, &t->at_row, t->tile, 8) &&
+         put_attention_tiled(t, &t->at_mask, a->hidden.data ? block : 0, 1) &&
+         put_attention_tiled(t, &t->at_pos, a->p.data && steno_attention_wraps(a) ? block : 0, 1);
     if (!ok)
         return false;
     work = max_size(k->gemm_f32_work(t->tile, block, a->size),
                     k->gemm_f32_work(t->tile, a->v_size, block));
     work = a->p.data ? max_size(work, k->gemm_f32_work(count, width, a->size)) : work;
-    if (!put(t, &t->at_work, work / sizeof(float) + 1, 1))
+    if (!put_attention_tiled(t, &t->at_work, work / sizeof(float) + 1, 1))
         return false;
     if (!many_tiles(a))
         return true;
-    return put(t, &t->at_k, blocks, k_block(t)) && put(t, &t->at_v, blocks, v_block(t)) &&
+    return put_attention_tiled(t, &t->at_k, blocks, k_block(t)) &&
+           put_attention_tiled(t, &t->at_v, blocks, v_block(t)) &&
            (!a->p.data || a->p_by_key || steno_attention_wraps(a) ||
-            put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
+            put_attention_tiled(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
 }
 
 /* One head, as its tiles see it. */
@@ -198,9 +202,10 @@ static void pack_head(struct head *d)
     size_t blocks, n;
     for (size_t j = 0, i = 0; j < a->keys; j += t->block, i++) {
         n = a->keys - j < t->block ? a->keys - j : t->block;
-        pack(t, at(d, t->at_k) + i * k_block(t), d->k + j * a->k.row, a->k.row, true, a->size, n);
-        pack(t, at(d, t->at_v) + i * v_block(t), d->v + j * a->v.row, a->v.row, false, n,
-             a->v_size);
+        pack_attention_tiled(t, at(d, t->at_k) + i * k_block(t), d->k + j * a->k.row, a->k.row,
+                             true, a->size, n);
+        pack_attention_tiled(t, at(d, t->at_v) + i * v_block(t), d->v + j * a->v.row, a->v.row,
+                             false, n, a->v_size);
     }
     if (!d->p || a->p_by_key || steno_attention_wraps(a))
         return;
@@ -218,7 +223,7 @@ static void pack_head(struct head *d)
             from = rows;
             ld = a->size;
         }
-        pack(t, at(d, t->at_pos) + i * p_block(t), from, ld, true, a->size, TILE);
+        pack_attention_tiled(t, at(d, t->at_pos) + i * p_block(t), from, ld, true, a->size, TILE);
     }
 }
 
@@ -245,8 +250,8 @@ static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     const float *q = biased(d, a->q_bias, i0, m, at(d, t->at_q), &ld);
     float *s = at(d, t->at_s);
     if (many_tiles(a))
-        multiply(t, m, n, a->size, q, ld, at(d, t->at_k) + j0 / t->block * k_block(t), s,
-                 t->score_ld);
+        multiply_attention_tiled(t, m, n, a->size, q, ld,
+                                 at(d, t->at_k) + j0 / t->block * k_block(t), s, t->score_ld);
     else if (m <= DIRECT_ROWS)
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < n; j++)
@@ -291,8 +296,8 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     count =
         t->k->gemm_panel && TILE % t->k->gemm_panel == 0 ? (n + 2 * TILE - 2) / TILE * TILE : TILE;
     for (size_t c = 0; c < n + TILE - 1; c += count, first++)
-        multiply(t, m, count, a->size, q, ld, at(d, t->at_pos) + first * p_block(t), s + c,
-                 t->pos_ld);
+        multiply_attention_tiled(t, m, count, a->size, q, ld, at(d, t->at_pos) + first * p_block(t),
+                                 s + c, t->pos_ld);
 }
 
 /* The position term of row i0 + i for the keys of the block. */
@@ -314,8 +319,8 @@ static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i,
 }
 
 /* Turn the scores of row i into weights. Returns the factor for the results of earlier blocks. */
-static float weigh(const struct head *d, size_t i0, size_t m, size_t i, size_t j0, size_t n,
-                   float *max, float *sum)
+static float weigh_attention_tiled(const struct head *d, size_t i0, size_t m, size_t i, size_t j0,
+                                   size_t n, float *max, float *sum)
 {
     float *s = at(d, d->t->at_s) + i * d->t->score_ld, keep = 1;
     size_t from, to;
@@ -335,8 +340,8 @@ static float weigh(const struct head *d, size_t i0, size_t m, size_t i, size_t j
 }
 
 /* y = y * keep + weights * V; the first block writes y. */
-static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
-                       const float *keep)
+static void add_values_attention_tiled(const struct head *d, size_t i0, size_t m, size_t j0,
+                                       size_t n, const float *keep)
 {
     const struct steno_attention *a = d->a;
     const struct steno_attention_tiles *t = d->t;
@@ -358,8 +363,8 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
         ld = a->v_size;
     }
     if (many_tiles(a))
-        multiply(t, m, a->v_size, n, s, t->score_ld, at(d, t->at_v) + j0 / t->block * v_block(t), o,
-                 ld);
+        multiply_attention_tiled(t, m, a->v_size, n, s, t->score_ld,
+                                 at(d, t->at_v) + j0 / t->block * v_block(t), o, ld);
     else
         t->k->gemm_f32(m, a->v_size, n, s, t->score_ld, false, d->v + j0 * a->v.row, a->v.row,
                        false, o, ld, NULL, at(d, t->at_work));
@@ -381,7 +386,7 @@ static bool sees(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
     return false;
 }
 
-static void one_tile(const struct head *d, size_t i0, size_t m)
+static void one_tile_attention_tiled(const struct head *d, size_t i0, size_t m)
 {
     const struct steno_attention *a = d->a;
     float *max = at(d, d->t->at_row), *sum = max + d->t->tile, *keep = sum + d->t->tile;
@@ -402,8 +407,8 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
             pos_scores(d, i0, m, j0, n);
         key_scores(d, i0, m, j0, n);
         for (size_t i = 0; i < m; i++)
-            keep[i] = weigh(d, i0, m, i, j0, n, &max[i], &sum[i]);
-        add_values(d, i0, m, j0, n, keep);
+            keep[i] = weigh_attention_tiled(d, i0, m, i, j0, n, &max[i], &sum[i]);
+        add_values_attention_tiled(d, i0, m, j0, n, keep);
     }
     for (size_t i = 0; i < m; i++) {
         float *y = d->y + (i0 + i) * a->y_view.row;
@@ -426,5 +431,5 @@ void steno_attention_tiles_head(const struct steno_attention_tiles *t, size_t b,
     if (many_tiles(a))
         pack_head(&d);
     for (size_t i = 0; i < a->rows; i += TILE)
-        one_tile(&d, i, a->rows - i < TILE ? a->rows - i : TILE);
+        one_tile_attention_tiled(&d, i, a->rows - i < TILE ? a->rows - i : TILE);
 }

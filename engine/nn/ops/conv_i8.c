@@ -13,7 +13,7 @@ struct job {
 };
 
 /* Copy the patches of pixels [from, from + n). */
-static void gather(const struct steno_conv_i8 *c, size_t from, size_t n, uint8_t *to)
+static void gather_conv_i8(const struct steno_conv_i8 *c, size_t from, size_t n, uint8_t *to)
 {
     const struct steno_conv *s = c->s;
     for (size_t p = from; p < from + n; p++) {
@@ -42,14 +42,14 @@ static void run_block(const struct job *j, size_t from, size_t n, uint8_t *patch
     if (steno_conv_is_pointwise(c->s)) {
         g.a = c->x + from * j->depth;
     } else {
-        gather(c, from, n, patches);
+        gather_conv_i8(c, from, n, patches);
         g.a = patches;
     }
     j->k->gemm_i8_part(&g, 0, 1);
     j->k->transpose_f32((float *)c->y + from, j->pixels, rows, g.n, n, g.n);
 }
 
-static void run_part(void *arg, int part)
+static void run_part_conv_i8(void *arg, int part)
 {
     const struct job *j = arg;
     size_t blocks = (j->pixels + PIXELS - 1) / PIXELS, at = (size_t)part;
@@ -78,7 +78,7 @@ steno_status steno_ops_conv_bytes(struct steno_op_ctx *ctx, const struct steno_c
     j.rows = steno_op_scratch(ctx, j.parts * PIXELS * s->c_out * sizeof *j.rows);
     if (!j.patches || !j.rows)
         return steno_ops_nomem(ctx, err);
-    steno_op_parallel(ctx, (int)j.parts, run_part, &j);
+    steno_op_parallel(ctx, (int)j.parts, run_part_conv_i8, &j);
     return STENO_OK;
 }
 

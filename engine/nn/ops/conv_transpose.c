@@ -16,14 +16,14 @@ struct job {
     size_t rows;  /* of the image in a block */
 };
 
-static size_t taps_of(const struct steno_conv_transpose *t)
+static size_t taps_of_conv_transpose(const struct steno_conv_transpose *t)
 {
     return (size_t)(t->kernel[0] * t->kernel[1]);
 }
 
 /* y[from * stride + at] += x[from], for those that lie inside [0, out). */
-static void add_row(const steno_kernels *k, float *y, int64_t out, const float *x, int64_t in,
-                    int64_t stride, int64_t at)
+static void add_row_conv_transpose(const steno_kernels *k, float *y, int64_t out, const float *x,
+                                   int64_t in, int64_t stride, int64_t at)
 {
     int64_t from = at < 0 ? (-at + stride - 1) / stride : 0;
     int64_t to = at >= out ? 0 : (out - at + stride - 1) / stride;
@@ -47,8 +47,9 @@ static void scatter(const struct job *j, float *y, const float *p, int64_t i0, i
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t to = (i0 + i) * t->stride[0] + a * t->dilation[0] - t->before[0];
                 if (to >= 0 && to < t->out[0])
-                    add_row(j->k, y + to * t->out[1], t->out[1], p + i * t->in[1], t->in[1],
-                            t->stride[1], b * t->dilation[1] - t->before[1]);
+                    add_row_conv_transpose(j->k, y + to * t->out[1], t->out[1], p + i * t->in[1],
+                                           t->in[1], t->stride[1],
+                                           b * t->dilation[1] - t->before[1]);
             }
 }
 
@@ -57,7 +58,8 @@ static void some_channels(const struct job *j, size_t image, size_t g, size_t o,
                           char *scratch)
 {
     const struct steno_conv_transpose *t = j->t;
-    const size_t in = t->c_in / t->group, out = t->c_out / t->group, taps = taps_of(t);
+    const size_t in = t->c_in / t->group, out = t->c_out / t->group,
+                 taps = taps_of_conv_transpose(t);
     const size_t pixels = (size_t)(t->in[0] * t->in[1]), size = (size_t)(t->out[0] * t->out[1]);
     const float *x = t->x + (image * t->c_in + g * in) * pixels;
     const float *w = t->w + (g * in * out + o) * taps;
@@ -79,7 +81,7 @@ static void some_channels(const struct job *j, size_t image, size_t g, size_t o,
 }
 
 /* Channels are divided within each group. */
-static void part(void *arg, int number)
+static void part_conv_transpose(void *arg, int number)
 {
     const struct job *j = arg;
     const struct steno_conv_transpose *t = j->t;
@@ -145,7 +147,8 @@ static void sum_part(void *arg, int number)
 {
     const struct packed_job *j = arg;
     const struct steno_conv_transpose *t = j->t;
-    const size_t taps = taps_of(t), size = (size_t)(t->out[0] * t->out[1]), out = j->n / taps;
+    const size_t taps = taps_of_conv_transpose(t), size = (size_t)(t->out[0] * t->out[1]),
+                 out = j->n / taps;
     const size_t c = (size_t)number * CHANNELS, n = out - c < CHANNELS ? out - c : CHANNELS;
     const float *p = j->p + c * taps;
     for (size_t m = 0; m < j->m; m++, p += j->n) {
@@ -189,7 +192,7 @@ static steno_status with_packed(struct steno_op_ctx *ctx, const struct steno_con
     const size_t pixels = (size_t)t->in[0] * width;
     size_t rows, count;
     float *x;
-    j.n = t->c_out / t->group * taps_of(t);
+    j.n = t->c_out / t->group * taps_of_conv_transpose(t);
     j.parts =
         (double)pixels * (double)j.n * (double)in > 1 << 18 ? (size_t)steno_op_threads(ctx) : 1;
     rows = PRODUCTS / (j.n * width + 1);
@@ -210,7 +213,8 @@ steno_status steno_ops_conv_transpose(struct steno_op_ctx *ctx,
                                       const struct steno_conv_transpose *t, steno_err *err)
 {
     struct job j = {.k = steno_op_kernels(ctx), .t = t, .parts = 1};
-    const size_t in = t->c_in / t->group, out = t->c_out / t->group, taps = taps_of(t);
+    const size_t in = t->c_in / t->group, out = t->c_out / t->group,
+                 taps = taps_of_conv_transpose(t);
     const size_t width = (size_t)t->in[1];
     size_t n, m;
     if (t->packed)
@@ -225,6 +229,6 @@ steno_status steno_ops_conv_transpose(struct steno_op_ctx *ctx,
     j.scratch = steno_op_scratch(ctx, j.bytes * j.parts + 1);
     if (!j.scratch)
         return steno_ops_nomem(ctx, err);
-    steno_op_parallel(ctx, (int)j.parts, part, &j);
+    steno_op_parallel(ctx, (int)j.parts, part_conv_transpose, &j);
     return STENO_OK;
 }

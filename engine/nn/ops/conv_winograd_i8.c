@@ -65,7 +65,7 @@ static void make_row(struct few *f, size_t i)
                                         &f->zero[i]);
 }
 
-static void add_row(const struct few *f, size_t i)
+static void add_row_conv_winograd_i8(const struct few *f, size_t i)
 {
     const struct steno_conv *s = f->c->s;
     const struct steno_winograd_unit *u = f->unit[i];
@@ -77,7 +77,7 @@ static void add_row(const struct few *f, size_t i)
 }
 
 /* Multiply the pending rows and add the products to Y. */
-static void flush(struct few *f)
+static void flush_conv_winograd_i8(struct few *f)
 {
     const struct steno_conv *s = f->c->s;
     const struct steno_weights *w = &f->c->slots[steno_winograd_slot(f->kind[0], f->kind[1])];
@@ -98,12 +98,12 @@ static void flush(struct few *f)
                                                .ldc = s->c_out},
                        0, 1);
     for (size_t i = 0; i < f->n; i++)
-        add_row(f, i);
+        add_row_conv_winograd_i8(f, i);
     f->n = 0;
 }
 
 /* Multiply units [u0, u1) of axis 0; a unit has three outputs. */
-static void multiply(struct few *f, size_t u0, size_t u1)
+static void multiply_conv_winograd_i8(struct few *f, size_t u0, size_t u1)
 {
     const struct steno_conv *s = f->c->s;
     const bool odd = f->kind[0] == STENO_WINOGRAD_ODD;
@@ -121,14 +121,14 @@ static void multiply(struct few *f, size_t u0, size_t u1)
             f->unit[f->n][0] = u;
             f->unit[f->n][1] = steno_winograd_unit(s, 1, f->kind[1], j);
             if (++f->n == most)
-                flush(f);
+                flush_conv_winograd_i8(f);
         }
     }
     if (f->n)
-        flush(f);
+        flush_conv_winograd_i8(f);
 }
 
-static void block(struct few *f, size_t u0, size_t u1)
+static void block_conv_winograd_i8(struct few *f, size_t u0, size_t u1)
 {
     const struct steno_conv *s = f->c->s;
     const struct steno_gemm_epilogue *ep = f->c->ep;
@@ -137,7 +137,7 @@ static void block(struct few *f, size_t u0, size_t u1)
     for (int slot = 0; slot < STENO_WINOGRAD_SLOTS; slot++) {
         f->kind[0] = slot / STENO_WINOGRAD_KINDS;
         f->kind[1] = slot % STENO_WINOGRAD_KINDS;
-        multiply(f, u0, u1);
+        multiply_conv_winograd_i8(f, u0, u1);
     }
     for (size_t p = from; ep && p < end * s->out[1]; p++) {
         float *y = f->c->y + p * s->c_out;
@@ -171,5 +171,5 @@ void steno_conv_few_part(const steno_kernels *k, const struct steno_conv_winogra
     f.scale = (float *)(void *)own;
     f.zero = (int32_t *)(void *)(own + steno_aligned(ROWS * sizeof(float)));
     for (size_t b = 0; b < blocks; b++)
-        block(&f, u0 + n * b / blocks, u0 + n * (b + 1) / blocks);
+        block_conv_winograd_i8(&f, u0 + n * b / blocks, u0 + n * (b + 1) / blocks);
 }

@@ -34,7 +34,7 @@ struct einsum {
     struct group g[GROUPS];
 };
 
-static void append(struct group *g, const axis *x)
+static void append_einsum_product(struct group *g, const axis *x)
 {
     g->at[g->n++] = *x;
 }
@@ -81,8 +81,8 @@ static bool next(const axis *at, int n, int64_t *idx, int64_t *offset)
 /* ---- sums of one factor ---- */
 
 /* to[i * to_step] += x[i * step]; to_step 0: the sum. */
-static void add_row(const steno_kernels *k, float *to, int64_t to_step, const float *x,
-                    int64_t step, size_t n)
+static void add_row_einsum_product(const steno_kernels *k, float *to, int64_t to_step,
+                                   const float *x, int64_t step, size_t n)
 {
     if (step == 1 && to_step == 0)
         *to += k->sum_f32(x, n);
@@ -133,8 +133,8 @@ static steno_status sum_factor(struct einsum *e, int t, axis *axes, int *n_axes,
         return steno_ops_nomem(e->ctx, err);
     memset(sums, 0, (size_t)size * sizeof *sums);
     do
-        add_row(steno_op_kernels(e->ctx), sums + offset[1], at[n - 1].step[1],
-                e->factor[t] + offset[0], at[n - 1].step[0], (size_t)at[n - 1].n);
+        add_row_einsum_product(steno_op_kernels(e->ctx), sums + offset[1], at[n - 1].step[1],
+                               e->factor[t] + offset[0], at[n - 1].step[0], (size_t)at[n - 1].n);
     while (next(at, n - 1, idx, offset));
     e->factor[t] = sums;
     return STENO_OK;
@@ -172,7 +172,7 @@ static void give_to_batch(struct einsum *e, struct group *g, int t)
     if (extent(&rest) < WORTH_A_CALL)
         return;
     for (int i = 0; i < from; i++)
-        append(&e->g[BATCH], &g->at[i]);
+        append_einsum_product(&e->g[BATCH], &g->at[i]);
     *g = rest;
 }
 
@@ -190,7 +190,7 @@ static size_t make_dense(struct einsum *e, int t, struct group *before)
             axis *x = &e->g[layout[t][k]].at[i];
             if (!x->step[t])
                 continue;
-            append(before, &(axis){x->n, {x->step[t], size, 0}});
+            append_einsum_product(before, &(axis){x->n, {x->step[t], size, 0}});
             x->step[t] = size;
             size *= x->n;
         }
@@ -240,7 +240,8 @@ static bool addressable(const struct einsum *e, int t, size_t *row, size_t *col)
 }
 
 /* Rows [from, from + m) of one product. */
-static void multiply(const struct job *j, const int64_t *offset, size_t from, size_t m, void *work)
+static void multiply_einsum_product(const struct job *j, const int64_t *offset, size_t from,
+                                    size_t m, void *work)
 {
     const steno_kernels *k = steno_op_kernels(j->e->ctx);
     const float *a = j->e->factor[A] + offset[A] + from * j->a_row;
@@ -254,7 +255,7 @@ static void multiply(const struct job *j, const int64_t *offset, size_t from, si
 }
 
 /* A part is a range of all rows of all products. */
-static void run_part(void *arg, int part)
+static void run_part_einsum_product(void *arg, int part)
 {
     const struct job *j = arg;
     const struct group *batch = &j->e->g[BATCH];
@@ -270,7 +271,7 @@ static void run_part(void *arg, int part)
     }
     while (row < end) {
         size_t from = row % j->m, m = end - row < j->m - from ? end - row : j->m - from;
-        multiply(j, offset, from, m, j->work + (size_t)part * j->work_bytes);
+        multiply_einsum_product(j, offset, from, m, j->work + (size_t)part * j->work_bytes);
         row += m;
         (void)next(batch->at, batch->n, idx, offset);
     }
@@ -303,7 +304,7 @@ static steno_status run_products(struct einsum *e, steno_err *err)
     j.work = steno_op_scratch(e->ctx, j.work_bytes * j.parts + 1);
     if (!j.work)
         return steno_ops_nomem(e->ctx, err);
-    steno_op_parallel(e->ctx, (int)j.parts, run_part, &j);
+    steno_op_parallel(e->ctx, (int)j.parts, run_part_einsum_product, &j);
     return STENO_OK;
 }
 
@@ -377,7 +378,7 @@ steno_status steno_ops_einsum_product(struct steno_op_ctx *ctx,
     for (int i = 0; !st && i < kept; i++) {
         const int64_t *s = axes[i].step;
         int g = !s[Y] ? INNER : s[A] && s[B] ? BATCH : s[A] ? ROWS : COLS;
-        append(&e.g[g], &axes[i]);
+        append_einsum_product(&e.g[g], &axes[i]);
         if (s[Y])
             cols_last = g == COLS;
     }

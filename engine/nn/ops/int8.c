@@ -45,8 +45,8 @@ bool steno_ops_pack_i8(const steno_kernels *k, void *packed, const struct steno_
     return true;
 }
 
-static bool fill(const steno_kernels *k, struct steno_packed_i8 *w, const void *q, steno_dtype t,
-                 bool trans, const struct steno_tensor *zero)
+static bool fill_int8(const steno_kernels *k, struct steno_packed_i8 *w, const void *q,
+                      steno_dtype t, bool trans, const struct steno_tensor *zero)
 {
     return steno_ops_pack_i8(k, w->data,
                              &(struct steno_weights_i8){.k = w->k,
@@ -68,7 +68,7 @@ steno_status steno_packed_i8_new(const steno_kernels *k, const void *q, steno_dt
             .k = rows, .n = cols, .bytes = k->gemm_i8_packed_bytes(rows, cols)};
         w->data = w->own = steno_aligned_alloc(w->bytes);
     }
-    if (!w || !w->data || !fill(k, w, q, t, trans, zero)) {
+    if (!w || !w->data || !fill_int8(k, w, q, t, trans, zero)) {
         steno_packed_i8_free(w);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     }
@@ -103,7 +103,7 @@ steno_status steno_prepare_pack_i8(struct steno_prepare *pc, int w_in, int zero_
         p->data = steno_prepare_memory(pc, w_in, p->bytes, &how, &filled);
     }
     if (!p || !p->data ||
-        (!filled && !fill(steno_prepare_kernels(pc), p, w->data, w->dtype, false, z))) {
+        (!filled && !fill_int8(steno_prepare_kernels(pc), p, w->data, w->dtype, false, z))) {
         steno_packed_i8_free(p);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     }
@@ -119,7 +119,7 @@ struct job {
     size_t parts;
 };
 
-static void run_part(void *arg, int part)
+static void run_part_int8(void *arg, int part)
 {
     const struct job *j = arg;
     j->k->gemm_i8_part(j->g, (size_t)part, j->parts);
@@ -134,9 +134,9 @@ void steno_ops_gemm_i8(struct steno_op_ctx *ctx, const struct steno_gemm_i8 *g)
     if (most < (double)j.parts)
         j.parts = most < 2 ? 1 : (size_t)most;
     if (j.parts == 1)
-        run_part(&j, 0);
+        run_part_int8(&j, 0);
     else
-        steno_op_parallel(ctx, (int)j.parts, run_part, &j);
+        steno_op_parallel(ctx, (int)j.parts, run_part_int8, &j);
 }
 
 /* ---- products as operators have them ---- */
@@ -147,7 +147,7 @@ static size_t matrices(const struct steno_tensor *b)
     return b->shape.rank > 2 ? steno_ops_prod(&b->shape, 0, b->shape.rank - 2) : 1;
 }
 
-static size_t rows_of(const struct steno_tensor *a)
+static size_t int8_rows_of(const struct steno_tensor *a)
 {
     return a->shape.rank > 1 ? (size_t)a->shape.dim[a->shape.rank - 2] : 1;
 }
@@ -175,7 +175,7 @@ steno_status steno_ops_product_i8_plan(struct steno_op_ctx *ctx, const struct st
         return steno_ops_bad_type(ctx, err, x->a->dtype);
     if (!x->w && !steno_ops_is_byte(x->b->dtype))
         return steno_ops_bad_type(ctx, err, x->b->dtype);
-    if (!zero_fits(x->a, x->a_zero, rows_of(x->a), p->k ? steno_numel(x->a) / p->k : 0) ||
+    if (!zero_fits(x->a, x->a_zero, int8_rows_of(x->a), p->k ? steno_numel(x->a) / p->k : 0) ||
         (!x->w && !zero_fits(x->b, x->b_zero, p->n, p->n * matrices(x->b))))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "zero points do not fit the factors");
     return STENO_OK;

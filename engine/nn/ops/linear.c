@@ -28,7 +28,7 @@ struct job {
     const struct steno_gemm_epilogue *ep;
 };
 
-static void run_part(void *arg, int part)
+static void run_part_linear(void *arg, int part)
 {
     const struct job *j = arg;
     const struct steno_weights *w = j->w;
@@ -124,8 +124,8 @@ steno_status steno_ops_linear(struct steno_op_ctx *ctx, const struct steno_weigh
     if (most < (double)j.parts)
         j.parts = most < 2 ? 1 : (size_t)most;
     if (j.parts == 1)
-        run_part(&j, 0);
+        run_part_linear(&j, 0);
     else
-        steno_op_parallel(ctx, (int)j.parts, run_part, &j);
+        steno_op_parallel(ctx, (int)j.parts, run_part_linear, &j);
     return STENO_OK;
 }

@@ -68,8 +68,8 @@ static void make_few(float *to, const float *w, const void *arg)
     steno_winograd_weights(to, w, s->c_out, s->c_in);
 }
 
-static steno_status pack(struct steno_prepare *pc, int in, struct steno_nhwc *c, size_t bytes,
-                         steno_err *err)
+static steno_status pack_nhwc(struct steno_prepare *pc, int in, struct steno_nhwc *c, size_t bytes,
+                              steno_err *err)
 {
     const struct steno_tensor *w = steno_prepare_const(pc, in);
     const steno_kernels *k = steno_prepare_kernels(pc);
@@ -123,7 +123,7 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
         if (st || c->lowered)
             return st;
     }
-    return pack(pc, in, c, bytes, err);
+    return pack_nhwc(pc, in, c, bytes, err);
 }
 
 void steno_nhwc_release(struct steno_nhwc *c)

@@ -56,7 +56,7 @@ static void release_absorbed(void *priv)
     free(l);
 }
 
-static bool fits(const struct steno_tensor *w, size_t rows, size_t cols)
+static bool absorbed_attention_fits(const struct steno_tensor *w, size_t rows, size_t cols)
 {
     return w && (w->dtype == STENO_F32 || w->dtype == STENO_I8 || w->dtype == STENO_U8) &&
            w->shape.rank == 2 && w->shape.dim[0] == (int64_t)rows &&
@@ -79,7 +79,8 @@ static bool read_attributes(struct steno_prepare *pc, struct absorbed *l)
     l->scale = steno_node_float(n, "scale", 1);
     l->eps = steno_node_float(n, "epsilon", 1e-5f);
     l->c = (size_t)wk->shape.dim[0];
-    return fits(wk, l->c, l->heads * l->size) && fits(wv, l->c, l->heads * l->v_size);
+    return absorbed_attention_fits(wk, l->c, l->heads * l->size) &&
+           absorbed_attention_fits(wv, l->c, l->heads * l->v_size);
 }
 
 static steno_status prepare_absorbed(struct steno_prepare *pc, void **priv, steno_err *err)
@@ -161,7 +162,7 @@ static const float *mask_row(const struct job *j, size_t b, size_t h, size_t i, 
 }
 
 /* Turn the scores of row r into softmax weights, head by head. */
-static void weigh(const struct job *j, size_t r, float *w, float *made)
+static void weigh_absorbed_attention(const struct job *j, size_t r, float *w, float *made)
 {
     const struct steno_attention *a = &j->a;
     for (size_t h = 0; h < j->l->heads; h++) {
@@ -176,7 +177,7 @@ static void weigh(const struct job *j, size_t r, float *w, float *made)
 }
 
 /* Replace t of row r, scale * Q Wk', by the weighted sums of the rows of X. */
-static void attend(const struct job *j, size_t r, struct part *p)
+static void attend_absorbed_attention(const struct job *j, size_t r, struct part *p)
 {
     const struct absorbed *l = j->l;
     const size_t keys = j->a.keys, c = l->c;
@@ -195,7 +196,7 @@ static void attend(const struct job *j, size_t r, struct part *p)
         j->k->dots_f32(w + s, keys, t, c, l->heads, x + s * c, c, n, c);
     }
     p->normalized = given;
-    weigh(j, r, w, (float *)(void *)(p->mem + j->at_mask));
+    weigh_absorbed_attention(j, r, w, (float *)(void *)(p->mem + j->at_mask));
     j->k->gemm_f32(l->heads, c, keys, w, keys, false, x, c, false, t, c, NULL, p->mem + j->at_work);
 }
 
@@ -205,7 +206,7 @@ static void attend_part(void *arg, int part)
     struct part p = {j->scratch + (size_t)part * j->part_bytes, NULL};
     size_t end = j->rows * ((size_t)part + 1) / j->parts;
     for (size_t r = j->rows * (size_t)part / j->parts; r < end; r++)
-        attend(j, r, &p);
+        attend_absorbed_attention(j, r, &p);
 }
 
 /* Allocate memory for all rows. False: out of memory. */
@@ -234,7 +235,7 @@ static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
     return j->t && j->blind && j->scratch;
 }
 
-static const char *read_inputs(struct steno_op_ctx *ctx, struct job *j)
+static const char *read_inputs_absorbed_attention(struct steno_op_ctx *ctx, struct job *j)
 {
     const struct absorbed *l = j->l;
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *x = steno_op_in(ctx, IN_X);
@@ -298,7 +299,7 @@ static steno_status run_absorbed(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_gemm_epilogue ep = {.alpha = l->scale};
     const size_t hc = l->heads * l->c, hd = l->heads * l->size, hv = l->heads * l->v_size;
     const struct steno_tensor *bias = steno_op_in(ctx, IN_BIAS);
-    const char *wrong = read_inputs(ctx, &j);
+    const char *wrong = read_inputs_absorbed_attention(ctx, &j);
     const float *q;
     struct steno_shape s;
     struct steno_tensor *y;

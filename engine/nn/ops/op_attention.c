@@ -105,18 +105,18 @@ static struct steno_attention_view view_of(const float *x, bool flat, size_t hea
     return v;
 }
 
-static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i)
+static const struct steno_tensor *optional_attention(const struct steno_op_ctx *ctx, int i)
 {
     return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
 }
 
 /* Concatenate the cache and K or V to [batch, heads, past + new, size], in the output `out` or,
  * when nobody reads that, in scratch. *view is what attention should read. */
-static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int out,
-                           const struct shapes *s, int64_t size, struct steno_attention_view *view,
-                           steno_err *err)
+static steno_status extend_attention(struct steno_op_ctx *ctx, int in, int past_in, int out,
+                                     const struct shapes *s, int64_t size,
+                                     struct steno_attention_view *view, steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_in(ctx, in), *past = optional(ctx, past_in);
+    const struct steno_tensor *x = steno_op_in(ctx, in), *past = optional_attention(ctx, past_in);
     struct steno_shape shape =
         steno_ops_shape(4, (const int64_t[]){s->batch, s->kv_heads, s->keys, size});
     size_t heads = (size_t)(s->batch * s->kv_heads), old = (size_t)(s->past * size);
@@ -205,7 +205,7 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
                                 struct steno_attention *a, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *valid = optional(ctx, 6);
+    const struct steno_tensor *valid = optional_attention(ctx, 6);
     int64_t *v = steno_op_scratch(ctx, (2 * (size_t)s->batch + 1) * sizeof *v);
     a->left = steno_node_int(n, "left_window_size", -1);
     a->right = steno_node_int(n, "right_window_size", -1);
@@ -216,7 +216,7 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
         a->right = 0; /* no key after the query's own */
     if (!v)
         return steno_ops_nomem(ctx, err);
-    if (valid && (steno_numel(valid) != (size_t)s->batch || optional(ctx, 4)))
+    if (valid && (steno_numel(valid) != (size_t)s->batch || optional_attention(ctx, 4)))
         return steno_op_fail(
             ctx, err, STENO_ERR_INVAL,
             "nonpad_kv_seqlen needs one number for each batch entry, and no past_key");
@@ -236,7 +236,8 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
 static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *q, *past = optional(ctx, 4), *mask = optional(ctx, 3);
+    const struct steno_tensor *q, *past = optional_attention(ctx, 4),
+                                  *mask = optional_attention(ctx, 3);
     struct steno_attention a = {0};
     struct shapes s;
     struct steno_shape ys, qk;
@@ -250,7 +251,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     q = steno_op_in(ctx, 0);
     wrong = attention_shapes(n, &q->shape, &steno_op_in(ctx, 1)->shape, &steno_op_in(ctx, 2)->shape,
                              past ? &past->shape : NULL, &s);
-    if (!wrong && (past != NULL) != (optional(ctx, 5) != NULL))
+    if (!wrong && (past != NULL) != (optional_attention(ctx, 5) != NULL))
         wrong = "past_key and past_value must be given together";
     if (!wrong && (mode < 0 || mode > 3))
         wrong = "qk_matmul_output_mode is out of range";
@@ -259,9 +260,9 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
             wrong = "Q, K and V must be floats";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    st = extend(ctx, 1, 4, 1, &s, s.size, &a.k, err);
+    st = extend_attention(ctx, 1, 4, 1, &s, s.size, &a.k, err);
     if (!st)
-        st = extend(ctx, 2, 5, 2, &s, s.v_size, &a.v, err);
+        st = extend_attention(ctx, 2, 5, 2, &s, s.v_size, &a.v, err);
     if (!st)
         st = read_window(ctx, &s, &a, err);
     if (!st && mask)
@@ -321,7 +322,7 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     ct = steno_op_in(ctx, 1);
     st_ = steno_op_in(ctx, 2);
-    ids = optional(ctx, 3);
+    ids = optional_attention(ctx, 3);
     flat = x->shape.rank == 3;
     if ((x->shape.rank != 3 && x->shape.rank != 4) || !steno_ops_is_float(x->dtype) ||
         !steno_shape_equal(&ct->shape, &st_->shape) || ct->shape.rank != (ids ? 2 : 3))

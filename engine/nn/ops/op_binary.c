@@ -169,7 +169,7 @@ static const struct binary_row row_fmod = {"Mod", 0, false, {FLOATS(fmod), INTS(
 static const struct binary_row row_shl = {"BitShift", 0, false, {INTS(shl)}};
 static const struct binary_row row_shr = {"BitShift", 0, false, {INTS(shr)}};
 
-static const struct binary_row *find(const struct steno_node *n)
+static const struct binary_row *find_binary(const struct steno_node *n)
 {
     if (!strcmp(n->op_type, "Mod"))
         return steno_node_int(n, "fmod", 0) ? &row_fmod : &row_mod;
@@ -274,7 +274,7 @@ static steno_status run_pair(struct steno_op_ctx *ctx, const struct binary_row *
 
 static steno_status run_binary(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct binary_row *row = find(steno_op_node(ctx));
+    const struct binary_row *row = find_binary(steno_op_node(ctx));
     struct steno_shape s;
     struct steno_tensor *y;
     const struct steno_tensor *a, *b;
@@ -374,7 +374,7 @@ static steno_status infer_pow(struct steno_infer *ic, steno_err *err)
  * output where it already has the output's shape. */
 static steno_status run_many(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct binary_row *row = find(steno_op_node(ctx));
+    const struct binary_row *row = find_binary(steno_op_node(ctx));
     int n_in = steno_op_n_in(ctx);
     struct steno_shape s;
     struct steno_tensor *y, acc;

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i)
+static const struct steno_tensor *optional_contrib(const struct steno_op_ctx *ctx, int i)
 {
     return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
 }
@@ -48,7 +48,7 @@ static steno_status run_gelu(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     struct gelu_job j = {.k = steno_op_kernels(ctx), .form = 'e'};
-    const struct steno_tensor *x, *b = optional(ctx, 1);
+    const struct steno_tensor *x, *b = optional_contrib(ctx, 1);
     struct steno_tensor *y;
     steno_status st = steno_ops_need(ctx, !strcmp(n->op_type, "BiasGelu") ? 2 : 1, err);
     if (st)
@@ -79,7 +79,7 @@ static steno_status run_gelu(struct steno_op_ctx *ctx, steno_err *err)
 static steno_status row_param(struct steno_op_ctx *ctx, int in, size_t n, const float **out,
                               steno_err *err)
 {
-    const struct steno_tensor *t = optional(ctx, in);
+    const struct steno_tensor *t = optional_contrib(ctx, in);
     *out = NULL;
     if (!t)
         return STENO_OK;

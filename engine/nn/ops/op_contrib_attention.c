@@ -22,8 +22,8 @@ static steno_status no_fit(const struct steno_op_ctx *ctx, const char *what, ste
 }
 
 /* Copy `past` keys, then `fresh` ones, to `to` as [batch, heads, keys, size]. */
-static void join(const struct dims *d, size_t size, const float *past,
-                 const struct steno_attention_view *x, float *to)
+static void join_contrib_attention(const struct dims *d, size_t size, const float *past,
+                                   const struct steno_attention_view *x, float *to)
 {
     for (size_t i = 0; i < d->batch * d->heads; i++) {
         const float *from = x->data + i / d->heads * x->batch + i % d->heads * x->head;
@@ -115,8 +115,8 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
 
 /* All steps after the projections: concatenate the caches, read the masks, write the output [batch,
  * rows, heads * v_size]. past, present: pointers to the f32 data or NULL. */
-static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d,
-                           struct steno_attention *a, float *y, steno_err *err)
+static steno_status attend_contrib_attention(struct steno_op_ctx *ctx, const struct dims *d,
+                                             struct steno_attention *a, float *y, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     int64_t *offset = steno_op_scratch(ctx, (d->batch + 1) * sizeof *offset);
@@ -156,7 +156,7 @@ static steno_status attend_to_output(struct steno_op_ctx *ctx, const struct dims
     fy = steno_ops_out_f32(ctx, y);
     if (!fy)
         return steno_ops_nomem(ctx, err);
-    st = attend(ctx, d, a, fy, err);
+    st = attend_contrib_attention(ctx, d, a, fy, err);
     if (!st)
         steno_ops_put_f32(y, fy);
     return st;
@@ -236,8 +236,9 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
 }
 
 /* Concatenate the cache and K or V; the result goes to output `out` when somebody reads it. */
-static steno_status extend(struct steno_op_ctx *ctx, const struct dims *d, int past_in, int out,
-                           size_t size, struct steno_attention_view *v, steno_err *err)
+static steno_status extend_contrib_attention(struct steno_op_ctx *ctx, const struct dims *d,
+                                             int past_in, int out, size_t size,
+                                             struct steno_attention_view *v, steno_err *err)
 {
     const struct steno_tensor *past = steno_contrib_in(ctx, past_in);
     bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
@@ -258,7 +259,7 @@ static steno_status extend(struct steno_op_ctx *ctx, const struct dims *d, int p
            : steno_op_scratch(ctx, (steno_ops_prod(&s, 0, 4) + 1) * sizeof *to);
     if (!to || (past && !fp))
         return steno_ops_nomem(ctx, err);
-    join(d, size, fp, v, to);
+    join_contrib_attention(d, size, fp, v, to);
     if (t)
         steno_ops_put_f32(t, to);
     *v = joined(d, to, size);
@@ -287,9 +288,9 @@ static steno_status run_mha(struct steno_op_ctx *ctx, steno_err *err)
     if (!st)
         st = mha_view(ctx, 2, &d, d.new_kv, d.v_size, 2 * hidden, &a.v, err);
     if (!st)
-        st = extend(ctx, &d, 6, 1, d.size, &a.k, err);
+        st = extend_contrib_attention(ctx, &d, 6, 1, d.size, &a.k, err);
     if (!st)
-        st = extend(ctx, &d, 7, 2, d.v_size, &a.v, err);
+        st = extend_contrib_attention(ctx, &d, 7, 2, d.v_size, &a.v, err);
     if (!st)
         st = read_masks(ctx, &d, 4, 5, &a, err);
     return st ? st : attend_to_output(ctx, &d, &a, steno_op_in(ctx, 0)->dtype, err);
@@ -482,8 +483,9 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
         fp = past ? steno_ops_as_f32(ctx, past) : NULL;
         if (!cache || (past && !fp))
             return steno_ops_nomem(ctx, err);
-        join(&d, d.size, fp, &a.k, cache);
-        join(&d, d.size, fp ? fp + steno_numel(past) / 2 : NULL, &a.v, cache + half);
+        join_contrib_attention(&d, d.size, fp, &a.k, cache);
+        join_contrib_attention(&d, d.size, fp ? fp + steno_numel(past) / 2 : NULL, &a.v,
+                               cache + half);
         a.k = joined(&d, cache, d.size);
         a.v = joined(&d, cache + half, d.size);
         if (present)

@@ -136,8 +136,8 @@ struct collector {
     char *data; /* scratch of the run */
 };
 
-static steno_status collect(struct steno_op_ctx *ctx, struct collector *c,
-                            const struct steno_tensor *t, size_t expected, steno_err *err)
+static steno_status collect_control(struct steno_op_ctx *ctx, struct collector *c,
+                                    const struct steno_tensor *t, size_t expected, steno_err *err)
 {
     if (steno_dtype_is_block(t->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "a scan output is of type %s",
@@ -332,7 +332,8 @@ static steno_status run_loop(struct steno_op_ctx *ctx, steno_err *err)
         for (int i = 0; i < carried && !st; i++)
             in[2 + i] = out[1 + i];
         for (int i = 0; i < scans && !st; i++)
-            st = collect(ctx, &c[i], out[1 + carried + i], max < INT64_MAX ? (size_t)max : 0, err);
+            st = collect_control(ctx, &c[i], out[1 + carried + i],
+                                 max < INT64_MAX ? (size_t)max : 0, err);
     }
     for (int i = 0; i < carried && !st; i++)
         st = copy_out(ctx, i, in[2 + i], err);
@@ -484,7 +485,7 @@ static steno_status run_scan(struct steno_op_ctx *ctx, steno_err *err)
         for (int i = 0; i < sc.states && !st; i++)
             in[i] = out[i];
         for (int i = 0; i < sc.outs && !st; i++)
-            st = collect(ctx, &c[i], out[sc.states + i], len, err);
+            st = collect_control(ctx, &c[i], out[sc.states + i], len, err);
     }
     for (int i = 0; i < sc.states && !st; i++)
         st = copy_out(ctx, i, in[i], err);

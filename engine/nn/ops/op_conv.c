@@ -216,8 +216,8 @@ static void image_part(void *arg, int part)
 }
 
 /* y = activation(y + z), the part of the epilogue that the kernel could not compute. */
-static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const float *z, float *y,
-                           size_t n, steno_err *err)
+static steno_status finish_conv(struct steno_op_ctx *ctx, const struct conv *c, const float *z,
+                                float *y, size_t n, steno_err *err)
 {
     if (!z && !c->act_apart)
         return STENO_OK;
@@ -294,7 +294,7 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
         st = images_lowered(ctx, c->lowered, s, (size_t)x->shape.dim[0], xf, yf, &ep, err);
         if (st)
             return st;
-        st = finish(ctx, c, zf, yf, steno_numel(y), err);
+        st = finish_conv(ctx, c, zf, yf, steno_numel(y), err);
         if (!st)
             steno_ops_put_f32(y, yf);
         return st;
@@ -316,7 +316,7 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
         m.y = yf + i * out;
         steno_op_parallel(ctx, m.parts, image_part, &m);
     }
-    st = finish(ctx, c, zf, yf, steno_numel(y), err);
+    st = finish_conv(ctx, c, zf, yf, steno_numel(y), err);
     if (!st)
         steno_ops_put_f32(y, yf);
     return st;
@@ -514,7 +514,7 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     widen(&l, &win, &x->shape, &ys);
     st = run_loops(ctx, &l, false, y, err);
     if (!st && z)
-        return finish(ctx, c, z->data, y->data, steno_numel(y), err);
+        return finish_conv(ctx, c, z->data, y->data, steno_numel(y), err);
     return st || !(c->act || c->act_apart) ? st
                                            : steno_ops_fused_act(ctx, y->data, steno_numel(y), err);
 }

@@ -130,7 +130,7 @@ static bool as_patches(const struct geometry *g, struct steno_conv *s)
     return g->group == 1 && g->win.n <= 2;
 }
 
-static size_t taps_of(const struct steno_tensor *w)
+static size_t taps_of_conv_int(const struct steno_tensor *w)
 {
     return steno_ops_prod(&w->shape, 2, w->shape.rank);
 }
@@ -157,7 +157,7 @@ static steno_status prepare_with(struct steno_prepare *pc, int w_in, int zero_in
     rows = malloc(steno_numel(w));
     if (!rows)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    steno_ops_conv_rows(rows, w->data, 1, c_out, (size_t)w->shape.dim[1], taps_of(w));
+    steno_ops_conv_rows(rows, w->data, 1, c_out, (size_t)w->shape.dim[1], taps_of_conv_int(w));
     st = steno_packed_i8_new(steno_prepare_kernels(pc), rows, w->dtype, true, depth, c_out, z, &p,
                              err);
     free(rows);
@@ -185,13 +185,13 @@ static steno_status pack_now(struct steno_op_ctx *ctx, const struct factors *f, 
 {
     const steno_kernels *k = steno_op_kernels(ctx);
     size_t c_out = (size_t)f->w->shape.dim[0], c_in = (size_t)f->w->shape.dim[1];
-    size_t depth = c_in * taps_of(f->w);
+    size_t depth = c_in * taps_of_conv_int(f->w);
     uint8_t *rows = steno_op_scratch(ctx, steno_numel(f->w) + 1);
     int32_t *zero = steno_op_scratch(ctx, (c_out + 1) * sizeof *zero);
     void *packed = steno_op_scratch(ctx, k->gemm_i8_packed_bytes(depth, c_out));
     if (!rows || !zero || !packed)
         return steno_ops_nomem(ctx, err);
-    steno_ops_conv_rows(rows, f->w->data, 1, c_out, c_in, taps_of(f->w));
+    steno_ops_conv_rows(rows, f->w->data, 1, c_out, c_in, taps_of_conv_int(f->w));
     for (size_t i = 0; i < c_out; i++)
         zero[i] = zero_of(f->w_zero, i);
     k->gemm_i8_pack(packed, &(struct steno_weights_i8){.k = depth,
@@ -266,7 +266,8 @@ static struct loops three_axes(const struct geometry *g)
 }
 
 /* y [out2] += v * x along the last axis, for tap c; x: the input row. */
-static void add_row(const struct loops *l, int32_t *y, const int16_t *x, int32_t v, int64_t c)
+static void add_row_conv_int(const struct loops *l, int32_t *y, const int16_t *x, int32_t v,
+                             int64_t c)
 {
     int64_t shift = c * l->dilation[2] - l->before[2], step = l->stride[2];
     int64_t from = shift < 0 ? (-shift + step - 1) / step : 0;
@@ -289,7 +290,7 @@ static void add_channel(const struct loops *l, int32_t *y, const int16_t *x, con
             int64_t i = r / l->out[1] * l->stride[0] + a * l->dilation[0] - l->before[0];
             int64_t j = r % l->out[1] * l->stride[1] + b * l->dilation[1] - l->before[1];
             if (i >= 0 && i < l->in[0] && j >= 0 && j < l->in[1])
-                add_row(l, y + r * l->out[2], x + (i * l->in[1] + j) * l->in[2], v, c);
+                add_row_conv_int(l, y + r * l->out[2], x + (i * l->in[1] + j) * l->in[2], v, c);
         }
     }
 }

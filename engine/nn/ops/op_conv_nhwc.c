@@ -74,7 +74,7 @@ static void image_part(void *arg, int part)
     steno_nhwc_part(j->k, &j->m, (size_t)part, j->parts);
 }
 
-static bool fits(const struct steno_tensor *t, const struct steno_shape *s)
+static bool conv_nhwc_fits(const struct steno_tensor *t, const struct steno_shape *s)
 {
     return !t || (t->dtype == STENO_F32 && steno_shape_equal(&t->shape, s));
 }
@@ -121,7 +121,7 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     if ((bias && (bias->dtype != STENO_F32 || steno_numel(bias) != s.c_out)) ||
-        !fits(residual, &ys))
+        !conv_nhwc_fits(residual, &ys))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "bias or residual do not fit the result");
     st = steno_op_out(ctx, 0, STENO_F32, &ys, &y, err);
     if (st || !steno_numel(y))

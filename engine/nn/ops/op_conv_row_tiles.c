@@ -179,7 +179,7 @@ static struct steno_conv part_of(const struct steno_conv *s, size_t o0, size_t o
 
 /* Set up both convolutions for rows [o0, o1) of Y: the missing rows of the first, and the
  * second. */
-static void begin(struct row_tile *t, size_t o0, size_t o1)
+static void begin_conv_row_tiles(struct row_tile *t, size_t o0, size_t o1)
 {
     const struct job *j = t->j;
     const size_t line = j->s[0].out[1] * j->s[0].c_out;
@@ -248,7 +248,8 @@ static void own_row_tiles(void *arg, int part)
     struct row_tile t;
     start(&t, j, (size_t)part);
     for (size_t i = 0; i < row_tiles; i++) {
-        begin(&t, row_of(j, u0 + n * i / row_tiles), row_of(j, u0 + n * (i + 1) / row_tiles));
+        begin_conv_row_tiles(&t, row_of(j, u0 + n * i / row_tiles),
+                             row_of(j, u0 + n * (i + 1) / row_tiles));
         for (int k = 0; k < STAGES; k++)
             if (t.s[k].out[0])
                 steno_nhwc_part(j->k, &t.m[k], 0, 1);
@@ -273,7 +274,7 @@ static void shared_row_tiles(struct steno_op_ctx *ctx, const struct job *j)
     struct row_tile t;
     start(&t, j, 0);
     for (size_t i = 0; i < row_tiles; i++) {
-        begin(&t, row_of(j, n * i / row_tiles), row_of(j, n * (i + 1) / row_tiles));
+        begin_conv_row_tiles(&t, row_of(j, n * i / row_tiles), row_of(j, n * (i + 1) / row_tiles));
         for (int k = 0; k < STAGES; k++)
             if (t.s[k].out[0])
                 steno_op_parallel(ctx, (int)j->parts, shared_part, &(struct shared){&t, k});

@@ -326,7 +326,7 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
                : NULL;
 }
 
-static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention *a)
+static const char *read_inputs_attention(struct steno_op_ctx *ctx, struct steno_attention *a)
 {
     const struct steno_node *n = steno_op_node(ctx);
     struct extent q, k, v;
@@ -370,7 +370,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
-    wrong = read_inputs(ctx, &a);
+    wrong = read_inputs_attention(ctx, &a);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     a.use_bf16 = *(const bool *)steno_op_priv(ctx);

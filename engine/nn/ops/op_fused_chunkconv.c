@@ -120,7 +120,7 @@ struct job {
 };
 
 /* z: the rows of the cache, then those of x. */
-static void gather(const struct job *j, size_t n, float *z)
+static void gather_chunkconv(const struct job *j, size_t n, float *z)
 {
     const struct chunk_conv *p = j->p;
     size_t left_context = p->k1 - 1;
@@ -163,7 +163,7 @@ static void one_stream(const struct job *j, size_t n, float *work)
     steno_ops_prefetch(p->w1, p->k1 * p->c);
     if (j->new_cache)
         steno_ops_prefetch_for_write(j->new_cache + n * p->c * left_context, p->c * left_context);
-    gather(j, n, z);
+    gather_chunkconv(j, n, z);
     within_chunk(j, z, v);
     j->k->mul_f32(v, v, 1, p->scale, 1, p->t * p->c);
     j->k->dwconv_f32(u, z, p->w1, j->b1, p->t, p->c, p->k1);

@@ -152,7 +152,7 @@ static const char *read_weights(struct steno_op_ctx *ctx, struct weights_job *j)
 }
 
 /* Compute the weights of head h and stream n. */
-static void weigh(const struct weights_job *j, size_t h, size_t n, char *mem)
+static void weigh_weights(const struct weights_job *j, size_t h, size_t n, char *mem)
 {
     size_t w = j->heads * j->size, step = j->n * j->row, span = j->keys + j->t - 1;
     const float *x = j->x + n * j->row, *q = x + j->q_at + h * j->size;
@@ -181,7 +181,7 @@ static void weigh_part(void *arg, int part)
     const struct weights_job *j = arg;
     size_t units = j->heads * j->n, end = units * ((size_t)part + 1) / j->parts;
     for (size_t i = units * (size_t)part / j->parts; i < end; i++)
-        weigh(j, i / j->n, i % j->n, j->scratch + (size_t)part * j->each);
+        weigh_weights(j, i / j->n, i % j->n, j->scratch + (size_t)part * j->each);
 }
 
 /* Write the new cache [L, N, w]: the last L rows of the old cache followed by columns [at, at + w)
@@ -286,7 +286,7 @@ static const char *read_values(struct steno_op_ctx *ctx, struct weights_job *j)
 }
 
 /* Values of stream n, [S, w]; the last L rows are its new cache. */
-static void gather(const struct weights_job *j, size_t n, size_t w, float *v)
+static void gather_weights(const struct weights_job *j, size_t n, size_t w, float *v)
 {
     for (size_t i = 0; i < j->left_context; i++)
         memcpy(v + i * w, cached(j, n, i, w), w * sizeof *v);
@@ -313,7 +313,7 @@ static void values_of(const struct weights_job *j, size_t n, char *mem)
             steno_ops_prefetch_for_write(j->new_cache + n * j->left_context * w,
                                          j->left_context * w);
     }
-    gather(j, n, w, v);
+    gather_weights(j, n, w, v);
     for (size_t h = 0; h < j->heads; h++)
         j->k->gemm_f32(j->t, j->size, j->keys, j->a + (h * j->n + n) * plane, j->keys, false,
                        v + h * j->size, w, false, y + h * j->size, j->n * w, NULL, work);

@@ -75,7 +75,7 @@ static bool is_rows(const struct steno_tensor *t, size_t columns)
 }
 
 /* Returns NULL, or a message that says what is wrong. */
-static const char *read_inputs(struct steno_op_ctx *ctx, struct local *l)
+static const char *read_inputs_local_attention(struct steno_op_ctx *ctx, struct local *l)
 {
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *k = steno_op_in(ctx, IN_K);
     const struct steno_tensor *v = steno_op_in(ctx, IN_V), *mask = steno_op_in(ctx, IN_MASK);
@@ -112,8 +112,8 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct local *l)
 /* ---- run ---- */
 
 /* Weights of the m rows from i0 on, whose scores s [m, score_ld] begin with key j0. */
-static void weigh(const struct local *l, size_t b, size_t i0, size_t m, size_t j0, size_t n,
-                  float *s, float *sum)
+static void weigh_local_attention(const struct local *l, size_t b, size_t i0, size_t m, size_t j0,
+                                  size_t n, float *s, float *sum)
 {
     const float *mask = l->mask ? l->mask + b * l->rows + j0 : NULL;
     for (size_t i = 0; i < m; i++, s += l->score_ld) {
@@ -131,7 +131,7 @@ static void weigh(const struct local *l, size_t b, size_t i0, size_t m, size_t j
 }
 
 /* Tile number `t` of all entries, heads and rows. */
-static void one_tile(const struct local *l, size_t t, char *mem)
+static void one_tile_local_attention(const struct local *l, size_t t, char *mem)
 {
     const size_t per_head = (l->rows + TILE - 1) / TILE, head = t / per_head;
     const size_t h = head % l->heads, b = head / l->heads, i0 = t % per_head * TILE;
@@ -146,7 +146,7 @@ static void one_tile(const struct local *l, size_t t, char *mem)
     float sum[TILE];
     l->k->gemm_f32(m, n, l->size, l->q + (b * l->rows + i0) * l->ldq + h * l->size, l->ldq, false,
                    k, l->ldk, true, s, l->score_ld, NULL, work);
-    weigh(l, b, i0, m, j0, n, s, sum);
+    weigh_local_attention(l, b, i0, m, j0, n, s, sum);
     l->k->gemm_f32(m, l->v_size, n, s, l->score_ld, false, v, l->ldv, false, y, ldy, NULL, work);
     for (size_t i = 0; i < m; i++, y += ldy)
         if (l->off && l->off[b * l->rows + i0 + i])
@@ -155,12 +155,12 @@ static void one_tile(const struct local *l, size_t t, char *mem)
             l->k->affine_f32(y, y, l->v_size, 1 / sum[i], 0);
 }
 
-static void part(void *arg, int p)
+static void part_local_attention(void *arg, int p)
 {
     const struct local *l = arg;
     size_t from = l->tiles * (size_t)p / l->parts, to = l->tiles * ((size_t)p + 1) / l->parts;
     for (size_t t = from; t < to; t++)
-        one_tile(l, t, l->scratch + (size_t)p * l->part_bytes);
+        one_tile_local_attention(l, t, l->scratch + (size_t)p * l->part_bytes);
 }
 
 static bool allocate(struct steno_op_ctx *ctx, struct local *l)
@@ -194,7 +194,7 @@ static steno_status run_local(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
-    wrong = read_inputs(ctx, &l);
+    wrong = read_inputs_local_attention(ctx, &l);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     s = steno_ops_shape(
@@ -206,9 +206,9 @@ static steno_status run_local(struct steno_op_ctx *ctx, steno_err *err)
     if (!allocate(ctx, &l))
         return steno_ops_nomem(ctx, err);
     if (l.parts == 1)
-        part(&l, 0);
+        part_local_attention(&l, 0);
     else
-        steno_op_parallel(ctx, (int)l.parts, part, &l);
+        steno_op_parallel(ctx, (int)l.parts, part_local_attention, &l);
     return STENO_OK;
 }
 

@@ -19,7 +19,7 @@ static struct steno_shape shape_of(const struct steno_weights *w, bool trans)
     return steno_ops_shape(2, (const int64_t[]){trans ? n : k, trans ? k : n});
 }
 
-static steno_status pack(struct steno_prepare *pc, bool trans, void **priv, steno_err *err)
+static steno_status pack_matmul(struct steno_prepare *pc, bool trans, void **priv, steno_err *err)
 {
     struct steno_weights *w;
     steno_status st = steno_prepare_weights(pc, 1, trans, &w, err);
@@ -170,7 +170,7 @@ static steno_status infer_matmul(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_matmul(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    return pack(pc, false, priv, err);
+    return pack_matmul(pc, false, priv, err);
 }
 
 static steno_status matmul_mismatch(struct steno_op_ctx *ctx, const struct steno_shape *a,
@@ -264,7 +264,7 @@ static steno_status infer_gemm(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_gemm(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    return pack(pc, steno_node_int(steno_prepare_node_of(pc), "transB", 0) != 0, priv, err);
+    return pack_matmul(pc, steno_node_int(steno_prepare_node_of(pc), "transB", 0) != 0, priv, err);
 }
 
 /* y += beta * c, c broadcast to y. */

@@ -437,8 +437,8 @@ static void moments_f32(const steno_kernels *k, const float *x, size_t n, double
 
 /* y = (x - mean) * scale + shift. inv: 1 / the deviation; one product and sum would cancel where
  * the mean is many deviations. */
-static void normalize(const steno_kernels *k, const float *x, size_t n, float mean, double inv,
-                      float scale, float shift, float *y)
+static void normalize_norm(const steno_kernels *k, const float *x, size_t n, float mean, double inv,
+                           float scale, float shift, float *y)
 {
     float d[BLOCK];
     if (fabs((double)mean) * inv < 8) {
@@ -462,8 +462,8 @@ static void group_rows(void *arg, size_t begin, size_t end)
         moments_f32(j->k, j->x + at, j->channels * j->plane, j->eps, &mean, &inv);
         for (size_t c = 0; c < j->channels; c++, at += j->plane) {
             size_t p = j->per_group ? group : group * j->channels + c;
-            normalize(j->k, j->x + at, j->plane, mean, inv, (float)(inv * j->gamma[p]),
-                      (float)j->beta[p], j->y + at);
+            normalize_norm(j->k, j->x + at, j->plane, mean, inv, (float)(inv * j->gamma[p]),
+                           (float)j->beta[p], j->y + at);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static enum steno_pool_kind kind_of(const struct steno_node *n)
+static enum steno_pool_kind pool_kind_of(const struct steno_node *n)
 {
     return strstr(n->op_type, "Max")  ? STENO_POOL_MAX
            : strstr(n->op_type, "Lp") ? STENO_POOL_LP
@@ -22,7 +22,7 @@ static steno_status read_pool(const struct steno_node *n, const struct steno_sha
     if (x->rank < 3)
         return steno_fail(err, STENO_ERR_INVAL, "input has rank %d, expected 3 or more", x->rank);
     st = steno_window_read(n, x->rank - 2, STENO_WINDOW_MAX, NULL, &p->win, err);
-    p->kind = kind_of(n);
+    p->kind = pool_kind_of(n);
     p->include_pad = steno_node_int(n, "count_include_pad", 0) != 0;
     p->column_major = steno_node_int(n, "storage_order", 0) != 0;
     p->p = (double)steno_node_int(n, "p", 2);
@@ -80,8 +80,8 @@ static int64_t taps_with_padding(const struct steno_pooling *p, const int64_t *o
     return n;
 }
 
-static void visit(const struct steno_pooling *p, const double *x, int64_t i, int64_t j, int64_t k,
-                  struct tally *t)
+static void visit_pool(const struct steno_pooling *p, const double *x, int64_t i, int64_t j,
+                       int64_t k, struct tally *t)
 {
     int64_t at = (i * p->in[1] + j) * p->in[2] + k;
     double v = x[at];
@@ -112,7 +112,7 @@ static double pool_window(const struct steno_pooling *p, const double *x, const 
             for (int64_t c = 0; c < p->kernel[2]; c++) {
                 int64_t k = o[2] * p->stride[2] - p->before[2] + c * p->dilation[2];
                 if (k >= 0 && k < p->in[2])
-                    visit(p, x, i, j, k, &t);
+                    visit_pool(p, x, i, j, k, &t);
             }
         }
     }
@@ -126,7 +126,7 @@ static double pool_window(const struct steno_pooling *p, const double *x, const 
     return t.taps ? t.sum / (double)t.taps : 0;
 }
 
-static bool takes(enum steno_pool_kind kind, steno_dtype t)
+static bool pool_takes(enum steno_pool_kind kind, steno_dtype t)
 {
     return steno_ops_is_float(t) || (kind == STENO_POOL_MAX && (t == STENO_I8 || t == STENO_U8));
 }
@@ -147,7 +147,7 @@ static steno_status run_pool(struct steno_op_ctx *ctx, steno_err *err)
     st = read_pool(steno_op_node(ctx), &x->shape, &p, err);
     if (st)
         return st;
-    if (!takes(p.kind, x->dtype))
+    if (!pool_takes(p.kind, x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, x->dtype, &p.out, &y, err);
     if (!st && steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1))
@@ -190,7 +190,7 @@ static steno_status infer_global(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static double whole(enum steno_pool_kind kind, double p, const double *x, size_t n)
+static double pool_whole(enum steno_pool_kind kind, double p, const double *x, size_t n)
 {
     double r = kind == STENO_POOL_MAX ? -(double)INFINITY : 0;
     for (size_t i = 0; i < n; i++)
@@ -204,7 +204,7 @@ static double whole(enum steno_pool_kind kind, double p, const double *x, size_t
 static steno_status run_global(struct steno_op_ctx *ctx, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
-    enum steno_pool_kind kind = kind_of(steno_op_node(ctx));
+    enum steno_pool_kind kind = pool_kind_of(steno_op_node(ctx));
     double p = (double)steno_node_int(steno_op_node(ctx), "p", 2);
     const struct steno_tensor *x;
     struct steno_tensor *y;
@@ -240,7 +240,7 @@ static steno_status run_global(struct steno_op_ctx *ctx, steno_err *err)
     if (!xd || !yd)
         return steno_ops_nomem(ctx, err);
     for (size_t r = 0; r < rows; r++)
-        yd[r] = whole(kind, p, xd + r * n, n);
+        yd[r] = pool_whole(kind, p, xd + r * n, n);
     steno_ops_put_f64(y, yd);
     return STENO_OK;
 }

@@ -62,7 +62,7 @@ struct taps {
     int64_t first, n, padded;
 };
 
-static struct taps taps_of(const struct pool_nhwc *p, int a, int64_t o)
+static struct taps taps_of_pool_nhwc(const struct pool_nhwc *p, int a, int64_t o)
 {
     const int64_t step = p->win.dilation[a], from = o * p->win.stride[a] - p->win.before[a];
     int64_t k = 0, end;
@@ -84,8 +84,7 @@ static struct taps taps_of(const struct pool_nhwc *p, int a, int64_t o)
 static void pool_some(const struct pool_nhwc *p, const float *image, struct taps rows,
                       struct taps columns, size_t m, size_t n, float *y)
 {
-    const int64_t taps =
-        p->include_pad ? rows.padded * columns.padded : rows.n * columns.n;
+    const int64_t taps = p->include_pad ? rows.padded * columns.padded : rows.n * columns.n;
     float more[ROOM];
     for (int64_t r = 0; r < rows.n && columns.n; r++) {
         const int64_t row = rows.first + r * p->win.dilation[0];
@@ -116,11 +115,11 @@ static void pool_some(const struct pool_nhwc *p, const float *image, struct taps
 /* One row of pixels: those with all taps inside the image several at a time. */
 static void pool_row(const struct pool_nhwc *p, const float *image, int64_t i, float *y)
 {
-    const struct taps rows = taps_of(p, 0, i);
+    const struct taps rows = taps_of_pool_nhwc(p, 0, i);
     const size_t n = p->channels < ROOM ? p->channels : ROOM;
     const int64_t reach = (p->win.kernel[1] - 1) * p->win.dilation[1] + 1;
     for (int64_t j = 0, m; j < p->out[1]; j += m) {
-        const struct taps columns = taps_of(p, 1, j);
+        const struct taps columns = taps_of_pool_nhwc(p, 1, j);
         m = 1;
         if (columns.n == p->win.kernel[1] && n == p->channels) {
             const int64_t more = (p->in[1] - reach - columns.first) / p->win.stride[1];

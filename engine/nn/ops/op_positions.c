@@ -1,12 +1,11 @@
 /* Operators of domain ai.steno.run that replace tables of a fixed length (nn/passes/any_length.c):
  *
- * Positions   table [1, n, d] f32, start i64 (one number), end i64 (one)? -> y [1, end - start, d]
- *             Rows start .. end of the table; without end one row. Rows that the table does not
- *             have, including those before its first, are computed: sines in even columns, cosines
- *             in odd ones (Vaswani et al. 2017, section 3.5), of position r in row r, or of
- *             center - r with the attribute center >= 0.
- * LengthMask  last i64 [B], end i64 (one) -> y [B, end] bool: y[b, j] = j > last[b]; the opposite
- *             with the attribute below. */
+ * Positions   table [1, n, d] f32, start i64 (one positions_number), end i64 (one)? -> y [1, end -
+ * start, d] Rows start .. end of the table; without end one row. Rows that the table does not have,
+ * including those before its first, are computed: sines in even columns, cosines in odd ones
+ * (Vaswani et al. 2017, section 3.5), of position r in row r, or of center - r with the attribute
+ * center >= 0. LengthMask  last i64 [B], end i64 (one) -> y [B, end] bool: y[b, j] = j > last[b];
+ * the opposite with the attribute below. */
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
 #include "nn/ops/positions.h"
@@ -16,7 +15,7 @@
 #define MAX_ROWS INT64_C(1000000)
 
 /* Read an input that is one i64 number. */
-static bool number(const struct steno_tensor *t, int64_t *out)
+static bool positions_number(const struct steno_tensor *t, int64_t *out)
 {
     if (!t || t->dtype != STENO_I64 || steno_numel(t) != 1)
         return false;
@@ -63,11 +62,11 @@ static steno_status run_positions(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s;
     steno_status st;
     if (!t || t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != 1 ||
-        !number(steno_op_in(ctx, 1), &start))
+        !positions_number(steno_op_in(ctx, 1), &start))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "table must be f32 [1, n, d], start one i64 number");
     end = start + 1;
-    if (steno_op_in(ctx, 2) && !number(steno_op_in(ctx, 2), &end))
+    if (steno_op_in(ctx, 2) && !positions_number(steno_op_in(ctx, 2), &end))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "end must be one i64 number");
     if (start < -MAX_ROWS || end > MAX_ROWS || end - start > MAX_ROWS)
         return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "positions %lld to %lld are out of range",
@@ -113,7 +112,7 @@ static steno_status run_mask(struct steno_op_ctx *ctx, steno_err *err)
     int64_t end;
     steno_status st;
     if (!last || last->dtype != STENO_I64 || last->shape.rank != 1 ||
-        !number(steno_op_in(ctx, 1), &end) || end < 0 || end > MAX_ROWS)
+        !positions_number(steno_op_in(ctx, 1), &end) || end < 0 || end > MAX_ROWS)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "last must be i64 [B], end a length");
     s = steno_ops_shape(2, (const int64_t[]){last->shape.dim[0], end});
     st = steno_op_out(ctx, 0, STENO_BOOL, &s, &y, err);

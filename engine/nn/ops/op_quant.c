@@ -306,7 +306,7 @@ static steno_status infer_qlinear_matmul(struct steno_infer *ic, steno_err *err)
     return infer_product(ic, 3, steno_infer_dtype(ic, 7), err);
 }
 
-static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int in)
+static const struct steno_tensor *optional_quant(const struct steno_op_ctx *ctx, int in)
 {
     return in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
 }
@@ -338,8 +338,8 @@ static steno_status run_matmul_integer(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     x.a = steno_op_in(ctx, 0);
     x.b = x.w ? NULL : steno_op_in(ctx, 1);
-    x.a_zero = optional(ctx, 2);
-    x.b_zero = optional(ctx, 3);
+    x.a_zero = optional_quant(ctx, 2);
+    x.b_zero = optional_quant(ctx, 3);
     st = steno_ops_product_i8_plan(ctx, &x, &p, err);
     if (!st)
         st = steno_op_out(ctx, 0, STENO_I32, &p.out, &y, err);
@@ -385,7 +385,7 @@ static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
     size_t n, n_scales[3];
     steno_status st = STENO_OK;
     for (int i = 0; i < 8 && !st; i++)
-        if (!optional(ctx, i) && !(i == 3 && x.w))
+        if (!optional_quant(ctx, i) && !(i == 3 && x.w))
             st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", i);
     if (st)
         return st;

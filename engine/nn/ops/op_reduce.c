@@ -23,7 +23,7 @@ enum reduce_kind {
     R_SUMSQ
 };
 
-static enum reduce_kind kind_of(const char *type)
+static enum reduce_kind reduce_kind_of(const char *type)
 {
     static const char *const names[] = {"Sum", "Mean", "Max",    "Min",       "Prod",
                                         "L1",  "L2",   "LogSum", "LogSumExp", "SumSquare"};
@@ -307,7 +307,7 @@ static steno_status reduce_general(struct steno_op_ctx *ctx, struct reduce_job *
 static steno_status run_reduce(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    struct reduce_job j = {.kind = kind_of(node->op_type), .k = steno_op_kernels(ctx)};
+    struct reduce_job j = {.kind = reduce_kind_of(node->op_type), .k = steno_op_kernels(ctx)};
     const struct steno_tensor *x;
     struct steno_shape s;
     struct steno_tensor *y;

@@ -21,7 +21,7 @@ struct resize {
     bool has_roi;
 };
 
-static bool is(const char *a, const char *b)
+static bool resize_is(const char *a, const char *b)
 {
     return !strcmp(a, b);
 }
@@ -34,12 +34,12 @@ static const char *resize_attributes(const struct steno_node *n, int rank, struc
     const int64_t *axes = steno_node_ints(n, "axes", &n_axes);
     memset(r, 0, sizeof *r);
     r->rank = rank;
-    r->old = is(n->op_type, "Upsample") || n->opset < 11;
-    r->from = is(n->op_type, "Upsample") && n->opset < 9 ? -1 : r->old ? 1 : 2;
-    r->mode = is(mode, "nearest")                          ? RESIZE_NEAREST
-              : is(mode, "linear") || is(mode, "bilinear") ? RESIZE_LINEAR
-                                                           : RESIZE_CUBIC;
-    if (r->mode == RESIZE_CUBIC && !is(mode, "cubic"))
+    r->old = resize_is(n->op_type, "Upsample") || n->opset < 11;
+    r->from = resize_is(n->op_type, "Upsample") && n->opset < 9 ? -1 : r->old ? 1 : 2;
+    r->mode = resize_is(mode, "nearest")                                 ? RESIZE_NEAREST
+              : resize_is(mode, "linear") || resize_is(mode, "bilinear") ? RESIZE_LINEAR
+                                                                         : RESIZE_CUBIC;
+    if (r->mode == RESIZE_CUBIC && !resize_is(mode, "cubic"))
         return "the mode is none of nearest, linear, cubic";
     r->coordinate =
         r->old ? "asymmetric" : steno_node_str(n, "coordinate_transformation_mode", "half_pixel");
@@ -70,7 +70,7 @@ static const char *resize_shape(struct resize *r, const struct steno_shape *x,
                                 const float *fixed)
 {
     double common = 0;
-    bool keep = sizes && !is(r->policy, "stretch");
+    bool keep = sizes && !resize_is(r->policy, "stretch");
     for (int i = 0; i < r->rank; i++) {
         r->scale[i] = 1;
         r->out[i] = x->dim[i] < 0 ? STENO_DIM_ANY : x->dim[i];
@@ -84,10 +84,10 @@ static const char *resize_shape(struct resize *r, const struct steno_shape *x,
                 return "a size is negative";
             r->out[a] = size;
             r->scale[a] = dim > 0 ? (double)size / (double)dim : 1;
-            common =
-                !i || (is(r->policy, "not_larger") ? r->scale[a] < common : r->scale[a] > common)
-                    ? r->scale[a]
-                    : common;
+            common = !i || (resize_is(r->policy, "not_larger") ? r->scale[a] < common
+                                                               : r->scale[a] > common)
+                         ? r->scale[a]
+                         : common;
             if (keep && dim < 0)
                 return "the shape is not known";
             continue;
@@ -155,19 +155,19 @@ static double source(const struct resize *r, int a, int64_t dim, int64_t i)
 {
     double scale = r->scale[a], width = scale * (double)dim, at = (double)i;
     const char *c = r->coordinate;
-    if (is(c, "align_corners"))
+    if (resize_is(c, "align_corners"))
         return width == 1 ? 0 : at * (double)(dim - 1) / (width - 1);
-    if (is(c, "asymmetric"))
+    if (resize_is(c, "asymmetric"))
         return at / scale;
-    if (is(c, "tf_crop_and_resize"))
+    if (resize_is(c, "tf_crop_and_resize"))
         return (width == 1 ? (r->end[a] - r->start[a]) * (double)(dim - 1) / 2
                            : at * (r->end[a] - r->start[a]) * (double)(dim - 1) / (width - 1)) +
                r->start[a] * (double)(dim - 1);
-    if (is(c, "pytorch_half_pixel") && width == 1)
+    if (resize_is(c, "pytorch_half_pixel") && width == 1)
         return -0.5;
-    if (is(c, "tf_half_pixel_for_nn")) /* opset 11 and 12 */
+    if (resize_is(c, "tf_half_pixel_for_nn")) /* opset 11 and 12 */
         return (at + 0.5) / scale;
-    if (is(c, "half_pixel_symmetric"))
+    if (resize_is(c, "half_pixel_symmetric"))
         return (double)dim / 2 * (1 - (double)r->out[a] / width) + (at + 0.5) / scale - 0.5;
     return (at + 0.5) / scale - 0.5;
 }
@@ -181,7 +181,7 @@ double steno_ops_cubic_weight(double x, double a)
 }
 
 /* Number of inputs of one output index on axis a. */
-static size_t taps_of(const struct resize *r, int a)
+static size_t taps_of_resize(const struct resize *r, int a)
 {
     double scale = r->antialias && r->scale[a] < 1 ? r->scale[a] : 1;
     int reach = r->mode == RESIZE_CUBIC ? 2 : 1;
@@ -197,7 +197,7 @@ static void taps_at(const struct resize *r, int a, int64_t dim, int64_t i, size_
     double x = source(r, a, dim, i), scale = r->antialias && r->scale[a] < 1 ? r->scale[a] : 1;
     double below, ratio, sum = 0;
     int64_t low;
-    if (is(r->coordinate, "tf_crop_and_resize") && !(x >= 0 && x <= (double)(dim - 1))) {
+    if (resize_is(r->coordinate, "tf_crop_and_resize") && !(x >= 0 && x <= (double)(dim - 1))) {
         index[0] = -1;
         return;
     }
@@ -207,8 +207,9 @@ static void taps_at(const struct resize *r, int a, int64_t dim, int64_t i, size_
     low = (int64_t)below;
     if (n == 1) {
         const char *m = r->nearest;
-        bool up = ratio == 1 || is(m, "ceil") || (is(m, "round_prefer_floor") && ratio > 0.5) ||
-                  (is(m, "round_prefer_ceil") && ratio >= 0.5);
+        bool up = ratio == 1 || resize_is(m, "ceil") ||
+                  (resize_is(m, "round_prefer_floor") && ratio > 0.5) ||
+                  (resize_is(m, "round_prefer_ceil") && ratio >= 0.5);
         low += up;
         index[0] = low < 0 ? 0 : low >= dim ? dim - 1 : low;
         weight[0] = 1;
@@ -237,7 +238,7 @@ struct resize_axis {
 static bool unchanged(const struct resize *r, int a, int64_t dim)
 {
     return fabs(r->scale[a] - 1) <= 1e-9 && r->out[a] == dim &&
-           (!r->has_roi || !is(r->coordinate, "tf_crop_and_resize") ||
+           (!r->has_roi || !resize_is(r->coordinate, "tf_crop_and_resize") ||
             (r->start[a] == 0 && r->end[a] == 1));
 }
 
@@ -245,7 +246,7 @@ static steno_status make_axis(struct steno_op_ctx *ctx, const struct resize *r, 
                               struct resize_axis *t, steno_err *err)
 {
     size_t count;
-    t->n = taps_of(r, a);
+    t->n = taps_of_resize(r, a);
     if (!steno_mul_size((size_t)r->out[a] + 1, t->n * sizeof *t->index, &count))
         return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "the output is too large");
     t->index = steno_op_scratch(ctx, count);
@@ -293,7 +294,7 @@ static steno_status resize_axes(struct steno_op_ctx *ctx, const struct resize *r
                                 const struct steno_tensor *x, struct steno_tensor *y,
                                 steno_err *err)
 {
-    bool moves = r->mode == RESIZE_NEAREST && !is(r->coordinate, "tf_crop_and_resize");
+    bool moves = r->mode == RESIZE_NEAREST && !resize_is(r->coordinate, "tf_crop_and_resize");
     struct steno_shape s = x->shape;
     size_t size = moves ? steno_dtype_size(x->dtype) : sizeof(float);
     const void *from = moves ? x->data : steno_ops_as_f32(ctx, x);
@@ -339,7 +340,7 @@ static steno_status read_roi(struct steno_op_ctx *ctx, struct resize *r, steno_e
     const struct steno_tensor *roi = !r->old && steno_op_n_in(ctx) > 1 ? steno_op_in(ctx, 1) : NULL;
     for (int i = 0; i < r->rank; i++)
         r->end[i] = 1;
-    if (!is(r->coordinate, "tf_crop_and_resize"))
+    if (!resize_is(r->coordinate, "tf_crop_and_resize"))
         return STENO_OK;
     if (!roi || steno_numel(roi) != 2 * (size_t)r->n_axes || !steno_ops_is_float(roi->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "roi does not fit the axes");

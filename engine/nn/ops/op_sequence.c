@@ -23,7 +23,7 @@ struct sequence {
 #define HEAD STENO_ALIGN         /* holds MARK and the number of tensors */
 #define MARK 0x65636e6575716573u /* "sequence" */
 
-static bool fits(const struct sequence *s, const struct entry *e)
+static bool sequence_fits(const struct sequence *s, const struct entry *e)
 {
     size_t bytes;
     return e->shape.rank >= 0 && e->shape.rank <= STENO_MAX_RANK &&
@@ -53,7 +53,7 @@ static steno_status read_sequence(const struct steno_op_ctx *ctx, int i, struct 
         s->entry = (const struct entry *)(const void *)(s->bytes + HEAD);
     }
     for (size_t k = 0; good && k < s->n; k++)
-        good = fits(s, &s->entry[k]);
+        good = sequence_fits(s, &s->entry[k]);
     return good ? STENO_OK
                 : steno_op_fail(ctx, err, STENO_ERR_FORMAT, "input %d is a damaged sequence", i);
 }

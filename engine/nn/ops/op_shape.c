@@ -209,7 +209,7 @@ static steno_status infer_reshape(struct steno_infer *ic, steno_err *err)
 
 /* ---- Squeeze, Unsqueeze, Flatten ---- */
 /* Mark the axes. False: one is out of range or, if `once` is set, repeated. */
-static bool mark(const int64_t *axes, size_t n, int rank, bool once, bool *set)
+static bool mark_shape(const int64_t *axes, size_t n, int rank, bool once, bool *set)
 {
     memset(set, 0, STENO_MAX_RANK * sizeof *set);
     for (size_t i = 0; i < n; i++) {
@@ -225,7 +225,7 @@ static const char *squeeze_dims(const struct steno_shape *in, const int64_t *axe
                                 bool all, struct steno_shape *out)
 {
     bool set[STENO_MAX_RANK];
-    if (!mark(axes, n, in->rank, false, set))
+    if (!mark_shape(axes, n, in->rank, false, set))
         return "axis out of range";
     out->rank = 0;
     for (int i = 0; i < in->rank; i++) {
@@ -246,7 +246,7 @@ static const char *unsqueeze_dims(const struct steno_shape *in, const int64_t *a
     int rank = in->rank + (int)n;
     if (n > STENO_MAX_RANK || rank > STENO_MAX_RANK)
         return "the rank is too high";
-    if (!mark(axes, n, rank, true, set))
+    if (!mark_shape(axes, n, rank, true, set))
         return "an axis is out of range or repeated";
     out->rank = rank;
     for (int i = 0, j = 0; i < rank; i++)

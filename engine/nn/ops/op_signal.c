@@ -282,8 +282,8 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     x = steno_op_in(ctx, 0);
     w = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
-    wrong = steno_ops_is_float(x->dtype) ? stft_signal(&x->shape)
-                                         : "the signal must be floating point";
+    wrong =
+        steno_ops_is_float(x->dtype) ? stft_signal(&x->shape) : "the signal must be floating point";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     length = w ? (int64_t)steno_numel(w) : x->shape.dim[1];

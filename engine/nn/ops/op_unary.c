@@ -139,7 +139,7 @@ static const struct unary_row rows[] = {
     CURVE("ThresholdedRelu", thresholdedrelu, SLOT(thresholded_relu_f32), 1.0f, 0),
 };
 
-static const struct unary_row *find(const char *type)
+static const struct unary_row *find_unary(const char *type)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!strcmp(rows[i].type, type))
@@ -309,7 +309,7 @@ static void range(void *arg, size_t begin, size_t end)
     }
 }
 
-static bool takes(const struct unary_row *row, steno_dtype t)
+static bool unary_takes(const struct unary_row *row, steno_dtype t)
 {
     static const char *const with_ints[] = {"Abs", "Neg", "Sign", "Relu"};
     if (steno_ops_is_float(t))
@@ -339,14 +339,14 @@ static struct unary_args arguments(const struct steno_node *n, const struct unar
 static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    struct unary_job j = {.row = find(node->op_type)};
+    struct unary_job j = {.row = find_unary(node->op_type)};
     const struct steno_tensor *x;
     struct steno_tensor *y;
     steno_status st = steno_ops_need(ctx, 1, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    if (!takes(j.row, x->dtype))
+    if (!unary_takes(j.row, x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (st)

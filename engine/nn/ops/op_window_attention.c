@@ -64,7 +64,7 @@ static bool is_rows(const struct steno_tensor *t)
 }
 
 /* Returns NULL, or a message that says what is wrong. */
-static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
+static const char *read_inputs_window_attention(struct steno_op_ctx *ctx, struct windowed *w)
 {
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *new_kv = steno_op_in(ctx, IN_NEW);
     const struct steno_tensor *cache = steno_op_in(ctx, IN_CACHE);
@@ -106,13 +106,14 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
 /* ---- run ---- */
 
 /* True when rows and keys are few enough for attend_few_f32. */
-static bool is_small(const struct steno_attention *a)
+static bool is_small_window_attention(const struct steno_attention *a)
 {
     return a->rows <= STENO_ATTEND_FEW_ROWS && a->keys <= STENO_ATTEND_FEW_KEYS &&
            a->size <= STENO_ATTEND_FEW_SIZE && !a->hidden.data && a->rows;
 }
 
-static void attend(const struct windowed *w, const struct steno_attention *a, size_t b)
+static void attend_window_attention(const struct windowed *w, const struct steno_attention *a,
+                                    size_t b)
 {
     struct steno_attend_few s = {.ldq = a->q.row,
                                  .ldk = a->k.row,
@@ -132,7 +133,7 @@ static void attend(const struct windowed *w, const struct steno_attention *a, si
     }
 }
 
-static void fill(const struct windowed *w, size_t b, float *z)
+static void fill_window_attention(const struct windowed *w, size_t b, float *z)
 {
     size_t held = w->held * w->width;
     const float *from = w->rows ? w->rows[b] : w->cache + b * held, *new_kv;
@@ -143,7 +144,7 @@ static void fill(const struct windowed *w, size_t b, float *z)
         memcpy(z + held + t * w->width, new_kv, w->width * sizeof *z);
 }
 
-static void keep(const struct windowed *w, size_t b, const float *z)
+static void keep_window_attention(const struct windowed *w, size_t b, const float *z)
 {
     size_t held = w->held * w->width;
     float *to = w->rows ? w->rows[b] : w->new_cache ? w->new_cache + b * held : NULL;
@@ -151,7 +152,7 @@ static void keep(const struct windowed *w, size_t b, const float *z)
         memcpy(to, z + w->a.rows * w->width, held * sizeof *z);
 }
 
-static void part(void *arg, int p)
+static void part_window_attention(void *arg, int p)
 {
     const struct windowed *w = arg;
     size_t n = w->a.batch, from = n * (size_t)p / w->parts, to = n * ((size_t)p + 1) / w->parts;
@@ -164,13 +165,13 @@ static void part(void *arg, int p)
     if (!steno_attention_tiles_init(&tiles, &a, w->k))
         return; /* cannot fail: allocate() did the same */
     for (size_t b = from; b < to; b++) {
-        fill(w, b, z);
-        if (is_small(&a))
-            attend(w, &a, b);
+        fill_window_attention(w, b, z);
+        if (is_small_window_attention(&a))
+            attend_window_attention(w, &a, b);
         else
             for (size_t h = 0; h < a.q_heads && a.rows; h++)
                 steno_attention_tiles_head(&tiles, b, h, mem + w->z_bytes);
-        keep(w, b, z);
+        keep_window_attention(w, b, z);
     }
 }
 
@@ -216,7 +217,7 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
-    wrong = read_inputs(ctx, &w);
+    wrong = read_inputs_window_attention(ctx, &w);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     if (w.a.mask.data)
@@ -227,9 +228,9 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
     if (!allocate(ctx, &w))
         return steno_ops_nomem(ctx, err);
     if (w.parts == 1)
-        part(&w, 0);
+        part_window_attention(&w, 0);
     else
-        steno_op_parallel(ctx, (int)w.parts, part, &w);
+        steno_op_parallel(ctx, (int)w.parts, part_window_attention, &w);
     return STENO_OK;
 }
 

@@ -134,7 +134,8 @@ static void reduce_windows(const struct pool_job *j, float *x, int64_t n, float 
         y[o] = to[o * stride];
 }
 
-static void finish(const struct pool_job *j, int64_t a, int64_t b, int64_t from, size_t n, float *y)
+static void finish_pool_rows(const struct pool_job *j, int64_t a, int64_t b, int64_t from, size_t n,
+                             float *y)
 {
     const struct steno_pooling *p = j->p;
     int64_t first, padded[2], rows;
@@ -169,7 +170,7 @@ struct window_rows {
     int64_t n[2], at[2]; /* numbers; where the first one is */
 };
 
-static struct window_rows rows_of(const struct steno_pooling *p, int64_t a, int64_t b)
+static struct window_rows rows_of_pool(const struct steno_pooling *p, int64_t a, int64_t b)
 {
     const int64_t o[2] = {a, b};
     struct window_rows w;
@@ -216,7 +217,7 @@ static void pool_block(const struct pool_job *j, const struct block *at, int64_t
     const struct steno_pooling *p = j->p;
     float more[ROOM];
     for (int64_t i = 0, some; i < at->rows; i += some, to += some * ldto) {
-        const struct window_rows w = rows_of(p, at->a, at->b + i);
+        const struct window_rows w = rows_of_pool(p, at->a, at->b + i);
         struct steno_pool k = {.n = (size_t)n,
                                .rows = (size_t)w.n[1],
                                .cols = (size_t)cols,
@@ -302,7 +303,7 @@ static void pool_plane(const struct pool_job *j, const float *image, int64_t a, 
                 pool_padded(j, &at, to);
         }
         for (int64_t r = 0; r < at.rows; r++)
-            finish(j, a, at.b + r, 0, (size_t)p->n_out[2], y + (at.b + r) * p->n_out[2]);
+            finish_pool_rows(j, a, at.b + r, 0, (size_t)p->n_out[2], y + (at.b + r) * p->n_out[2]);
     }
 }
 
@@ -346,7 +347,7 @@ static void pool_some(void *arg, size_t begin, size_t end)
             reduce_rows(j, x, a, b, o * p->stride[2] - p->before[2],
                         (n - 1) * p->stride[2] + reach(p), row);
             reduce_windows(j, row, n, y + o);
-            finish(j, a, b, o, (size_t)n, y + o);
+            finish_pool_rows(j, a, b, o, (size_t)n, y + o);
         }
     }
 }

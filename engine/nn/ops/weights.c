@@ -71,14 +71,14 @@ static size_t bytes_of(const steno_kernels *k, const struct steno_weights *p)
 
 /* Scales come first: the product before prefetches what lies behind its own weights, and the scales
  * are read together with the first of these weights. */
-static void place(struct steno_weights *p, char *block)
+static void place_weights(struct steno_weights *p, char *block)
 {
     p->data = block + scale_bytes(p);
     p->scale = p->precision == STENO_INT8_WEIGHTS ? (float *)(void *)block : NULL;
 }
 
-static bool fill(const struct steno_weights *p, const steno_kernels *k,
-                 const struct steno_f32_matrix *w, double *error)
+static bool fill_weights(const struct steno_weights *p, const steno_kernels *k,
+                         const struct steno_f32_matrix *w, double *error)
 {
     struct steno_weights_i8 b = {
         .k = p->k, .n = p->n, .ldb = p->k, .trans = true, .is_signed = true};
@@ -205,7 +205,7 @@ static bool fill_parts(struct steno_prepare *pc, const struct source *s,
     w.ld = s->parts * (s->trans ? s->k : s->n);
     for (size_t i = 0; ok && i < s->parts; i++) {
         w.x = x + i * (w.ld / s->parts);
-        ok = fill(&p[i], k, &w, &error);
+        ok = fill_weights(&p[i], k, &w, &error);
     }
     if (ok && !s->scale_in)
         steno_prepare_rounded(pc, x, all, s->precision != STENO_FP32, error);
@@ -214,8 +214,8 @@ static bool fill_parts(struct steno_prepare *pc, const struct source *s,
 }
 
 /* Pack into the memory of the input, unless that memory is filled already. */
-static steno_status pack(struct steno_prepare *pc, const struct source *s,
-                         struct steno_weights **out, steno_err *err)
+static steno_status pack_weights(struct steno_prepare *pc, const struct source *s,
+                                 struct steno_weights **out, steno_err *err)
 {
     struct steno_weights one = {.k = s->k, .n = s->n, .precision = s->precision};
     struct steno_weights *p = calloc(s->parts, sizeof *p);
@@ -226,7 +226,7 @@ static steno_status pack(struct steno_prepare *pc, const struct source *s,
     block = p ? steno_prepare_memory(pc, s->in, s->parts * one.bytes, &how, &filled) : NULL;
     for (size_t i = 0; block && i < s->parts; i++) {
         p[i] = one;
-        place(&p[i], block + i * one.bytes);
+        place_weights(&p[i], block + i * one.bytes);
     }
     if (!block || (!filled && !fill_parts(pc, s, p))) {
         free(p);
@@ -272,7 +272,7 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
     } else if (overflow(pc, s.precision, w, false)) {
         s.precision = STENO_FP32;
     }
-    return pack(pc, &s, out, err);
+    return pack_weights(pc, &s, out, err);
 }
 
 steno_status steno_prepare_weights_transformed(struct steno_prepare *pc, int in,
@@ -292,7 +292,7 @@ steno_status steno_prepare_weights_transformed(struct steno_prepare *pc, int in,
             return STENO_OK;
         s.precision = STENO_FP32;
     }
-    return pack(pc, &s, out, err);
+    return pack_weights(pc, &s, out, err);
 }
 
 steno_status steno_prepare_weights_transformed_parts(struct steno_prepare *pc, int in,
@@ -307,7 +307,7 @@ steno_status steno_prepare_weights_transformed_parts(struct steno_prepare *pc, i
                              .trans = true,
                              .precision = that_gains(STENO_INT8_WEIGHTS, m->k),
                              .transform = m};
-    return pack(pc, &s, out, err);
+    return pack_weights(pc, &s, out, err);
 }
 
 steno_status steno_prepare_weights_bytes(struct steno_prepare *pc, int in, int scale_in,
@@ -323,5 +323,5 @@ steno_status steno_prepare_weights_bytes(struct steno_prepare *pc, int in, int s
         return STENO_OK;
     s.k = (size_t)s.bytes.w->shape.dim[0];
     s.n = (size_t)s.bytes.w->shape.dim[1];
-    return pack(pc, &s, out, err);
+    return pack_weights(pc, &s, out, err);
 }

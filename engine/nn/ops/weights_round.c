@@ -16,8 +16,8 @@ struct columns {
 
 /* Columns n ... of w, each contiguous in `to`. Rows of a matrix are pages apart, which the hardware
  * prefetcher does not follow; the next DISTANCE rows are prefetched here. */
-static void gather(const steno_kernels *k, float *to, const struct steno_f32_matrix *w, size_t n,
-                   size_t cols)
+static void gather_scaled_rows(const steno_kernels *k, float *to, const struct steno_f32_matrix *w,
+                               size_t n, size_t cols)
 {
     enum { DISTANCE = 32 };
     if (w->trans) {
@@ -141,7 +141,7 @@ bool steno_round_columns(const steno_kernels *k, const struct steno_f32_matrix *
     b.rest = b.x + COLUMNS * w->k; /* candidates() writes one element past what it holds */
     for (size_t n = 0; n < w->n; n += COLUMNS) {
         const size_t cols = w->n - n < COLUMNS ? w->n - n : COLUMNS;
-        gather(k, b.x, w, n, cols);
+        gather_scaled_rows(k, b.x, w, n, cols);
         for (size_t c = 0; c < cols; c++)
             *error += round_column(&b, b.x + c * w->k, w->k, q + (n + c) * w->k, &scale[n + c]);
     }

@@ -69,7 +69,7 @@ static double hard_sigmoid(const struct steno_node *n, double x)
     return fmax(0, fmin(1, a * x + b));
 }
 
-static double value_of(enum steno_cone_op code, const struct steno_node *n, const double *in)
+static double cone_value_of(enum steno_cone_op code, const struct steno_node *n, const double *in)
 {
     switch (code) {
     case STENO_CONE_ERF:
@@ -124,7 +124,7 @@ static double value_of(enum steno_cone_op code, const struct steno_node *n, cons
 
 double steno_cone_value(const struct steno_cone *c, int i, const double *in)
 {
-    return steno_cone_f32(value_of((enum steno_cone_op)c->code[i], c->node[i], in));
+    return steno_cone_f32(cone_value_of((enum steno_cone_op)c->code[i], c->node[i], in));
 }
 
 /* ---- cones ---- */

@@ -63,8 +63,8 @@ static struct part affine(double a, double b, const struct piece *p)
     return (struct part){true, a, b, least > 0 ? POSITIVE : least >= 0 ? NONNEGATIVE : ANY};
 }
 
-static struct part input(const struct walk *w, const struct piece *p, const struct steno_node *n,
-                         int k)
+static struct part curve_input(const struct walk *w, const struct piece *p,
+                               const struct steno_node *n, int k)
 {
     steno_value_id v = k < n->n_in ? n->in[k] : STENO_NONE;
     int from = v == STENO_NONE ? -1 : steno_cone_find(w->c, v);
@@ -217,7 +217,7 @@ static bool walk(struct walk *w, const struct piece *from, int i)
     struct piece p = *from;
     for (; i >= 0; i--) {
         const struct steno_node *n = w->c->node[i];
-        struct part a = input(w, &p, n, 0), b = input(w, &p, n, 1), d, *y = &p.v[i];
+        struct part a = curve_input(w, &p, n, 0), b = curve_input(w, &p, n, 1), d, *y = &p.v[i];
         double side, x;
         bool st;
         switch ((enum steno_cone_op)w->c->code[i]) {
@@ -271,7 +271,7 @@ static bool walk(struct walk *w, const struct piece *from, int i)
             if (steno_cone_find(w->c, n->in[0]) < 0)
                 return false;
             if (a.affine)
-                *y = a.b != 0 ? b : input(w, &p, n, 2);
+                *y = a.b != 0 ? b : curve_input(w, &p, n, 2);
             break;
         default:
             if (!smooth((enum steno_cone_op)w->c->code[i], n, a, b, &p, y))
@@ -353,8 +353,8 @@ static bool same_at_breaks(const struct trial *t, const struct walk *w)
     return true;
 }
 
-static bool matches(const struct steno_graph *g, const struct steno_cone *c,
-                    const struct steno_curve *f, double *p)
+static bool curve_matches(const struct steno_graph *g, const struct steno_cone *c,
+                          const struct steno_curve *f, double *p)
 {
     struct trial t = {g, c, f, f->find ? f->find(evaluate(g, c, 1, -1)) : 0};
     struct walk w = {.g = g, .c = c};
@@ -367,7 +367,7 @@ static bool matches(const struct steno_graph *g, const struct steno_cone *c,
 /* ---- finding it ---- */
 
 /* A constant of one element that does not raise the rank of the other operand. */
-static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
+static bool curve_number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
     int rank = g->values[c->node[0]->out[0]].shape.rank;
@@ -375,8 +375,8 @@ static bool number(const struct steno_graph *g, const struct steno_cone *c, sten
            t->shape.rank <= rank;
 }
 
-static bool takes(const struct steno_graph *g, const struct steno_cone *c,
-                  const struct steno_node *n)
+static bool curve_takes(const struct steno_graph *g, const struct steno_cone *c,
+                        const struct steno_node *n)
 {
     (void)g;
     (void)c;
@@ -384,12 +384,12 @@ static bool takes(const struct steno_graph *g, const struct steno_cone *c,
 }
 
 /* The largest cone above `end` that is one of the curves. */
-static const struct steno_curve *find(struct steno_graph *g, struct steno_node *end,
-                                      const struct steno_curve *curves, struct steno_cone *best,
-                                      double *p)
+static const struct steno_curve *find_curve(struct steno_graph *g, struct steno_node *end,
+                                            const struct steno_curve *curves,
+                                            struct steno_cone *best, double *p)
 {
     const struct steno_curve *found = NULL;
-    struct steno_cone c = {.takes = takes, .number = number};
+    struct steno_cone c = {.takes = curve_takes, .number = curve_number};
     steno_value_id last;
     double param;
     steno_cone_start(&c, end);
@@ -399,7 +399,7 @@ static const struct steno_curve *find(struct steno_graph *g, struct steno_node *
             c.x = last;
             for (const struct steno_curve *f = curves; f->type; f++)
                 if (steno_op_find(f->domain ? f->domain : "", f->type, f->opset) &&
-                    matches(g, &c, f, &param)) {
+                    curve_matches(g, &c, f, &param)) {
                     found = f;
                     *best = c;
                     *p = param;
@@ -409,8 +409,8 @@ static const struct steno_curve *find(struct steno_graph *g, struct steno_node *
     return found;
 }
 
-static steno_status replace(struct steno_graph *g, const struct steno_cone *c,
-                            const struct steno_curve *f, double p, steno_err *err)
+static steno_status replace_curve(struct steno_graph *g, const struct steno_cone *c,
+                                  const struct steno_curve *f, double p, steno_err *err)
 {
     const char *name = c->node[0]->name;
     steno_value_id out = c->node[0]->out[0];
@@ -443,9 +443,9 @@ steno_status steno_pass_curves(struct steno_graph *g, const struct steno_curve *
         double p = 0;
         steno_status st;
         if (g->nodes[i].dead || !steno_cone_code(&g->nodes[i]) ||
-            g->nodes[i].out[0] == STENO_NONE || !(f = find(g, &g->nodes[i], curves, &c, &p)))
+            g->nodes[i].out[0] == STENO_NONE || !(f = find_curve(g, &g->nodes[i], curves, &c, &p)))
             continue;
-        st = replace(g, &c, f, p, err);
+        st = replace_curve(g, &c, f, p, err);
         if (st)
             return st;
         ++*changed;

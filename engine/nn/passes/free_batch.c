@@ -287,7 +287,7 @@ static int any_graph(struct steno_graph *g, void *arg)
     return 1;
 }
 
-static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
+static steno_status visit_free_batch(struct walk *w, struct steno_node *n, steno_err *err)
 {
     const struct rule *r = rule_of(n);
     const char *why = NULL;
@@ -346,7 +346,8 @@ static steno_status free_inputs(struct walk *w, const char *inputs, int64_t batc
 }
 
 /* Check that every value that is apart has the batch as its first extent. */
-static steno_status check(const struct walk *w, int32_t n_values, int64_t batch, steno_err *err)
+static steno_status check_free_batch(const struct walk *w, int32_t n_values, int64_t batch,
+                                     steno_err *err)
 {
     for (int32_t i = 0; i < n_values; i++) {
         const struct steno_value *v = &w->g->values[i];
@@ -375,10 +376,10 @@ steno_status steno_free_batch(struct steno_graph *g, const char *inputs,
         st = free_inputs(&w, inputs, batch, err);
     for (int32_t i = 0; i < g->n_nodes && !st; i++)
         if (!g->nodes[i].dead)
-            st = visit(&w, &g->nodes[i], err);
+            st = visit_free_batch(&w, &g->nodes[i], err);
     if (st)
         return st;
     steno_graph_recount(g);
     st = env->infer(env->arg, g, err);
-    return st ? st : check(&w, n_values, batch, err);
+    return st ? st : check_free_batch(&w, n_values, batch, err);
 }

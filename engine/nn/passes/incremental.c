@@ -46,7 +46,7 @@ static steno_status find_ends(struct cut *c)
     return STENO_OK;
 }
 
-static void mark(struct cut *c)
+static void mark_incremental(struct cut *c)
 {
     struct steno_graph *g = c->g;
     c->dep[c->tgt] = DEP_TGT;
@@ -143,7 +143,7 @@ static steno_status add_position(struct cut *c, steno_value_id *out)
 
 /* Make keys and values of an attention one value: both are columns of it already, or they are
  * concatenated. */
-static steno_status join(struct cut *c, int32_t at, steno_value_id *out, int64_t *width)
+static steno_status join_incremental(struct cut *c, int32_t at, steno_value_id *out, int64_t *width)
 {
     struct steno_graph *g = c->g;
     const struct steno_node *n = &g->nodes[at];
@@ -376,7 +376,7 @@ static steno_status cut_self(struct cut *c, int i, struct ends *e)
     struct steno_graph *g = c->g;
     int64_t width, k_width = g->values[g->nodes[l->self].in[1]].shape.dim[2];
     struct steno_node *n;
-    steno_status st = join(c, l->self, &l->self_kv, &width);
+    steno_status st = join_incremental(c, l->self, &l->self_kv, &width);
     n = &g->nodes[l->self];
     if (!st)
         st = reshape_node(c, n, i, k_width);
@@ -394,7 +394,7 @@ static steno_status cut_cross(struct cut *c, int i)
     struct layer *l = &c->layer[i];
     struct steno_graph *g = c->g;
     int64_t width, k_width = g->values[g->nodes[l->cross].in[1]].shape.dim[2];
-    steno_status st = join(c, l->cross, &l->cross_kv, &width);
+    steno_status st = join_incremental(c, l->cross, &l->cross_kv, &width);
     return st ? st : reshape_node(c, &g->nodes[l->cross], i, k_width);
 }
 
@@ -464,7 +464,7 @@ static steno_status cut_once(struct cut *c)
         int64_t dim = c->g->values[l->cache].shape.dim[2];
         steno_value_id zero, kv;
         if (c->n_cross) {
-            st = join(c, l->cross, &kv, &width);
+            st = join_incremental(c, l->cross, &kv, &width);
         } else if (i == 0) {
             continue;
         } else {
@@ -473,7 +473,7 @@ static steno_status cut_once(struct cut *c)
             st = zero_row(c, dim, &zero);
             if (!st) {
                 cut_rows(c, &c->layer[i - 1], zero);
-                st = join(c, l->self, &kv, &width);
+                st = join_incremental(c, l->self, &kv, &width);
             }
         }
         if (st)
@@ -502,7 +502,7 @@ steno_status steno_part_cut(struct steno_graph *g, enum steno_part part,
     c->known = steno_arena_calloc(mem, (size_t)g->n_values + 1, sizeof *c->known);
     st = c->dep && c->known ? find_ends(c) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st) {
-        mark(c);
+        mark_incremental(c);
         st = find_rows(c);
     }
     if (!st)

@@ -107,7 +107,7 @@ static bool is_mask(const struct steno_moved *p, steno_value_id v)
 }
 
 /* Note value v, which the part reads: put its node on the list, or make it a leaf. */
-static bool visit(struct steno_moved *p, steno_value_id v, steno_value_id stop, bool *seen)
+static bool visit_local(struct steno_moved *p, steno_value_id v, steno_value_id stop, bool *seen)
 {
     const struct steno_graph *g = p->g;
     int32_t at;
@@ -132,34 +132,34 @@ static bool visit(struct steno_moved *p, steno_value_id v, steno_value_id stop, 
 
 /* ---- text ---- */
 
-static bool put(struct steno_moved *p, const void *bytes, size_t n)
+static bool put_local(struct steno_moved *p, const void *bytes, size_t n)
 {
     return !n || steno_buf_add(&p->text, bytes, n) == STENO_OK;
 }
 
 static bool put_number(struct steno_moved *p, int64_t v)
 {
-    return put(p, &v, sizeof v);
+    return put_local(p, &v, sizeof v);
 }
 
 static bool put_attr(struct steno_moved *p, const struct steno_attr *a)
 {
     size_t bytes;
-    if (!put(p, a->name, strlen(a->name) + 1) || !put_number(p, (int64_t)a->kind))
+    if (!put_local(p, a->name, strlen(a->name) + 1) || !put_number(p, (int64_t)a->kind))
         return false;
     switch (a->kind) {
     case STENO_ATTR_INT:
         return put_number(p, a->i);
     case STENO_ATTR_FLOAT:
-        return put(p, &a->f, sizeof a->f);
+        return put_local(p, &a->f, sizeof a->f);
     case STENO_ATTR_STRING:
-        return put(p, a->s, strlen(a->s) + 1);
+        return put_local(p, a->s, strlen(a->s) + 1);
     case STENO_ATTR_INTS:
-        return put_number(p, (int64_t)a->n) && put(p, a->ints, a->n * sizeof *a->ints);
+        return put_number(p, (int64_t)a->n) && put_local(p, a->ints, a->n * sizeof *a->ints);
     case STENO_ATTR_TENSOR:
         return a->t && a->t->data && !steno_shape_bytes(&a->t->shape, a->t->dtype, &bytes) &&
-               put(p, &a->t->shape, sizeof a->t->shape) && put_number(p, (int64_t)a->t->dtype) &&
-               put(p, a->t->data, bytes);
+               put_local(p, &a->t->shape, sizeof a->t->shape) &&
+               put_number(p, (int64_t)a->t->dtype) && put_local(p, a->t->data, bytes);
     default:
         return false;
     }
@@ -170,15 +170,15 @@ static bool put_value(struct steno_moved *p, steno_value_id v, const int32_t *or
 {
     const struct steno_value *x = v == STENO_NONE ? NULL : &p->g->values[v];
     if (!x)
-        return put(p, "-", 1);
+        return put_local(p, "-", 1);
     for (int i = 0; i < p->n_leaf; i++)
         if (p->leaf[i] == v)
-            return put(p, "l", 1) && put_number(p, i);
+            return put_local(p, "l", 1) && put_number(p, i);
     if (x->constant && x->constant->data)
-        return put(p, "c", 1) && put_number(p, v);
+        return put_local(p, "c", 1) && put_number(p, v);
     for (int k = 0; k < p->g->nodes[x->producer].n_out; k++)
         if (p->g->nodes[x->producer].out[k] == v)
-            return put(p, "n", 1) && put_number(p, order[x->producer]) && put_number(p, k);
+            return put_local(p, "n", 1) && put_number(p, order[x->producer]) && put_number(p, k);
     return false;
 }
 
@@ -219,8 +219,8 @@ static bool write_text(struct steno_moved *p)
     ok = ok && put_value(p, p->end, order);
     for (int i = 0; ok && i < p->n; i++) {
         const struct steno_node *n = &p->g->nodes[p->node[i]];
-        ok = put(p, &n->op, sizeof n->op) && put_number(p, n->opset) && put_number(p, n->n_in) &&
-             put_number(p, n->n_attr);
+        ok = put_local(p, &n->op, sizeof n->op) && put_number(p, n->opset) &&
+             put_number(p, n->n_in) && put_number(p, n->n_attr);
         for (int k = 0; ok && k < n->n_attr; k++)
             ok = put_attr(p, &n->attr[k]);
         for (int k = 0; ok && k < n->n_in; k++)
@@ -241,12 +241,12 @@ void steno_moved_free(struct steno_moved *p)
 bool steno_moved_find(struct steno_moved *p, steno_value_id stop)
 {
     bool *seen = calloc((size_t)p->g->n_values, sizeof *seen);
-    bool ok = seen && visit(p, p->end, stop, seen);
+    bool ok = seen && visit_local(p, p->end, stop, seen);
     for (int i = 0; ok && i < p->n; i++) {
         const struct steno_node *n = &p->g->nodes[p->node[i]];
         for (int k = 0; ok && k < n->n_in; k++)
             if (!(k == 0 && n->op->flags & STENO_OP_SHAPE_ONLY))
-                ok = visit(p, n->in[k], stop, seen);
+                ok = visit_local(p, n->in[k], stop, seen);
     }
     free(seen);
     steno_buf_init(&p->text, MAX_TEXT);
@@ -293,8 +293,8 @@ static void let_go(struct run *r, steno_value_id v)
 }
 
 /* The tensor of input k of n; *made is used for one that has a shape only. NULL: unknown. */
-static const struct steno_tensor *input(const struct run *r, const struct steno_node *n, int k,
-                                        struct steno_tensor *made)
+static const struct steno_tensor *local_input(const struct run *r, const struct steno_node *n,
+                                              int k, struct steno_tensor *made)
 {
     const struct steno_value *v = &r->p->g->values[n->in[k]];
     if (v->constant && v->constant->data)
@@ -314,7 +314,8 @@ static const struct steno_tensor *input(const struct run *r, const struct steno_
 }
 
 /* Keep the results of node number i of the part. */
-static void keep(struct run *r, const struct steno_node *n, int i, const struct steno_tensor *out)
+static void keep_local(struct run *r, const struct steno_node *n, int i,
+                       const struct steno_tensor *out)
 {
     for (int k = 0; k < n->n_out; k++) {
         steno_value_id v = n->out[k];
@@ -348,13 +349,13 @@ static bool one_node(struct run *r, int i)
     if (!in || !out || !wanted)
         return false;
     for (int k = 0; k < n->n_in; k++)
-        if (n->in[k] != STENO_NONE && !(in[k] = input(r, n, k, &shape)))
+        if (n->in[k] != STENO_NONE && !(in[k] = local_input(r, n, k, &shape)))
             return false;
     for (int k = 0; k < n->n_out; k++)
         wanted[k] = n->out[k] != STENO_NONE && r->reads[n->out[k]];
     if (r->env->eval(r->env->arg, g, n, in, out, wanted, mem, NULL))
         return false;
-    keep(r, n, i, out);
+    keep_local(r, n, i, out);
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] != STENO_NONE && r->value[n->in[k]].dtype)
             let_go(r, n->in[k]);

@@ -47,7 +47,7 @@ static int64_t row_length(const struct steno_graph *g, const struct steno_cone *
 }
 
 /* One element, or one per element of a row; at most as many axes as the rows have. */
-static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
+static bool norm_number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
     size_t n = t && t->data && t->dtype == STENO_F32 ? steno_numel(t) : 0;
@@ -97,14 +97,14 @@ static bool is_arithmetic(const struct steno_node *n)
     return false;
 }
 
-static bool takes(const struct steno_graph *g, const struct steno_cone *c,
-                  const struct steno_node *n)
+static bool norm_takes(const struct steno_graph *g, const struct steno_cone *c,
+                       const struct steno_node *n)
 {
     (void)c;
     return is_arithmetic(n) || reduces_last(g, n) || normalises_last(g, n);
 }
 
-/* ---- factors: a number, or one for each element of a row ---- */
+/* ---- factors: a norm_number, or one for each element of a row ---- */
 
 static double at(const struct term *t, int64_t i)
 {
@@ -186,8 +186,8 @@ static bool scale(struct norm *m, struct form *f, double by)
     return true;
 }
 
-static bool add(struct norm *m, const struct form *a, const struct form *b, double sign,
-                struct form *out)
+static bool add_norm(struct norm *m, const struct form *a, const struct form *b, double sign,
+                     struct form *out)
 {
     struct form c = *b;
     *out = *a;
@@ -199,7 +199,8 @@ static bool add(struct norm *m, const struct form *a, const struct form *b, doub
     return true;
 }
 
-static bool multiply(struct norm *m, const struct form *a, const struct form *b, struct form *out)
+static bool multiply_norm(struct norm *m, const struct form *a, const struct form *b,
+                          struct form *out)
 {
     struct form y = {0};
     for (int i = 0; i < a->n; i++)
@@ -307,7 +308,7 @@ static bool power(struct norm *m, const struct form *f, const struct form *expon
         (exponent->t[0].x || exponent->t[0].m || exponent->t[0].q || exponent->t[0].s))
         return false;
     if (p == 2)
-        return multiply(m, f, f, out);
+        return multiply_norm(m, f, f, out);
     if (p == 0.5)
         return root_of(m, f, out);
     if (p == -0.5)
@@ -317,8 +318,8 @@ static bool power(struct norm *m, const struct form *f, const struct form *expon
 
 /* ---- the forms of a cone ---- */
 
-static bool constant(const struct steno_graph *g, struct norm *m, steno_value_id v,
-                     struct form *out)
+static bool norm_constant(const struct steno_graph *g, struct norm *m, steno_value_id v,
+                          struct form *out)
 {
     const struct steno_tensor *t = g->values[v].constant;
     struct term c = {0};
@@ -342,8 +343,8 @@ static bool constant(const struct steno_graph *g, struct norm *m, steno_value_id
     return true;
 }
 
-static bool input(const struct steno_graph *g, struct norm *m, const struct steno_node *n, int k,
-                  struct form *out)
+static bool norm_input(const struct steno_graph *g, struct norm *m, const struct steno_node *n,
+                       int k, struct form *out)
 {
     int from = steno_cone_find(m->c, n->in[k]);
     if (n->in[k] == m->c->x)
@@ -351,7 +352,7 @@ static bool input(const struct steno_graph *g, struct norm *m, const struct sten
     else if (from >= 0)
         *out = m->out[from];
     else
-        return n->in[k] != STENO_NONE && constant(g, m, n->in[k], out);
+        return n->in[k] != STENO_NONE && norm_constant(g, m, n->in[k], out);
     return true;
 }
 
@@ -364,16 +365,16 @@ static bool normalised(const struct steno_graph *g, struct norm *m, const struct
     double eps = (double)steno_node_float(n, "epsilon", 1e-5f);
     return in->n == 1 && in->t[0].x == 1 && !in->t[0].m && !in->t[0].q && !in->t[0].s &&
            !in->t[0].row && in->t[0].one == 1 && eps > 0 && agree_on_root(m, LAYER, eps) &&
-           constant(g, m, n->in[1], &gamma) &&
-           (n->n_in < 3 || n->in[2] == STENO_NONE || constant(g, m, n->in[2], &beta)) &&
-           multiply(m, &z, &gamma, &z) && add(m, &z, &beta, 1, out);
+           norm_constant(g, m, n->in[1], &gamma) &&
+           (n->n_in < 3 || n->in[2] == STENO_NONE || norm_constant(g, m, n->in[2], &beta)) &&
+           multiply_norm(m, &z, &gamma, &z) && add_norm(m, &z, &beta, 1, out);
 }
 
 static bool result(const struct steno_graph *g, struct norm *m, int i)
 {
     const struct steno_node *n = m->c->node[i];
     struct form a, b = {0}, *y = &m->out[i];
-    if (!input(g, m, n, 0, &a))
+    if (!norm_input(g, m, n, 0, &a))
         return false;
     if (steno_pass_is(n, "ReduceMean"))
         return mean(m, &a, 1, y);
@@ -381,16 +382,16 @@ static bool result(const struct steno_graph *g, struct norm *m, int i)
         return mean(m, &a, (double)m->n, y);
     if (steno_pass_is(n, "LayerNormalization"))
         return normalised(g, m, n, &a, y);
-    if (steno_cone_inputs(n) > 1 && !input(g, m, n, 1, &b))
+    if (steno_cone_inputs(n) > 1 && !norm_input(g, m, n, 1, &b))
         return false;
     if (steno_pass_is(n, "Add") || steno_pass_is(n, "Sub"))
-        return add(m, &a, &b, steno_pass_is(n, "Sub") ? -1 : 1, y);
+        return add_norm(m, &a, &b, steno_pass_is(n, "Sub") ? -1 : 1, y);
     if (steno_pass_is(n, "Mul"))
-        return multiply(m, &a, &b, y);
+        return multiply_norm(m, &a, &b, y);
     if (steno_pass_is(n, "Div"))
-        return invert(m, &b, &b) && multiply(m, &a, &b, y);
+        return invert(m, &b, &b) && multiply_norm(m, &a, &b, y);
     if (steno_pass_is(n, "Neg"))
-        return add(m, &(struct form){0}, &a, -1, y);
+        return add_norm(m, &(struct form){0}, &a, -1, y);
     if (steno_pass_is(n, "Pow"))
         return power(m, &a, &b, y);
     return steno_pass_is(n, "Sqrt") ? root_of(m, &a, y)
@@ -398,7 +399,7 @@ static bool result(const struct steno_graph *g, struct norm *m, int i)
 }
 
 /* The factor of x^i m^j s^l in f, or zero. */
-static struct term take(const struct form *f, int x, int mean_power, int s, int *left)
+static struct term take_norm(const struct form *f, int x, int mean_power, int s, int *left)
 {
     for (int i = 0; i < f->n; i++)
         if (f->t[i].x == x && f->t[i].m == mean_power && !f->t[i].q && f->t[i].s == s) {
@@ -421,7 +422,7 @@ static const double *full_row(struct norm *m, const struct term *t)
 
 /* True if the cone in m->c is gamma (x - m) / s + beta, or gamma x / s; sets root, eps, gamma,
  * beta. */
-static bool matches(const struct steno_graph *g, struct norm *m, enum root wanted)
+static bool norm_matches(const struct steno_graph *g, struct norm *m, enum root wanted)
 {
     struct term gamma, minus, beta;
     int left;
@@ -431,9 +432,9 @@ static bool matches(const struct steno_graph *g, struct norm *m, enum root wante
         if (!result(g, m, i))
             return false;
     left = m->out[0].n;
-    gamma = take(&m->out[0], 1, 0, -1, &left);
-    minus = take(&m->out[0], 0, 1, -1, &left);
-    beta = take(&m->out[0], 0, 0, 0, &left);
+    gamma = take_norm(&m->out[0], 1, 0, -1, &left);
+    minus = take_norm(&m->out[0], 0, 1, -1, &left);
+    beta = take_norm(&m->out[0], 0, 0, 0, &left);
     if (left || m->root != wanted || is_zero(m, &gamma) ||
         (wanted == RMS && (!is_zero(m, &minus) || !is_zero(m, &beta))))
         return false;
@@ -476,7 +477,7 @@ static steno_status vector(struct steno_graph *g, const double *v, int64_t n, co
     return st;
 }
 
-static steno_status replace(struct steno_graph *g, const struct norm *m, steno_err *err)
+static steno_status replace_norm(struct steno_graph *g, const struct norm *m, steno_err *err)
 {
     const char *name = m->c->node[0]->name;
     steno_value_id out = m->c->node[0]->out[0], gamma, beta = STENO_NONE;
@@ -508,7 +509,7 @@ static steno_status replace(struct steno_graph *g, const struct norm *m, steno_e
 static steno_status try_end(struct steno_graph *g, struct steno_node *end, struct norm *m,
                             enum root wanted, int *changed, steno_err *err)
 {
-    struct steno_cone c = {.takes = takes, .number = number};
+    struct steno_cone c = {.takes = norm_takes, .number = norm_number};
     steno_value_id last;
     bool found = false;
     steno_cone_start(&c, end);
@@ -521,14 +522,14 @@ static steno_status try_end(struct steno_graph *g, struct steno_node *end, struc
             g->values[last].dtype != STENO_F32 || !steno_pass_same_shape(g, last, end->out[0]))
             continue;
         c.x = last;
-        found = matches(g, m, wanted);
+        found = norm_matches(g, m, wanted);
         if (m->short_of_memory)
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     } while (!found && last != STENO_NONE && steno_cone_widen(g, &c, last));
     if (!found)
         return STENO_OK;
     ++*changed;
-    return replace(g, m, err);
+    return replace_norm(g, m, err);
 }
 
 steno_status steno_pass_norms(struct steno_graph *g, bool rms, int *changed, steno_err *err)

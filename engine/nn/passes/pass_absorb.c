@@ -17,7 +17,7 @@ static bool has(const struct steno_node *n, int in)
     return in < n->n_in && n->in[in] != STENO_NONE;
 }
 
-static steno_value_id input(const struct steno_node *n, int in)
+static steno_value_id absorb_input(const struct steno_node *n, int in)
 {
     return has(n, in) ? n->in[in] : STENO_NONE;
 }
@@ -86,7 +86,7 @@ struct found {
     int64_t heads, size, v_size;
 };
 
-static bool match(struct steno_graph *g, const struct steno_node *n, struct found *f)
+static bool match_absorb(struct steno_graph *g, const struct steno_node *n, struct found *f)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
     int left = BUDGET;
@@ -109,15 +109,22 @@ static bool match(struct steno_graph *g, const struct steno_node *n, struct foun
     return f->k && f->v && f->k->in[0] == f->v->in[0] && few_rows(g, n->in[Q], &left);
 }
 
-static steno_status build(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+static steno_status build_absorb(struct steno_graph *g, int32_t at, const struct found *f,
+                                 steno_err *err)
 {
     static const char *const attrs[] = {"heads", "size", "v_size", "hides"};
     const int64_t values[] = {f->heads, f->size, f->v_size,
                               steno_node_int(&g->nodes[at], "hides", 0)};
-    const steno_value_id in[] = {g->nodes[at].in[Q],         f->k->in[X],       f->k->in[W],
-                                 input(&g->nodes[at], MASK), f->v->in[W],       input(f->v, BIAS),
-                                 input(f->k, SCALE),         input(f->k, ZERO), input(f->v, SCALE),
-                                 input(f->v, ZERO)};
+    const steno_value_id in[] = {g->nodes[at].in[Q],
+                                 f->k->in[X],
+                                 f->k->in[W],
+                                 absorb_input(&g->nodes[at], MASK),
+                                 f->v->in[W],
+                                 absorb_input(f->v, BIAS),
+                                 absorb_input(f->k, SCALE),
+                                 absorb_input(f->k, ZERO),
+                                 absorb_input(f->v, SCALE),
+                                 absorb_input(f->v, ZERO)};
     struct steno_node *y;
     f->k->dead = f->v->dead = g->nodes[at].dead = true; /* adding a node may move them */
     y = steno_pass_add_node(g, "ai.steno", "AbsorbedAttention", 1, g->nodes[at].name,
@@ -142,9 +149,9 @@ steno_status steno_pass_absorb(struct steno_graph *g, const struct steno_pass_en
         struct found f;
         steno_status st;
         if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
-            steno_node_int(&g->nodes[i], "no_nan", 0) || !match(g, &g->nodes[i], &f))
+            steno_node_int(&g->nodes[i], "no_nan", 0) || !match_absorb(g, &g->nodes[i], &f))
             continue;
-        st = build(g, i, &f, err);
+        st = build_absorb(g, i, &f, err);
         if (st)
             return st;
         ++*changed;

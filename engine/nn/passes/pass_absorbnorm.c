@@ -77,7 +77,8 @@ static steno_status cut_before(struct steno_graph *g, int32_t norm, int32_t slic
     return STENO_OK;
 }
 
-static steno_status build(struct steno_graph *g, int32_t at, int32_t norm, steno_err *err)
+static steno_status build_absorbnorm(struct steno_graph *g, int32_t at, int32_t norm,
+                                     steno_err *err)
 {
     struct steno_node *a = &g->nodes[at];
     const struct steno_node *n = &g->nodes[norm];
@@ -111,7 +112,7 @@ static steno_status take_in(struct steno_graph *g, int32_t at, int32_t norm, ste
         if (!g->nodes[i].dead && i != at && g->nodes[i].n_in && g->nodes[i].in[0] == v)
             st = cut_before(g, norm, i, err);
     if (!st)
-        st = build(g, at, norm, err);
+        st = build_absorbnorm(g, at, norm, err);
     g->nodes[norm].dead = !st;
     return st;
 }

@@ -18,13 +18,13 @@ struct affine {
     double *s, *t; /* [n]: z = y * s + t */
 };
 
-static const float *constant(const struct steno_graph *g, steno_value_id v)
+static const float *affine_constant(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
     return t && t->dtype == STENO_F32 ? t->data : NULL;
 }
 
-static steno_value_id input(const struct steno_node *n, int i)
+static steno_value_id affine_input(const struct steno_node *n, int i)
 {
     return i < n->n_in ? n->in[i] : STENO_NONE;
 }
@@ -52,10 +52,10 @@ static bool find_op(struct steno_graph *g, struct affine *a, steno_value_id y)
     if (!a->op || g->values[y].shape.rank < 2 || g->values[y].dtype != STENO_F32)
         return false;
     a->w = a->op->in[1];
-    a->b = input(a->op, 2);
+    a->b = affine_input(a->op, 2);
     a->n = channels(g, a->op);
     a->axis = *a->op->op_type == 'C' ? 1 : g->values[y].shape.rank - 1;
-    if (!constant(g, a->w) || g->values[a->w].uses != 1 || a->n < 1 ||
+    if (!affine_constant(g, a->w) || g->values[a->w].uses != 1 || a->n < 1 ||
         (a->b != STENO_NONE && !steno_pass_vector(g, a->b, a->n)))
         return false;
     /* beta would scale a bias that is added as well */
@@ -94,7 +94,7 @@ static const float *per_channel(const struct steno_graph *g, const struct affine
                                 steno_value_id v, size_t *step)
 {
     const struct steno_shape *y = &g->values[a->op->out[0]].shape, *s = &g->values[v].shape;
-    const float *p = constant(g, v);
+    const float *p = affine_constant(g, v);
     int64_t count = 1;
     if (!p || s->rank > y->rank)
         return NULL;
@@ -150,7 +150,7 @@ static int64_t channel(const struct steno_graph *g, const struct affine *a, int6
 static bool stays_finite(const struct steno_graph *g, const struct affine *a)
 {
     const struct steno_tensor *t = g->values[a->w].constant;
-    const float *w = t->data, *b = a->b == STENO_NONE ? NULL : constant(g, a->b);
+    const float *w = t->data, *b = a->b == STENO_NONE ? NULL : affine_constant(g, a->b);
     for (int64_t i = 0, n = (int64_t)steno_numel(t); i < n; i++)
         if (!(fabs((double)w[i] * a->s[channel(g, a, i)]) <= (double)FLT_MAX) && isfinite(w[i]))
             return false;
@@ -183,7 +183,7 @@ static steno_status new_bias(struct steno_graph *g, const struct affine *a, sten
                              steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {a->n}}};
-    const float *b = a->b == STENO_NONE ? NULL : constant(g, a->b);
+    const float *b = a->b == STENO_NONE ? NULL : affine_constant(g, a->b);
     float *p = steno_aligned_alloc((size_t)a->n * sizeof *p);
     steno_status st;
     if (!p)

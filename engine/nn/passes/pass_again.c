@@ -57,7 +57,7 @@ static bool swap_where(struct steno_graph *g, struct steno_node *n)
     return true;
 }
 
-static bool largest(struct steno_graph *g, struct steno_node *n)
+static bool again_largest(struct steno_graph *g, struct steno_node *n)
 {
     static const char *const soft[] = {"Softmax", "LogSoftmax", NULL};
     struct steno_node *s = steno_pass_is(n, "ArgMax") ? steno_pass_producer(g, n->in[0]) : NULL;
@@ -88,7 +88,7 @@ steno_status steno_pass_again(struct steno_graph *g, const struct steno_pass_env
         if (n->dead || *n->domain || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out < 1 ||
             n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
             continue;
-        if (swap_where(g, n) || largest(g, n)) {
+        if (swap_where(g, n) || again_largest(g, n)) {
             ++*changed;
             continue;
         }

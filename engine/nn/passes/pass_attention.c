@@ -58,7 +58,7 @@ struct found {
     int n_gone;
 };
 
-static struct steno_node *take(struct found *f, struct steno_node *n)
+static struct steno_node *take_attention(struct found *f, struct steno_node *n)
 {
     if (n)
         f->gone[f->n_gone++] = n;
@@ -162,7 +162,8 @@ static bool transposed_factor(struct steno_graph *g, steno_value_id v, struct si
     return sized(g, s->x, 1, 3, s);
 }
 
-/* True if the result of n has the shape of input `side`: the other is one number, or as large. */
+/* True if the result of n has the shape of input `side`: the other is one attention_number, or as
+ * large. */
 static bool keeps_shape(const struct steno_graph *g, const struct steno_node *n, int side)
 {
     const struct steno_tensor *t = g->values[n->in[!side]].constant;
@@ -182,7 +183,7 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
             !isnormal((float)c))
             return NULL;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
-        take(f, n);
+        take_attention(f, n);
         v = n->in[side];
         n = steno_pass_producer(g, v);
     }
@@ -201,7 +202,7 @@ static steno_value_id first_columns(struct steno_graph *g, struct found *f, sten
         step != 1 || steno_numel(g->values[n->in[3]].constant) != 1 ||
         !our(g, n->in[0], "RelativeShift"))
         return v;
-    take(f, n);
+    take_attention(f, n);
     return n->in[0];
 }
 
@@ -215,8 +216,8 @@ static bool match_positions(struct steno_graph *g, struct found *f, steno_value_
     if (!m || !factor(g, m->in[0], true, &f->q_pos) || !transposed_factor(g, m->in[1], &f->p))
         return false;
     f->positions = true;
-    take(f, shift);
-    take(f, m);
+    take_attention(f, shift);
+    take_attention(f, m);
     return true;
 }
 
@@ -232,7 +233,7 @@ static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, st
             f->n_gone > 12)
             return v;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
-        take(f, n);
+        take_attention(f, n);
         v = n->in[0];
     }
 }
@@ -249,7 +250,7 @@ static bool key_factor(struct steno_graph *g, struct found *f, steno_value_id v)
     x = unscaled_factor(g, f, t->in[0]);
     if (x == t->in[0])
         return transposed_factor(g, v, &f->k);
-    take(f, steno_pass_producer(g, v));
+    take_attention(f, steno_pass_producer(g, v));
     heads = transposed(g, x, 2, 1, 3);
     f->k.bias = STENO_NONE;
     f->k.apart = !heads;
@@ -269,10 +270,10 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
     bool ok = false;
     f->scores = v;
     if (steno_pass_is(n, "MatMul")) {
-        take(f, n);
+        take_attention(f, n);
         ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) && key_factor(g, f, n->in[1]);
     } else if (steno_pass_is(n, "Add")) {
-        take(f, n);
+        take_attention(f, n);
         for (int k = 0; k < 2 && !ok; k++) {
             struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
             int before = f->n_gone;
@@ -280,7 +281,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
                  transposed_factor(g, m->in[1], &f->k) && f->q.x == f->q_pos.x &&
                  f->q.apart == f->q_pos.apart;
             if (ok)
-                take(f, m);
+                take_attention(f, m);
             else
                 f->n_gone = before;
         }
@@ -327,7 +328,7 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v
                               f->fill, HIDES);
             continue;
         }
-        take(f, n);
+        take_attention(f, n);
         if (match_scores(g, f, n->in[k])) {
             f->where = n->in[0];
             f->where_hides = k == 2;
@@ -352,8 +353,8 @@ static struct steno_node *softmax_of(struct steno_graph *g, struct found *f, ste
         !steno_pass_scalar(g, where->in[1], &zero) || zero != 0 ||
         g->values[where->in[1]].shape.rank > 4)
         return NULL;
-    take(f, where);
-    take(f, nan);
+    take_attention(f, where);
+    take_attention(f, nan);
     f->no_nan = true;
     return n;
 }
@@ -364,7 +365,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
     f->mask = f->where = STENO_NONE;
     if (n) {
         f->mask = n->in[1];
-        take(f, n);
+        take_attention(f, n);
         f->fill = (double)steno_node_float(n, "fill", 0);
         return f->fill <= (g->halves ? HIDES_HALVES : HIDES_TWICE) &&
                match_scores(g, f, n->in[0]) && keeps_score_shape(g, f, f->mask);
@@ -372,7 +373,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
     n = softmax_of(g, f, v);
     if (!n || !along_keys(g, n))
         return false;
-    take(f, n);
+    take_attention(f, n);
     if (match_scores(g, f, n->in[0]) || match_where(g, f, n->in[0]))
         return true;
     add = steno_pass_only_use(g, n->in[0], "Add");
@@ -382,7 +383,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
             if (f->where != STENO_NONE && f->fill > ABSORBS)
                 return false; /* the mask may hide as much as the fill */
             f->mask = add->in[1 - k];
-            take(f, add);
+            take_attention(f, add);
             return keeps_score_shape(g, f, f->mask);
         }
     add = steno_pass_only_use(g, n->in[0], "Sub");
@@ -390,7 +391,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
         return false;
     f->mask = add->in[1];
     f->negated = true;
-    take(f, add);
+    take_attention(f, add);
     return keeps_score_shape(g, f, f->mask);
 }
 
@@ -409,8 +410,8 @@ static void match_output(struct steno_graph *g, struct found *f)
         !is_dim(s->dim[1], g->values[t->out[0]].shape.dim[1]))
         return;
     f->apart_out = false;
-    take(f, t);
-    take(f, r);
+    take_attention(f, t);
+    take_attention(f, r);
     f->out = r->out[0];
 }
 
@@ -419,15 +420,15 @@ static bool same_heads(const struct side *a, const struct side *b)
     return a->heads == b->heads && a->size == b->size;
 }
 
-static bool match(struct steno_graph *g, const struct steno_pass_env *env, struct steno_node *n,
-                  struct found *f)
+static bool match_attention(struct steno_graph *g, const struct steno_pass_env *env,
+                            struct steno_node *n, struct found *f)
 {
     memset(f, 0, sizeof *f);
     f->env = f->q.env = f->k.env = f->v.env = f->p.env = f->q_pos.env = env;
     f->scale = 1;
     if (!steno_pass_is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
         return false;
-    take(f, n);
+    take_attention(f, n);
     if (!match_weights(g, f, n->in[0]) || !factor(g, n->in[1], false, &f->v) ||
         !same_heads(&f->q, &f->k) || f->v.heads != f->q.heads ||
         (f->positions && !same_heads(&f->q, &f->p)) || !isfinite((float)f->scale))
@@ -449,7 +450,8 @@ static steno_status flat(struct steno_graph *g, steno_value_id *v, int64_t n, st
     return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
 }
 
-static steno_status number(struct steno_graph *g, float v, steno_value_id *out, steno_err *err)
+static steno_status attention_number(struct steno_graph *g, float v, steno_value_id *out,
+                                     steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &v};
     return steno_graph_add_const(g, "fill", &t, false, out, err);
@@ -461,9 +463,9 @@ static steno_status added_mask(struct steno_graph *g, struct found *f, const cha
 {
     steno_value_id zero, fill, out, sum;
     struct steno_node *n;
-    steno_status st = number(g, 0, &zero, err);
+    steno_status st = attention_number(g, 0, &zero, err);
     if (!st)
-        st = number(g, (float)fmin(f->fill, ABSORBS), &fill, err);
+        st = attention_number(g, (float)fmin(f->fill, ABSORBS), &fill, err);
     if (!st)
         st = steno_graph_add_value(g, name, &out, err);
     if (!st && f->mask != STENO_NONE)
@@ -506,7 +508,8 @@ static steno_status negate(struct steno_graph *g, struct found *f, const char *n
     return STENO_OK;
 }
 
-static steno_status build(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
+static steno_status build_attention(struct steno_graph *g, struct found *f, const char *name,
+                                    steno_err *err)
 {
     static const char *const attrs[] = {"heads", "size", "v_size", "q_at",  "k_at",
                                         "v_at",  "p_at", "apart",  "hides", "shift"};
@@ -603,9 +606,9 @@ steno_status steno_pass_attention(struct steno_graph *g, const struct steno_pass
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
         steno_status st;
-        if (g->nodes[i].dead || !match(g, env, &g->nodes[i], &f))
+        if (g->nodes[i].dead || !match_attention(g, env, &g->nodes[i], &f))
             continue;
-        st = build(g, &f, g->nodes[i].name, err);
+        st = build_attention(g, &f, g->nodes[i].name, err);
         if (st)
             return st;
         ++*changed;

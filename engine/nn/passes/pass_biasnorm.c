@@ -56,7 +56,8 @@ struct match {
 };
 
 /* True if `by` is [scale *] mean^-0.5; x is the other factor. */
-static bool matches(struct steno_graph *g, steno_value_id x, steno_value_id by, struct match *m)
+static bool biasnorm_matches(struct steno_graph *g, steno_value_id x, steno_value_id by,
+                             struct match *m)
 {
     struct steno_node *scaled = steno_pass_only_use(g, by, "Mul"), *root, *sub;
     const struct steno_shape *s = &g->values[x].shape;
@@ -91,7 +92,8 @@ steno_status steno_pass_biasnorm(struct steno_graph *g, const struct steno_pass_
         struct match m;
         steno_value_id out;
         if (mul->dead || !steno_pass_is(mul, "Mul") || mul->n_in != 2 ||
-            (!matches(g, mul->in[0], mul->in[1], &m) && !matches(g, mul->in[1], mul->in[0], &m)))
+            (!biasnorm_matches(g, mul->in[0], mul->in[1], &m) &&
+             !biasnorm_matches(g, mul->in[1], mul->in[0], &m)))
             continue;
         out = mul->out[0];
         if (!steno_pass_same_shape(g, m.x, out))

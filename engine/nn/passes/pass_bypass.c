@@ -15,8 +15,8 @@ static bool is_scale(const struct steno_graph *g, steno_value_id v, const struct
 }
 
 /* Return Sub(b, a) if `way` is its product with a scale; a: the other summand. */
-static struct steno_node *match(struct steno_graph *g, steno_value_id a, steno_value_id way,
-                                struct steno_node **mul, steno_value_id *scale)
+static struct steno_node *match_bypass(struct steno_graph *g, steno_value_id a, steno_value_id way,
+                                       struct steno_node **mul, steno_value_id *scale)
 {
     struct steno_node *sub = NULL;
     *mul = steno_pass_only_use(g, way, "Mul");
@@ -43,7 +43,7 @@ steno_status steno_pass_bypass(struct steno_graph *g, const struct steno_pass_en
             continue;
         for (int side = 0; side < 2 && !sub; side++) {
             a = add->in[side];
-            sub = match(g, a, add->in[1 - side], &mul, &scale);
+            sub = match_bypass(g, a, add->in[1 - side], &mul, &scale);
         }
         if (!sub)
             continue;

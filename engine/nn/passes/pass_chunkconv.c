@@ -130,7 +130,7 @@ static bool matches_sum(struct steno_graph *g, struct match *m, int side)
            cuts(g, m->tail, m->left_context, m->left_context + m->t);
 }
 
-static bool matches(struct steno_graph *g, struct steno_node *last, struct match *m)
+static bool chunkconv_matches(struct steno_graph *g, struct steno_node *last, struct match *m)
 {
     struct steno_node *add = steno_pass_only_use(g, last->in[0], "Add");
     for (int side = 0; add && side < 2; side++) {
@@ -157,7 +157,7 @@ static bool transposed_once(const struct steno_graph *g, steno_value_id v)
     return n == 1 && !g->values[v].is_output;
 }
 
-static steno_status replace(struct steno_graph *g, const struct match *m, steno_err *err)
+static steno_status replace_chunkconv(struct steno_graph *g, const struct match *m, steno_err *err)
 {
     const char *name = m->causal->name;
     steno_value_id out = m->last->out[0],
@@ -204,9 +204,9 @@ steno_status steno_pass_chunkconv(struct steno_graph *g, const struct steno_pass
         struct match m;
         steno_status st;
         if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "Transpose") ||
-            !has_perm(&g->nodes[i], 2, 0, 1) || !matches(g, &g->nodes[i], &m))
+            !has_perm(&g->nodes[i], 2, 0, 1) || !chunkconv_matches(g, &g->nodes[i], &m))
             continue;
-        st = replace(g, &m, err);
+        st = replace_chunkconv(g, &m, err);
         if (st)
             return st;
         ++*changed;

@@ -45,7 +45,7 @@ static bool equal(const struct steno_graph *g, const struct entry *a, const stru
            (!a->bytes || !memcmp(x->data, y->data, a->bytes));
 }
 
-static size_t list(struct steno_graph *g, struct entry *e)
+static size_t constants_list(struct steno_graph *g, struct entry *e)
 {
     size_t n = 0;
     for (int32_t v = 0; v < g->n_values; v++) {
@@ -72,7 +72,7 @@ steno_status steno_pass_constants(struct steno_graph *g, const struct steno_pass
     (void)env;
     if (!e)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    n = list(g, e);
+    n = constants_list(g, e);
     qsort(e, n, sizeof *e, by_hash);
     for (size_t i = 0, first = 0; i < n; i++) {
         if (!i || e[i].hash != e[first].hash) {

@@ -42,7 +42,7 @@ static bool is_scale(const struct steno_graph *g, steno_value_id v, int64_t n)
                                    t->shape.rank <= 4 && t->shape.dim[0] != 1);
 }
 
-static bool weights(const struct steno_graph *g, const struct steno_node *n)
+static bool convint_weights(const struct steno_graph *g, const struct steno_node *n)
 {
     const struct steno_tensor *w = input_const(g, n, 1), *z = input_const(g, n, 3);
     const bool zero = n->n_in > 3 && n->in[3] != STENO_NONE;
@@ -57,13 +57,13 @@ static bool is_pointwise(const struct steno_graph *g, const struct steno_node *n
            steno_pass_ints_are(n, "strides", 1, 1) && steno_pass_ints_are(n, "pads", 0, 0);
 }
 
-static bool match(struct steno_graph *g, int32_t at, struct found *f)
+static bool match_convint(struct steno_graph *g, int32_t at, struct found *f)
 {
     struct steno_node *n = &g->nodes[at];
     const struct steno_tensor *w;
     *f = (struct found){.conv = at};
     if (n->dead || !steno_pass_is(n, "ConvInteger") || n->n_in < 3 || n->in[2] == STENO_NONE ||
-        !weights(g, n))
+        !convint_weights(g, n))
         return false;
     w = g->values[n->in[1]].constant;
     f->quantize = steno_pass_producer(g, n->in[0]);
@@ -139,8 +139,8 @@ static steno_status in_f32(struct steno_graph *g, const struct found *f, steno_e
 /* ---- products of frames ---------------------------------------------------------------------- */
 
 /* W [O, C, 1] as [C, O]. */
-static steno_status transpose(struct steno_graph *g, const struct steno_tensor *w, const char *name,
-                              steno_value_id *out, steno_err *err)
+static steno_status transpose_convint(struct steno_graph *g, const struct steno_tensor *w,
+                                      const char *name, steno_value_id *out, steno_err *err)
 {
     const size_t rows = (size_t)w->shape.dim[0], cols = (size_t)w->shape.dim[1];
     struct steno_tensor c = {.dtype = w->dtype,
@@ -170,9 +170,9 @@ static steno_status last_axis(struct steno_graph *g, steno_value_id *scale, sten
 }
 
 /* The node's output, a new value unless `out` is one. */
-static steno_status add(struct steno_graph *g, const char *type, int opset, const char *name,
-                        const steno_value_id *in, int n_in, int n_out, steno_value_id *out,
-                        steno_err *err)
+static steno_status add_convint(struct steno_graph *g, const char *type, int opset,
+                                const char *name, const steno_value_id *in, int n_in, int n_out,
+                                steno_value_id *out, steno_err *err)
 {
     struct steno_node *n =
         steno_pass_add_node(g, "", type, opset, name, n_in, n_out, !strcmp(type, "Cast"), err);
@@ -197,7 +197,7 @@ static steno_status by_frames(struct steno_graph *g, const struct found *f, sten
     steno_value_id x, w, q[3] = {STENO_NONE, STENO_NONE, STENO_NONE};
     steno_value_id sum = STENO_NONE, cast = STENO_NONE, factor = STENO_NONE, y = STENO_NONE;
     steno_value_id scale = f->w_scale;
-    steno_status st = transpose(g, g->values[n.in[1]].constant, name, &w, err);
+    steno_status st = transpose_convint(g, g->values[n.in[1]].constant, name, &w, err);
     if (!st)
         st = last_axis(g, &scale, err);
     if (!st)
@@ -205,17 +205,18 @@ static steno_status by_frames(struct steno_graph *g, const struct found *f, sten
     if (!st)
         st = steno_pass_swap_after(g, f->x, x, name, err);
     if (!st)
-        st = add(g, "DynamicQuantizeLinear", 11, name, &x, 1, 3, q, err);
+        st = add_convint(g, "DynamicQuantizeLinear", 11, name, &x, 1, 3, q, err);
     if (!st)
-        st = add(g, "MatMulInteger", 10, name,
-                 (const steno_value_id[]){q[0], w, q[2], n.n_in > 3 ? n.in[3] : STENO_NONE}, 4, 1,
-                 &sum, err);
+        st = add_convint(g, "MatMulInteger", 10, name,
+                         (const steno_value_id[]){q[0], w, q[2], n.n_in > 3 ? n.in[3] : STENO_NONE},
+                         4, 1, &sum, err);
     if (!st)
-        st = add(g, "Cast", 13, name, &sum, 1, 1, &cast, err);
+        st = add_convint(g, "Cast", 13, name, &sum, 1, 1, &cast, err);
     if (!st)
-        st = add(g, "Mul", 13, name, (const steno_value_id[]){q[1], scale}, 2, 1, &factor, err);
+        st = add_convint(g, "Mul", 13, name, (const steno_value_id[]){q[1], scale}, 2, 1, &factor,
+                         err);
     if (!st)
-        st = add(g, "Mul", 13, name, (const steno_value_id[]){cast, factor}, 2, 1, &y, err);
+        st = add_convint(g, "Mul", 13, name, (const steno_value_id[]){cast, factor}, 2, 1, &y, err);
     return st ? st : steno_pass_swap_after(g, y, f->y, name, err);
 }
 
@@ -225,7 +226,7 @@ steno_status steno_pass_convint(struct steno_graph *g, const struct steno_pass_e
     for (int32_t i = 0, count = g->n_nodes; env->rows_in_8_bits && i < count; i++) {
         struct found f;
         steno_status st;
-        if (!match(g, i, &f))
+        if (!match_convint(g, i, &f))
             continue;
         f.cast->dead = f.mul->dead = true;
         g->nodes[i].dead = true;

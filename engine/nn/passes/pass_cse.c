@@ -113,7 +113,7 @@ static void merge(struct steno_graph *g, const struct steno_node *first, struct 
 /* Find the node in the table that computes what n does, or insert n: open addressing. MAX_PROBES
  * bounds the search in long runs of equal nodes that cannot be merged because each writes a graph
  * output. */
-static struct steno_node *find(struct steno_graph *g, int32_t *table, size_t mask, int32_t i)
+static struct steno_node *find_cse(struct steno_graph *g, int32_t *table, size_t mask, int32_t i)
 {
     size_t at = (size_t)hash(&g->nodes[i]) & mask;
     for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & mask) {
@@ -150,7 +150,7 @@ steno_status steno_pass_cse(struct steno_graph *g, const struct steno_pass_env *
         }
         for (int k = 0; k < n->n_in; k++)
             n->in[k] = steno_graph_replacement_of(g, n->in[k]);
-        first = find(g, table, size - 1, i);
+        first = find_cse(g, table, size - 1, i);
         if (first) {
             merge(g, first, n);
             ++*changed;

@@ -64,7 +64,8 @@ static int64_t extent(const struct steno_graph *g, steno_value_id v, const char 
 }
 
 /* True if inner letters have one extent, and each letter is in two terms. */
-static bool fits(const struct steno_graph *g, const struct steno_node *n, const struct form *f)
+static bool einsum_fits(const struct steno_graph *g, const struct steno_node *n,
+                        const struct form *f)
 {
     for (const char *c = f->a; *c; c++) {
         int64_t x = extent(g, n->in[0], f->a, *c);
@@ -82,7 +83,7 @@ static bool fits(const struct steno_graph *g, const struct steno_node *n, const 
 }
 
 /* The letters of `of` that are in `with` (or are not, where `without`), in their order. */
-static int choose(const char *of, const char *with, const char *without, char *out)
+static int choose_einsum(const char *of, const char *with, const char *without, char *out)
 {
     int n = 0;
     for (; *of; of++)
@@ -94,8 +95,8 @@ static int choose(const char *of, const char *with, const char *without, char *o
 
 /* *v becomes its Transpose from letters `have` to `want`; the same letters: nothing. out: the value
  * to write, or STENO_NONE. */
-static steno_status transpose(struct steno_graph *g, steno_value_id *v, const char *have,
-                              const char *want, steno_value_id out, steno_err *err)
+static steno_status transpose_einsum(struct steno_graph *g, steno_value_id *v, const char *have,
+                                     const char *want, steno_value_id out, steno_err *err)
 {
     size_t rank = strlen(have);
     int64_t *perm;
@@ -138,8 +139,8 @@ static steno_status reshape(struct steno_graph *g, steno_value_id *v, const int6
     return STENO_OK;
 }
 
-static steno_status multiply(struct steno_graph *g, const char *name, steno_value_id a,
-                             steno_value_id b, steno_value_id y, steno_err *err)
+static steno_status multiply_einsum(struct steno_graph *g, const char *name, steno_value_id a,
+                                    steno_value_id b, steno_value_id y, steno_err *err)
 {
     struct steno_node *n = steno_pass_add_node(g, "", "MatMul", 13, name, 2, 1, 0, err);
     if (!n)
@@ -165,10 +166,12 @@ static bool is_batch(const struct steno_node *n, const struct form *f, struct ba
     int lead;
     *p = (struct batch){n->in[swap], n->in[!swap], swap ? f->b : f->a, swap ? f->a : f->b, "", "",
                         ""};
-    (void)choose(f->y, p->has_a, NULL, shared);
-    lead = choose(shared, p->has_b, NULL, shared);
-    if (choose(p->has_a, NULL, p->has_b, m) != 1 || choose(p->has_b, NULL, p->has_a, c) != 1 ||
-        choose(p->has_a, p->has_b, f->y, k) != 1 || *c != last || (size_t)lead + 2 != strlen(f->y))
+    (void)choose_einsum(f->y, p->has_a, NULL, shared);
+    lead = choose_einsum(shared, p->has_b, NULL, shared);
+    if (choose_einsum(p->has_a, NULL, p->has_b, m) != 1 ||
+        choose_einsum(p->has_b, NULL, p->has_a, c) != 1 ||
+        choose_einsum(p->has_a, p->has_b, f->y, k) != 1 || *c != last ||
+        (size_t)lead + 2 != strlen(f->y))
         return false;
     memcpy(p->want_a, shared, (size_t)lead);
     memcpy(p->want_b, shared, (size_t)lead);
@@ -186,11 +189,11 @@ static steno_status make_batch(struct steno_graph *g, const struct steno_node *n
     steno_value_id out = n->out[0], y = out;
     if (strcmp(p->y, f->y) && steno_graph_add_value(g, "", &y, err))
         return STENO_ERR_NOMEM;
-    if (transpose(g, &p->a, p->has_a, p->want_a, STENO_NONE, err) ||
-        transpose(g, &p->b, p->has_b, p->want_b, STENO_NONE, err) ||
-        multiply(g, name, p->a, p->b, y, err))
+    if (transpose_einsum(g, &p->a, p->has_a, p->want_a, STENO_NONE, err) ||
+        transpose_einsum(g, &p->b, p->has_b, p->want_b, STENO_NONE, err) ||
+        multiply_einsum(g, name, p->a, p->b, y, err))
         return STENO_ERR_NOMEM;
-    return transpose(g, &y, p->y, f->y, out, err);
+    return transpose_einsum(g, &y, p->y, f->y, out, err);
 }
 
 /* A Linear: a [rows..., inner...], W of inner and cols in any order, y [rows..., cols...]. */
@@ -206,10 +209,10 @@ static bool is_linear(const struct steno_graph *g, const struct steno_node *n, c
     for (size_t i = 0; i < strlen(f->b); i++)
         if (!g->values[n->in[1]].shape.dim[i]) /* a Reshape takes 0 as another dimension */
             return false;
-    p->n_rows = choose(f->a, f->y, NULL, p->rows);
-    p->n_inner = choose(f->a, NULL, f->y, p->inner);
-    p->n_cols = choose(f->b, f->y, NULL, p->cols);
-    (void)choose(f->y, f->b, NULL, p->cols); /* in the order of y */
+    p->n_rows = choose_einsum(f->a, f->y, NULL, p->rows);
+    p->n_inner = choose_einsum(f->a, NULL, f->y, p->inner);
+    p->n_cols = choose_einsum(f->b, f->y, NULL, p->cols);
+    (void)choose_einsum(f->y, f->b, NULL, p->cols); /* in the order of y */
     rows = (size_t)p->n_rows;
     return rows && p->n_inner && p->n_cols && strlen(p->cols) == (size_t)p->n_cols &&
            (g->values[n->in[1]].constant || (p->n_inner == 1 && p->n_cols == 1)) &&
@@ -232,7 +235,7 @@ static steno_status make_linear(struct steno_graph *g, const struct steno_node *
     }
     memcpy(want, p->inner, (size_t)p->n_inner);
     memcpy(want + p->n_inner, p->cols, (size_t)p->n_cols + 1);
-    if (transpose(g, &w, f->b, want, STENO_NONE, err) ||
+    if (transpose_einsum(g, &w, f->b, want, STENO_NONE, err) ||
         ((p->n_inner > 1 || p->n_cols > 1) && reshape(g, &w, matrix, 2, STENO_NONE, err)) ||
         (p->n_cols > 1 && steno_graph_add_value(g, "", &y, err)))
         return STENO_ERR_NOMEM;
@@ -242,7 +245,7 @@ static steno_status make_linear(struct steno_graph *g, const struct steno_node *
         if (reshape(g, &a, flat, p->n_rows + 1, STENO_NONE, err))
             return STENO_ERR_NOMEM;
     }
-    if (multiply(g, name, a, w, y, err))
+    if (multiply_einsum(g, name, a, w, y, err))
         return STENO_ERR_NOMEM;
     return p->n_cols > 1 ? reshape(g, &y, dim, p->n_rows + p->n_cols, out, err) : STENO_OK;
 }
@@ -259,7 +262,7 @@ steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_en
         bool batch;
         if (n.dead || !steno_pass_is(&n, "Einsum") || n.n_in != 2 ||
             g->values[n.in[0]].dtype != STENO_F32 || g->values[n.in[0]].shape.rank < 0 ||
-            g->values[n.in[1]].shape.rank < 0 || !parse(g, &n, &f) || !fits(g, &n, &f))
+            g->values[n.in[1]].shape.rank < 0 || !parse(g, &n, &f) || !einsum_fits(g, &n, &f))
             continue;
         batch = is_batch(&n, &f, &b);
         if (!batch && !is_linear(g, &n, &f, &l))

@@ -37,7 +37,7 @@ static bool summands(struct steno_graph *g, struct embed *e, steno_value_id v, i
 }
 
 /* True if the ids of gather k cover the whole batch. */
-static bool whole(const struct steno_graph *g, const struct embed *e, int k)
+static bool embed_whole(const struct steno_graph *g, const struct embed *e, int k)
 {
     const struct steno_shape *s = &g->values[e->gather[k]->in[1]].shape;
     const struct steno_shape *y = &g->values[e->norm->out[0]].shape;
@@ -55,7 +55,7 @@ static bool arrange(const struct steno_graph *g, struct embed *e)
         return false;
     for (int k = 0; k < e->n; k++) {
         const struct steno_shape *s = &g->values[e->gather[k]->in[1]].shape;
-        if (whole(g, e, k))
+        if (embed_whole(g, e, k))
             continue;
         /* A table that is sliced at the length has a symbol of its own. That the sum is as long as
          * the words shows that it fits (steno_infer_meet). */
@@ -70,7 +70,7 @@ static bool arrange(const struct steno_graph *g, struct embed *e)
     return true;
 }
 
-static bool match(struct steno_graph *g, struct steno_node *n, struct embed *e)
+static bool match_embed(struct steno_graph *g, struct steno_node *n, struct embed *e)
 {
     const struct steno_shape *s = n->n_in ? &g->values[n->in[0]].shape : NULL;
     int64_t axis = steno_node_int(n, "axis", -1);
@@ -99,7 +99,7 @@ steno_status steno_pass_embed(struct steno_graph *g, const struct steno_pass_env
         steno_value_id out;
         int32_t region;
         float eps;
-        if (g->nodes[i].dead || !match(g, &g->nodes[i], &e))
+        if (g->nodes[i].dead || !match_embed(g, &g->nodes[i], &e))
             continue;
         in[0] = e.gather[0]->in[1];
         in[2] = e.gather[0]->in[0];

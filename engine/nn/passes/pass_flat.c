@@ -29,7 +29,7 @@ static bool same_rows(const struct steno_shape *x, const struct steno_shape *y, 
     return cols == k;
 }
 
-static bool plain(const struct steno_graph *g, const struct steno_node *n, int64_t *k)
+static bool flat_plain(const struct steno_graph *g, const struct steno_node *n, int64_t *k)
 {
     const struct steno_tensor *w = g->values[n->in[1]].constant;
     int64_t cols;
@@ -42,13 +42,13 @@ static bool plain(const struct steno_graph *g, const struct steno_node *n, int64
     return n->n_in < 3 || n->in[2] == STENO_NONE || steno_pass_vector(g, n->in[2], cols);
 }
 
-static bool match(struct steno_graph *g, const struct steno_pass_env *env, struct steno_node *n,
-                  struct flat *f)
+static bool match_flat(struct steno_graph *g, const struct steno_pass_env *env,
+                       struct steno_node *n, struct flat *f)
 {
     struct steno_node *before, *after;
     const struct steno_shape *x, *y;
     int64_t k;
-    if ((!steno_pass_is(n, "Gemm") && !steno_pass_is(n, "MatMul")) || !plain(g, n, &k))
+    if ((!steno_pass_is(n, "Gemm") && !steno_pass_is(n, "MatMul")) || !flat_plain(g, n, &k))
         return false;
     before = steno_pass_producer(g, n->in[0]);
     after = steno_pass_only_reader(g, n->out[0]);
@@ -70,8 +70,8 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
 }
 
 /* Make x [lead..., K] by copied dimensions and K. */
-static steno_status join(struct steno_graph *g, struct flat *f, const char *name, int64_t k,
-                         steno_err *err)
+static steno_status join_flat(struct steno_graph *g, struct flat *f, const char *name, int64_t k,
+                              steno_err *err)
 {
     int64_t v[STENO_MAX_RANK] = {0};
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1}, .data = v};
@@ -94,7 +94,7 @@ static steno_status join(struct steno_graph *g, struct flat *f, const char *name
     return STENO_OK;
 }
 
-static steno_status build(struct steno_graph *g, struct flat *f, steno_err *err)
+static steno_status build_flat(struct steno_graph *g, struct flat *f, steno_err *err)
 {
     const struct steno_node gemm = *f->gemm;
     steno_value_id bias = gemm.n_in > 2 ? gemm.in[2] : STENO_NONE, out = g->nodes[f->after].out[0],
@@ -106,7 +106,7 @@ static steno_status build(struct steno_graph *g, struct flat *f, steno_err *err)
         st = steno_graph_transpose_const(g, gemm.in[1], &w, err);
     f->gemm->dead = g->nodes[f->after].dead = true;
     if (!st && !f->joined)
-        st = join(g, f, gemm.name, g->values[w].shape.dim[0], err);
+        st = join_flat(g, f, gemm.name, g->values[w].shape.dim[0], err);
     sum = out;
     if (!st && bias != STENO_NONE)
         st = steno_graph_add_value(g, gemm.name, &sum, err);
@@ -135,9 +135,9 @@ steno_status steno_pass_flat(struct steno_graph *g, const struct steno_pass_env 
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct flat f;
         steno_status st;
-        if (g->nodes[i].dead || !match(g, env, &g->nodes[i], &f))
+        if (g->nodes[i].dead || !match_flat(g, env, &g->nodes[i], &f))
             continue;
-        st = build(g, &f, err);
+        st = build_flat(g, &f, err);
         if (st)
             return st;
         ++*changed;

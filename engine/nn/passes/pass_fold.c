@@ -68,8 +68,8 @@ static bool allowed(const struct steno_graph *g, const struct steno_node *n, siz
     return true;
 }
 
-static steno_status keep(struct steno_graph *g, steno_value_id v, const struct steno_tensor *t,
-                         steno_err *err)
+static steno_status keep_fold(struct steno_graph *g, steno_value_id v, const struct steno_tensor *t,
+                              steno_err *err)
 {
     struct steno_tensor c = *t;
     size_t bytes = 0;
@@ -110,7 +110,7 @@ static steno_status fold(struct steno_graph *g, struct steno_node *n,
     st = env->eval(env->arg, g, n, in, out, wanted, mem, err);
     for (int i = 0; !st && i < n->n_out; i++)
         if (wanted[i])
-            st = keep(g, n->out[i], &out[i], err);
+            st = keep_fold(g, n->out[i], &out[i], err);
     return st;
 }
 

@@ -26,7 +26,7 @@ static bool swaps_last(const struct steno_node *n, int rank)
     return perm[rank - 2] == rank - 1 && perm[rank - 1] == rank - 2;
 }
 
-static bool match(struct steno_graph *g, const struct steno_node *n, struct found *f)
+static bool match_foldtranspose(struct steno_graph *g, const struct steno_node *n, struct found *f)
 {
     const struct steno_tensor *w = g->values[n->in[W]].constant;
     const struct steno_shape *x;
@@ -80,7 +80,7 @@ steno_status steno_pass_foldtranspose(struct steno_graph *g, const struct steno_
         steno_status st;
         steno_value_id w;
         if (n->dead || strcmp(n->domain, "ai.steno") || strcmp(n->op_type, "Linear") ||
-            !match(g, n, &f))
+            !match_foldtranspose(g, n, &f))
             continue;
         st = transpose_weights(g, n->in[W], &f, &w, err);
         if (st)

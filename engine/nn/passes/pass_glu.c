@@ -53,7 +53,7 @@ static enum steno_activation gates(struct steno_graph *g, steno_value_id v, stru
                : STENO_ACT_NONE;
 }
 
-static bool match(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
+static bool match_glu(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
 {
     for (int k = 0; k < 2; k++) {
         struct steno_node *split;
@@ -118,7 +118,7 @@ steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *
         steno_status st = STENO_OK;
         steno_value_id x, out;
         if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2 ||
-            (!match(g, mul, &m) && !match_slices(g, mul, &m)))
+            (!match_glu(g, mul, &m) && !match_slices(g, mul, &m)))
             continue;
         split = m.source;
         x = split->in[0];

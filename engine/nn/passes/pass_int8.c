@@ -51,7 +51,7 @@ static bool match_scales(struct steno_graph *g, struct found *f, steno_value_id 
     return false;
 }
 
-static bool weights(const struct steno_graph *g, const struct steno_node *n)
+static bool int8_weights(const struct steno_graph *g, const struct steno_node *n)
 {
     const struct steno_tensor *w = g->values[n->in[1]].constant, *z;
     if (!w || !w->data || w->shape.rank != 2 || !steno_numel(w) || n->n_in < 3 ||
@@ -65,10 +65,10 @@ static bool weights(const struct steno_graph *g, const struct steno_node *n)
            (steno_numel(z) == 1 || (int64_t)steno_numel(z) == w->shape.dim[1]);
 }
 
-static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
+static bool match_int8(struct steno_graph *g, struct steno_node *n, struct found *f)
 {
     int64_t cols;
-    if (!steno_pass_is(n, "MatMulInteger") || !weights(g, n))
+    if (!steno_pass_is(n, "MatMulInteger") || !int8_weights(g, n))
         return false;
     cols = g->values[n->in[1]].shape.dim[1];
     f->product = n;
@@ -94,7 +94,7 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
 
 /* True if only such products read the quantized activation, and sums are long enough for a range
  * per row. */
-static bool rows_of(struct steno_graph *g, int32_t at, struct found *f)
+static bool int8_rows_of(struct steno_graph *g, int32_t at, struct found *f)
 {
     const struct steno_node *n = &g->nodes[at], *q = steno_pass_producer(g, n->in[0]);
     if (!steno_pass_is(q, "DynamicQuantizeLinear") || n->in[0] != q->out[0] ||
@@ -142,7 +142,7 @@ static steno_status exact(struct steno_graph *g, int32_t at, const struct found 
 /* Match an IntLinear from the file. */
 static bool match_ours(const struct steno_graph *g, struct steno_node *n, struct found *f)
 {
-    if (!steno_pass_is_ours(n, "IntLinear") || n->n_in < 6 || !weights(g, n) ||
+    if (!steno_pass_is_ours(n, "IntLinear") || n->n_in < 6 || !int8_weights(g, n) ||
         !weight_scale(g, n->in[5], g->values[n->in[1]].shape.dim[1]))
         return false;
     f->product = n;
@@ -157,7 +157,7 @@ static steno_status ours_by_rows(struct steno_graph *g, int *changed, steno_err 
 {
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
-        if (g->nodes[i].dead || !match_ours(g, &g->nodes[i], &f) || !rows_of(g, i, &f))
+        if (g->nodes[i].dead || !match_ours(g, &g->nodes[i], &f) || !int8_rows_of(g, i, &f))
             continue;
         f.product->dead = true;
         if (rows(g, i, &f, err))
@@ -178,9 +178,9 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
         steno_status st;
         if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "MatMulInteger"))
             continue;
-        if (!match(g, &g->nodes[i], &f)) {
+        if (!match_int8(g, &g->nodes[i], &f)) {
             steno_pass_refuse(env, "int8", &g->nodes[i], "%s",
-                              !weights(g, &g->nodes[i])
+                              !int8_weights(g, &g->nodes[i])
                                   ? "weights or zero points are not constant, of rank 2, or the "
                                     "activation's zero point is not one number"
                               : !steno_pass_is(f.cast, "Cast")
@@ -195,7 +195,8 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
         f.product->dead = f.cast->dead = f.mul->dead = true;
         if (f.add)
             f.add->dead = true;
-        st = env->rows_in_8_bits && rows_of(g, i, &f) ? rows(g, i, &f, err) : exact(g, i, &f, err);
+        st = env->rows_in_8_bits && int8_rows_of(g, i, &f) ? rows(g, i, &f, err)
+                                                           : exact(g, i, &f, err);
         if (st)
             return st;
         ++*changed;

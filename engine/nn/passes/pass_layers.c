@@ -43,7 +43,7 @@ struct walk {
     int n_blocks;
 };
 
-static bool is(const struct steno_node *n, const char *domain, const char *type)
+static bool layers_is(const struct steno_node *n, const char *domain, const char *type)
 {
     return n && !strcmp(n->domain, domain) && !strcmp(n->op_type, type);
 }
@@ -58,7 +58,7 @@ static bool has_body(const struct steno_node *n)
 
 static bool is_product(const struct steno_node *n)
 {
-    return is(n, "ai.steno", "Linear") || is(n, "ai.steno", "IntLinear");
+    return layers_is(n, "ai.steno", "Linear") || layers_is(n, "ai.steno", "IntLinear");
 }
 
 /* True if a path leads from the base to node i. Marks all nodes on such paths. */
@@ -101,20 +101,20 @@ static bool inside(const struct walk *w, int32_t i)
 
 static bool is_swoosh(const struct steno_node *n)
 {
-    return is(n, "ai.steno", "Swoosh") ||
+    return layers_is(n, "ai.steno", "Swoosh") ||
            (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
 }
 
 /* The kind of a Zipformer block, which has no normalisation. */
 static enum kind zipformer_kind(const struct steno_node *n)
 {
-    return is(n, "ai.steno", "WeightedValues")    ? SELF_ATTENTION
-           : is(n, "ai.steno", "NonlinAttention") ? NONLIN_MODULE
-           : is(n, "ai.steno", "ChunkConv")       ? CONV_MODULE
-                                                  : NO_BLOCK;
+    return layers_is(n, "ai.steno", "WeightedValues")    ? SELF_ATTENTION
+           : layers_is(n, "ai.steno", "NonlinAttention") ? NONLIN_MODULE
+           : layers_is(n, "ai.steno", "ChunkConv")       ? CONV_MODULE
+                                                         : NO_BLOCK;
 }
 
-static enum kind kind_of(const struct walk *w, int32_t end)
+static enum kind layers_kind_of(const struct walk *w, int32_t end)
 {
     int products = 0, norms = 0, swoosh = 0, bare = 0;
     enum kind kind = NO_BLOCK;
@@ -128,19 +128,20 @@ static enum kind kind_of(const struct walk *w, int32_t end)
             kind = zipformer_kind(n);
             bare++;
         }
-        if (is(n, "ai.steno", "AttentionWeights"))
+        if (layers_is(n, "ai.steno", "AttentionWeights"))
             return NO_BLOCK;
         swoosh += is_swoosh(n);
         products += is_product(n);
-        norms += is(n, "", "LayerNormalization");
-        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "AbsorbedAttention") ||
-            is(n, "ai.steno", "LocalAttention")) {
+        norms += layers_is(n, "", "LayerNormalization");
+        if (layers_is(n, "ai.steno", "Attention") ||
+            layers_is(n, "ai.steno", "AbsorbedAttention") ||
+            layers_is(n, "ai.steno", "LocalAttention")) {
             int32_t k = w->g->values[n->in[1]].producer;
             if (kind)
                 return NO_BLOCK;
             kind = k > w->first && inside(w, k) ? SELF_ATTENTION : CROSS_ATTENTION;
-        } else if (is(n, "ai.steno", "DepthwiseConv1d") ||
-                   (is(n, "", "Conv") && steno_node_int(n, "group", 1) > 1)) {
+        } else if (layers_is(n, "ai.steno", "DepthwiseConv1d") ||
+                   (layers_is(n, "", "Conv") && steno_node_int(n, "group", 1) > 1)) {
             if (kind)
                 return NO_BLOCK;
             kind = CONV_MODULE;
@@ -167,7 +168,7 @@ static steno_status try_block(struct walk *w, int32_t end, steno_value_id base, 
     *took = false;
     if (base == STENO_NONE || w->g->values[base].constant || !walk_from(w, base, end))
         return STENO_OK;
-    b.kind = kind_of(w, end);
+    b.kind = layers_kind_of(w, end);
     if (b.kind == NO_BLOCK)
         return STENO_OK;
     st = steno_graph_add_region(w->g, type_of[b.kind], w->g->nodes[end].name, STENO_NONE, &b.region,
@@ -191,13 +192,13 @@ static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
     steno_value_id terms[2] = {STENO_NONE, STENO_NONE};
     bool took = false;
     steno_status st = STENO_OK;
-    if (is(n, "", "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
+    if (layers_is(n, "", "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
         n = steno_pass_producer(w->g, n->in[0]);
-    if (is(n, "ai.steno", "Linear") && n->n_in > 3)
+    if (layers_is(n, "ai.steno", "Linear") && n->n_in > 3)
         terms[0] = n->in[3];
-    else if (is(n, "ai.steno", "IntLinear") && n->n_in > 7)
+    else if (layers_is(n, "ai.steno", "IntLinear") && n->n_in > 7)
         terms[0] = n->in[7];
-    else if (is(n, "", "Add"))
+    else if (layers_is(n, "", "Add"))
         memcpy(terms, n->in, sizeof terms);
     for (int k = 0; !st && !took && k < 2; k++) {
         const struct steno_node *cut;
@@ -205,7 +206,7 @@ static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
             continue;
         st = try_block(w, end, terms[k], &took, err);
         cut = steno_pass_producer(w->g, terms[k]);
-        if (!st && !took && is(cut, "", "Slice"))
+        if (!st && !took && layers_is(cut, "", "Slice"))
             st = try_block(w, end, cut->in[0], &took, err);
     }
     return st;
@@ -226,7 +227,7 @@ static const struct pattern patterns[] = {
 };
 
 /* Return the number of blocks from block i on that make pattern p, or 0. */
-static int matches(const struct walk *w, int i, const struct pattern *p)
+static int layers_matches(const struct walk *w, int i, const struct pattern *p)
 {
     int n = 0;
     for (; p->kinds[n]; n++) {
@@ -261,7 +262,7 @@ static steno_status make_layer(struct walk *w, int i, struct layer *l, steno_err
 {
     for (size_t p = 0; p < sizeof patterns / sizeof patterns[0]; p++) {
         steno_status st;
-        int n = matches(w, i, &patterns[p]);
+        int n = layers_matches(w, i, &patterns[p]);
         if (!n)
             continue;
         st = steno_graph_add_region(w->g, patterns[p].type, w->g->nodes[w->blocks[i].end].name,
@@ -284,12 +285,12 @@ static steno_status zipformer_layer(struct walk *w, int32_t end, int *changed, s
     int weights = 0;
     int32_t r;
     steno_status st;
-    if (!is(n, "ai.steno", "Bypass") ||
-        !is(steno_pass_producer(w->g, n->in[1]), "ai.steno", "BiasNorm") ||
+    if (!layers_is(n, "ai.steno", "Bypass") ||
+        !layers_is(steno_pass_producer(w->g, n->in[1]), "ai.steno", "BiasNorm") ||
         !walk_from(w, n->in[0], end))
         return STENO_OK;
     for (int32_t i = w->first + 1; i <= end; i++)
-        weights += inside(w, i) && is(&w->g->nodes[i], "ai.steno", "AttentionWeights");
+        weights += inside(w, i) && layers_is(&w->g->nodes[i], "ai.steno", "AttentionWeights");
     if (weights != 1)
         return STENO_OK;
     st = steno_graph_add_region(w->g, "ZipformerEncoderLayer", n->name, STENO_NONE, &r, err);
@@ -325,7 +326,7 @@ static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
     /* a conformer layer ends with a normalisation */
     if (!st && last.n && last.conformer) {
         struct steno_node *n = steno_pass_only_reader(w->g, w->blocks[last.first + last.n - 1].out);
-        if (is(n, "", "LayerNormalization") && n->region == STENO_NONE)
+        if (layers_is(n, "", "LayerNormalization") && n->region == STENO_NONE)
             n->region = last.region;
     }
     return st;
@@ -383,7 +384,7 @@ static bool only_moves(const struct steno_node *n)
     static const char *const types[] = {"Reshape",   "Transpose", "Slice",     "Gather",  "Concat",
                                         "ScatterND", "Squeeze",   "Unsqueeze", "Identity"};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (is(n, "", types[i]))
+        if (layers_is(n, "", types[i]))
             return true;
     return false;
 }
@@ -429,7 +430,7 @@ static bool shape_only(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;
     for (int32_t i = 0; n && i < g->n_nodes; i++)
-        if (!g->nodes[i].dead && is(&g->nodes[i], "", "Shape") && g->nodes[i].in[0] == v)
+        if (!g->nodes[i].dead && layers_is(&g->nodes[i], "", "Shape") && g->nodes[i].in[0] == v)
             n--;
     return !n && !g->values[v].is_output;
 }
@@ -442,7 +443,8 @@ static uint32_t data_readers(const struct steno_graph *g, steno_value_id v)
         const struct steno_node *r = &g->nodes[i];
         if (r->dead || r->n_in < 1 || r->in[0] != v)
             continue;
-        if (is(r, "", "Shape") || (is(r, "", "Transpose") && shape_only(g, r->out[0])))
+        if (layers_is(r, "", "Shape") ||
+            (layers_is(r, "", "Transpose") && shape_only(g, r->out[0])))
             n--;
     }
     return n;
@@ -456,11 +458,12 @@ static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed,
     chain[n++] = at;
     while (n < 8) {
         const struct steno_node *p = steno_pass_producer(g, v);
-        bool conv = is(p, "", "Conv") || is(p, "com.microsoft", "FusedConv") ||
-                    is(p, "ai.steno", "ConvNhwc");
+        bool conv = layers_is(p, "", "Conv") || layers_is(p, "com.microsoft", "FusedConv") ||
+                    layers_is(p, "ai.steno", "ConvNhwc");
         if (!p || data_readers(g, v) != 1 || g->values[v].is_output || p->region != STENO_NONE ||
-            !(conv || is(p, "", "Reshape") || is(p, "", "Transpose") || is(p, "", "Unsqueeze") ||
-              is(p, "", "Relu") || is(p, "", "DynamicQuantizeLinear")))
+            !(conv || layers_is(p, "", "Reshape") || layers_is(p, "", "Transpose") ||
+              layers_is(p, "", "Unsqueeze") || layers_is(p, "", "Relu") ||
+              layers_is(p, "", "DynamicQuantizeLinear")))
             break;
         convs += conv;
         chain[n++] = (int32_t)(p - g->nodes);

@@ -204,7 +204,8 @@ static bool take_act(const struct steno_graph *g, struct steno_node *l, const st
     return true;
 }
 
-static steno_status grow(struct steno_graph *g, struct steno_node *l, int *changed, steno_err *err)
+static steno_status grow_linear(struct steno_graph *g, struct steno_node *l, int *changed,
+                                steno_err *err)
 {
     struct steno_node *r = steno_pass_only_reader(g, l->out[0]);
     bool took = false;
@@ -234,7 +235,7 @@ steno_status steno_pass_linear(struct steno_graph *g, const struct steno_pass_en
         else if (steno_pass_is(&g->nodes[i], "Gemm"))
             st = from_gemm(g, i, changed, err);
         else if (steno_pass_is_ours(&g->nodes[i], "Linear"))
-            st = grow(g, &g->nodes[i], changed, err);
+            st = grow_linear(g, &g->nodes[i], changed, err);
         if (st)
             return st;
     }

@@ -67,7 +67,7 @@ static int64_t row_number(const struct local *l, int64_t b, int64_t t, int64_t h
 }
 
 /* Where row `of` of all heads begins in [B, T, heads * per], or in [T, B, heads * per] if late. */
-static int64_t place(const struct local *l, int64_t of, int64_t per, bool late)
+static int64_t place_local(const struct local *l, int64_t of, int64_t per, bool late)
 {
     const int64_t h = of % l->heads, t = of / l->heads % l->side[Q].rows;
     const int64_t b = of / l->heads / l->side[Q].rows;
@@ -77,7 +77,7 @@ static int64_t place(const struct local *l, int64_t of, int64_t per, bool late)
 /* ---- the extents of a trial ---- */
 
 /* Read Q, K or V as [B, T, columns], or [T, B, columns]. */
-static bool rows_of(struct local *l, int which)
+static bool local_rows_of(struct local *l, int which)
 {
     struct side *d = &l->side[which];
     const struct steno_value *v = &l->g->values[d->v];
@@ -89,10 +89,10 @@ static bool rows_of(struct local *l, int which)
     return d->batch > 0 && d->rows > 0 && d->cols > 0;
 }
 
-static bool fits(struct local *l)
+static bool local_fits(struct local *l)
 {
     for (int i = Q; i <= V; i++)
-        if (!rows_of(l, i) || l->side[i].batch != l->side[Q].batch ||
+        if (!local_rows_of(l, i) || l->side[i].batch != l->side[Q].batch ||
             l->side[i].rows != l->side[Q].rows)
             return false;
     return l->side[Q].cols == l->side[K].cols;
@@ -124,7 +124,7 @@ static uint32_t next(uint32_t *x)
 }
 
 /* Compute the scores of x: Q, K and mask. */
-static bool score(struct local *l, struct steno_tensor x[3], struct steno_tensor *out)
+static bool local_score(struct local *l, struct steno_tensor x[3], struct steno_tensor *out)
 {
     struct steno_tensor in[STENO_MOVED_LEAVES];
     for (int i = 0; i < l->scores.n_leaf; i++)
@@ -141,12 +141,12 @@ static bool leaves(struct local *l, struct steno_tensor x[3])
            (l->side[MASK].v == STENO_NONE || leaf(l, l->side[MASK].v, &x[2]));
 }
 
-/* x: the first column of each head is its row's number, from 1 on, or 1. */
-static void number(const struct local *l, struct steno_tensor *x, bool numbers)
+/* x: the first column of each head is its row's local_number, from 1 on, or 1. */
+static void local_number(const struct local *l, struct steno_tensor *x, bool numbers)
 {
     const int64_t all = l->side[Q].batch * l->side[Q].rows * l->heads;
     for (int64_t i = 0; i < all; i++)
-        ((float *)x->data)[place(l, i, l->size, l->late)] = numbers ? (float)(i + 1) : 1;
+        ((float *)x->data)[place_local(l, i, l->size, l->late)] = numbers ? (float)(i + 1) : 1;
 }
 
 /* The number that a score stands for, or -1. */
@@ -165,7 +165,7 @@ static bool find_scale(struct local *l)
     struct steno_tensor x[3], out;
     int64_t rows;
     const float *s;
-    if (!fits(l) || !leaves(l, x) || !score(l, x, &out) || out.shape.rank < 1 ||
+    if (!local_fits(l) || !leaves(l, x) || !local_score(l, x, &out) || out.shape.rank < 1 ||
         out.shape.dim[out.shape.rank - 1] != l->columns)
         return false;
     l->n = steno_numel(&out);
@@ -177,9 +177,9 @@ static bool find_scale(struct local *l)
         return false;
     l->size = l->side[Q].cols / l->heads;
     l->v_size = l->side[V].cols / l->heads;
-    number(l, &x[0], false);
-    number(l, &x[1], false);
-    if (!score(l, x, &out))
+    local_number(l, &x[0], false);
+    local_number(l, &x[1], false);
+    if (!local_score(l, x, &out))
         return false;
     l->s = out.data;
     l->scale = 0;
@@ -203,9 +203,9 @@ static bool find_rows(struct local *l)
     l->row = steno_arena_calloc(l->mem, rows, sizeof *l->row);
     if (!taken || !l->row || !leaves(l, x))
         return false;
-    number(l, &x[0], true);
-    number(l, &x[1], false);
-    if (!score(l, x, &out))
+    local_number(l, &x[0], true);
+    local_number(l, &x[1], false);
+    if (!local_score(l, x, &out))
         return false;
     for (size_t r = 0; r < rows; r++) {
         int64_t of = -1;
@@ -253,9 +253,9 @@ static bool find_keys(struct local *l)
     l->key = steno_arena_calloc(l->mem, l->n, sizeof *l->key);
     if (!seen || !l->key || !leaves(l, x))
         return false;
-    number(l, &x[0], false);
-    number(l, &x[1], true);
-    if (!score(l, x, &out))
+    local_number(l, &x[0], false);
+    local_number(l, &x[1], true);
+    if (!local_score(l, x, &out))
         return false;
     for (size_t i = 0; i < l->n; i++) {
         const float s = ((const float *)out.data)[i];
@@ -280,7 +280,7 @@ static void randomize(struct steno_tensor *t, int most, uint32_t *seed)
 }
 
 /* The largest factor for which `terms` products stay integers of f32. */
-static int largest(int64_t terms)
+static int local_largest(int64_t terms)
 {
     const double most = sqrt((double)MAX_SUM / (double)terms);
     return most < 2 ? 0 : most > 50 ? 50 : (int)most;
@@ -298,7 +298,7 @@ static bool has_no_more(struct local *l, int which)
         randomize(&x[which], 50, &seed);
     else if (masked)
         randomize(&x[MASK - 1], 50, &seed);
-    if (!score(l, x, &out))
+    if (!local_score(l, x, &out))
         return false;
     for (size_t i = 0; i < l->n; i++) {
         const float want = l->key[i] < 0 ? -INFINITY
@@ -316,14 +316,14 @@ static bool has_no_more(struct local *l, int which)
 static bool proves_scores(struct local *l)
 {
     struct steno_tensor x[3], out;
-    const int most = largest(l->size);
+    const int most = local_largest(l->size);
     uint32_t seed = 1;
     const float *q, *k, *m;
     if (!most || !leaves(l, x))
         return false;
     for (int i = 0; i < 2 + (l->side[MASK].v != STENO_NONE); i++)
         randomize(&x[i], most, &seed);
-    if (!score(l, x, &out))
+    if (!local_score(l, x, &out))
         return false;
     m = l->side[MASK].v != STENO_NONE ? x[2].data : NULL;
     for (size_t i = 0; i < l->n; i++) {
@@ -333,8 +333,9 @@ static bool proves_scores(struct local *l)
             return false;
         if (l->key[i] < 0)
             continue;
-        q = (const float *)x[0].data + place(l, l->row[i / (size_t)l->columns], l->size, l->late);
-        k = (const float *)x[1].data + place(l, l->key[i], l->size, l->late);
+        q = (const float *)x[0].data +
+            place_local(l, l->row[i / (size_t)l->columns], l->size, l->late);
+        k = (const float *)x[1].data + place_local(l, l->key[i], l->size, l->late);
         for (int64_t c = 0; c < l->size; c++) {
             want += (double)q[c] * (double)k[c];
             all += fabs((double)q[c] * (double)k[c]);
@@ -348,8 +349,8 @@ static bool proves_scores(struct local *l)
 
 /* ---- trial of the results ---- */
 
-static bool weigh(struct local *l, const struct steno_tensor *p, const struct steno_tensor *v,
-                  const struct steno_tensor *off, struct steno_tensor *out)
+static bool weigh_local(struct local *l, const struct steno_tensor *p, const struct steno_tensor *v,
+                        const struct steno_tensor *off, struct steno_tensor *out)
 {
     struct steno_tensor in[STENO_MOVED_LEAVES];
     for (int i = 0; i < l->mix.n_leaf; i++)
@@ -368,7 +369,7 @@ static bool is_result(const struct local *l, const struct steno_tensor *x, const
         s->dim[!l->end_late] != l->side[Q].rows)
         return false;
     for (int64_t r = 0; r < rows * l->heads; r++) {
-        const float *y = (const float *)x->data + place(l, r, per, l->end_late);
+        const float *y = (const float *)x->data + place_local(l, r, per, l->end_late);
         for (int64_t c = 0; c < per; c++)
             if ((double)y[c] < want[r * per + c] || (double)y[c] > want[r * per + c] ||
                 isnan(y[c])) /* whole numbers, so exact */
@@ -382,7 +383,7 @@ static bool proves_mix(struct local *l, const struct steno_shape *scores)
 {
     struct steno_tensor p = {.dtype = STENO_F32, .shape = *scores}, v, off = {0}, out;
     const int64_t rows = l->side[Q].batch * l->side[Q].rows, per = l->v_size;
-    const int most = largest(2 * l->window + 1);
+    const int most = local_largest(2 * l->window + 1);
     double *want = steno_arena_calloc(l->mem, (size_t)(rows * l->side[V].cols), sizeof *want);
     const float *from;
     uint32_t seed = 3;
@@ -401,11 +402,11 @@ static bool proves_mix(struct local *l, const struct steno_shape *scores)
             *w = 0;
         if (l->key[i] < 0 || (off.data && ((const uint8_t *)off.data)[r / l->heads]))
             continue;
-        from = (const float *)v.data + place(l, l->key[i], per, l->late);
+        from = (const float *)v.data + place_local(l, l->key[i], per, l->late);
         for (int64_t c = 0; c < per; c++)
             want[r * per + c] += (double)*w * (double)from[c];
     }
-    if (!weigh(l, &p, &v, &off, &out))
+    if (!weigh_local(l, &p, &v, &off, &out))
         return false;
     l->end_late = false;
     if (!is_result(l, &out, want)) {
@@ -415,12 +416,12 @@ static bool proves_mix(struct local *l, const struct steno_shape *scores)
     }
     memset(want, 0, (size_t)(rows * l->side[V].cols) * sizeof *want);
     memset(p.data, 0, l->n * sizeof(float)); /* no weights, then no values: no summands */
-    if (!weigh(l, &p, &v, &off, &out) || !is_result(l, &out, want))
+    if (!weigh_local(l, &p, &v, &off, &out) || !is_result(l, &out, want))
         return false;
     for (size_t i = 0; i < l->n; i++)
         ((float *)p.data)[i] = l->key[i] < 0 ? 0 : 1;
     memset(v.data, 0, steno_numel(&v) * sizeof(float));
-    return weigh(l, &p, &v, &off, &out) && is_result(l, &out, want);
+    return weigh_local(l, &p, &v, &off, &out) && is_result(l, &out, want);
 }
 
 /* ---- the match ---- */
@@ -432,7 +433,7 @@ static bool one_trial(struct local *l, int64_t batch, int64_t rows)
     bool ok;
     l->sizes = (struct steno_moved_sizes){{q->dim[l->late], q->dim[!l->late]}, {batch, rows}};
     ok = find_scale(l) && find_rows(l) && find_keys(l) && proves_scores(l) && leaves(l, x) &&
-         score(l, x, &out) && proves_mix(l, &out.shape);
+         local_score(l, x, &out) && proves_mix(l, &out.shape);
     steno_arena_reset(l->mem);
     return ok;
 }
@@ -551,7 +552,7 @@ static bool try_end(struct local *l, steno_value_id end)
     return false;
 }
 
-static bool match(struct local *l)
+static bool match_local(struct local *l)
 {
     steno_value_id ends[MAX_CHAIN];
     int n = 0;
@@ -611,7 +612,7 @@ static steno_status swap(struct steno_graph *g, const char *name, steno_value_id
     return STENO_OK;
 }
 
-static steno_status replace(struct local *l, steno_err *err)
+static steno_status replace_local(struct local *l, steno_err *err)
 {
     struct steno_graph *g = l->g;
     steno_value_id in[SIDES], out = l->end;
@@ -678,9 +679,9 @@ static steno_status rewrite_one(struct steno_graph *g, const struct steno_pass_e
         l.mem = steno_arena_new(0);
         if (!l.mem)
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        *found = !st && match(&l);
+        *found = !st && match_local(&l);
         if (*found)
-            st = replace(&l, err);
+            st = replace_local(&l, err);
         steno_arena_free(l.mem);
         forget(*found ? last : &l);
         if (*found)

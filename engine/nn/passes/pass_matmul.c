@@ -26,7 +26,7 @@ struct found {
     float alpha;
 };
 
-static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
+static bool match_matmul(struct steno_graph *g, struct steno_node *n, struct found *f)
 {
     struct steno_node *r;
     double c;
@@ -66,7 +66,7 @@ steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_en
         const char *name = g->nodes[i].name;
         int32_t region = g->nodes[i].region;
         int opset = env->opset ? env->opset : g->nodes[i].opset;
-        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f) || (!env->to_run && opset < 12))
+        if (g->nodes[i].dead || !match_matmul(g, &g->nodes[i], &f) || (!env->to_run && opset < 12))
             continue;
         f.product->dead = true;
         for (int k = 0; k < 2; k++)

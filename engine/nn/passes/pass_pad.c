@@ -34,7 +34,7 @@ static bool read_pads(const struct steno_graph *g, const struct steno_node *n, i
     return true;
 }
 
-static bool plain(const struct steno_node *n)
+static bool pad_plain(const struct steno_node *n)
 {
     return !strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET") ||
            !strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "VALID");
@@ -49,11 +49,11 @@ static bool zero(const int64_t *v, size_t n)
 }
 
 /* True if the operator gives the same result with these paddings as its own. */
-static bool fits(const struct steno_graph *g, const struct steno_node *op, double value)
+static bool pad_fits(const struct steno_graph *g, const struct steno_node *op, double value)
 {
     size_t count;
     const int64_t *own = steno_node_ints(op, "pads", &count);
-    if (!plain(op))
+    if (!pad_plain(op))
         return false;
     if (steno_pass_is(op,
                       "Conv")) /* 0 times an infinite weight is NaN, its own padding is skipped */
@@ -125,7 +125,7 @@ steno_status steno_pass_pad(struct steno_graph *g, const struct steno_pass_env *
             !(pad = steno_pass_only_use(g, op->in[0], "Pad")))
             continue;
         rank = g->values[op->in[0]].shape.rank;
-        if (rank < 3 || !read_pads(g, pad, rank, &pads, &value) || !fits(g, op, value))
+        if (rank < 3 || !read_pads(g, pad, rank, &pads, &value) || !pad_fits(g, op, value))
             continue;
         own = steno_node_ints(op, "pads", &count);
         if (own && count != 2 * (size_t)(rank - 2))

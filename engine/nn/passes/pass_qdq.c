@@ -26,7 +26,7 @@ struct found {
     int64_t n;       /* columns, or channels */
 };
 
-static steno_value_id input(const struct steno_node *n, int i)
+static steno_value_id qdq_input(const struct steno_node *n, int i)
 {
     return i < n->n_in ? n->in[i] : STENO_NONE;
 }
@@ -48,7 +48,7 @@ static const struct steno_node *dequantized(struct steno_graph *g, steno_value_i
     if (!steno_pass_is(n, "DequantizeLinear") || n->n_in < 2 || g->values[v].dtype != STENO_F32 ||
         steno_node_int(n, "block_size", 0))
         return NULL;
-    *s = (struct side){n->in[0], n->in[1], input(n, 2)};
+    *s = (struct side){n->in[0], n->in[1], qdq_input(n, 2)};
     return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 &&
                    steno_pass_is_finite(g, s->scale)
                ? n
@@ -73,7 +73,8 @@ static bool fits_32_bits(const struct steno_tensor *w, int along)
 
 /* Match the weights that v dequantizes: one scale, or one per entry of axis `along` of the
  * constant. */
-static bool weights(struct steno_graph *g, steno_value_id v, int rank, int along, struct found *f)
+static bool qdq_weights(struct steno_graph *g, steno_value_id v, int rank, int along,
+                        struct found *f)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     const struct steno_tensor *w, *z;
@@ -123,8 +124,8 @@ struct made {
 };
 
 /* STENO_NONE: err is set. */
-static steno_value_id add(struct made *m, const char *type, int opset, const steno_value_id *in,
-                          int n_in, int n_attr, steno_value_id out)
+static steno_value_id add_qdq(struct made *m, const char *type, int opset, const steno_value_id *in,
+                              int n_in, int n_attr, steno_value_id out)
 {
     struct steno_node *n =
         steno_pass_add_node(m->g, "", type, opset, m->name, n_in, 1, n_attr, m->err);
@@ -136,8 +137,8 @@ static steno_value_id add(struct made *m, const char *type, int opset, const ste
     return out;
 }
 
-static steno_value_id constant(struct made *m, steno_dtype t, int rank, const int64_t *dims,
-                               const void *data)
+static steno_value_id qdq_constant(struct made *m, steno_dtype t, int rank, const int64_t *dims,
+                                   const void *data)
 {
     struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
     steno_value_id v;
@@ -161,11 +162,11 @@ static steno_value_id scalar_zero(struct made *m, const struct side *s)
     steno_value_id in[2] = {s->zero, STENO_NONE};
     int64_t none = 0;
     if (s->zero == STENO_NONE)
-        return constant(m, m->g->values[s->q].dtype, 0, NULL, &nothing);
+        return qdq_constant(m, m->g->values[s->q].dtype, 0, NULL, &nothing);
     if (m->g->values[s->zero].shape.rank == 0)
         return s->zero;
-    in[1] = constant(m, STENO_I64, 1, &(int64_t){0}, &none);
-    return in[1] == STENO_NONE ? in[1] : add(m, "Reshape", 13, in, 2, 0, STENO_NONE);
+    in[1] = qdq_constant(m, STENO_I64, 1, &(int64_t){0}, &none);
+    return in[1] == STENO_NONE ? in[1] : add_qdq(m, "Reshape", 13, in, 2, 0, STENO_NONE);
 }
 
 /* Return v of n numbers as [n, 1, ..., 1] with `ones` ones; a single number stays. */
@@ -177,32 +178,32 @@ static steno_value_id as_column(struct made *m, steno_value_id v, int64_t n, int
         return v;
     for (int i = 1; i <= ones; i++)
         dims[i] = 1;
-    in[1] = constant(m, STENO_I64, 1, &count, dims);
-    return in[1] == STENO_NONE ? in[1] : add(m, "Reshape", 13, in, 2, 0, STENO_NONE);
+    in[1] = qdq_constant(m, STENO_I64, 1, &count, dims);
+    return in[1] == STENO_NONE ? in[1] : add_qdq(m, "Reshape", 13, in, 2, 0, STENO_NONE);
 }
 
 /* Append y = f32(p) * (sx * sw) [+ b] after the product; ones: axes after the channels. */
 static steno_status scaled(struct made *m, const struct found *f, steno_value_id p,
                            steno_value_id b, int ones, steno_value_id y)
 {
-    steno_value_id s[2], c, v = add(m, "Cast", 13, &p, 1, 1, STENO_NONE);
+    steno_value_id s[2], c, v = add_qdq(m, "Cast", 13, &p, 1, 1, STENO_NONE);
     if (v == STENO_NONE)
         return STENO_ERR_NOMEM;
     steno_pass_set_int(m->g, &m->g->nodes[m->g->n_nodes - 1], 0, "to", STENO_F32);
     s[0] = f->x.scale;
     s[1] = as_column(m, f->w.scale, f->n, ones);
-    c = s[1] == STENO_NONE ? s[1] : add(m, "Mul", 13, s, 2, 0, STENO_NONE);
+    c = s[1] == STENO_NONE ? s[1] : add_qdq(m, "Mul", 13, s, 2, 0, STENO_NONE);
     if (c == STENO_NONE)
         return STENO_ERR_NOMEM;
     s[0] = v;
     s[1] = c;
-    v = add(m, "Mul", 13, s, 2, 0, b == STENO_NONE ? y : STENO_NONE);
+    v = add_qdq(m, "Mul", 13, s, 2, 0, b == STENO_NONE ? y : STENO_NONE);
     if (v == STENO_NONE || b == STENO_NONE)
         return v == STENO_NONE ? STENO_ERR_NOMEM : STENO_OK;
     s[0] = v;
     s[1] = as_column(m, b, f->n, ones);
-    return s[1] == STENO_NONE || add(m, "Add", 13, s, 2, 0, y) == STENO_NONE ? STENO_ERR_NOMEM
-                                                                             : STENO_OK;
+    return s[1] == STENO_NONE || add_qdq(m, "Add", 13, s, 2, 0, y) == STENO_NONE ? STENO_ERR_NOMEM
+                                                                                 : STENO_OK;
 }
 
 /* Return the one zero point of all channels: ONNX Runtime's ConvInteger takes no others.
@@ -214,7 +215,7 @@ static steno_value_id one_zero(struct made *m, const struct side *s, bool *diffe
     *differ = false;
     for (size_t i = 1; b && i < steno_numel(z); i++)
         *differ = *differ || b[i] != b[0];
-    return b && !*differ && make ? constant(m, z->dtype, 0, NULL, b) : STENO_NONE;
+    return b && !*differ && make ? qdq_constant(m, z->dtype, 0, NULL, b) : STENO_NONE;
 }
 
 static steno_status quantize(struct steno_graph *g, const char *name, steno_value_id x,
@@ -233,7 +234,7 @@ static steno_status quantize(struct steno_graph *g, const char *name, steno_valu
     return STENO_OK;
 }
 
-static steno_status build(struct steno_graph *g, int32_t at, struct found *f, steno_err *err)
+static steno_status build_qdq(struct steno_graph *g, int32_t at, struct found *f, steno_err *err)
 {
     const struct steno_node n = g->nodes[at];
     bool conv = !strcmp(n.op_type, "Conv");
@@ -253,18 +254,18 @@ static steno_status build(struct steno_graph *g, int32_t at, struct found *f, st
         return STENO_ERR_NOMEM;
     in[2] = scalar_zero(&m, &f->x);
     p = in[2] == STENO_NONE ? STENO_NONE
-                            : add(&m, conv ? "ConvInteger" : "MatMulInteger", 10, in, 4,
-                                  conv ? n.n_attr : 0, STENO_NONE);
+                            : add_qdq(&m, conv ? "ConvInteger" : "MatMulInteger", 10, in, 4,
+                                      conv ? n.n_attr : 0, STENO_NONE);
     if (p == STENO_NONE)
         return STENO_ERR_NOMEM;
     if (conv && n.n_attr)
         memcpy(g->nodes[g->n_nodes - 1].attr, n.attr, (size_t)n.n_attr * sizeof *n.attr);
     g->nodes[at].dead = true;
-    return scaled(&m, f, p, input(&n, 2), ones, n.out[0]);
+    return scaled(&m, f, p, qdq_input(&n, 2), ones, n.out[0]);
 }
 
-static bool match(struct steno_graph *g, const struct steno_pass_env *env,
-                  const struct steno_node *n, struct found *f)
+static bool match_qdq(struct steno_graph *g, const struct steno_pass_env *env,
+                      const struct steno_node *n, struct found *f)
 {
     bool gemm = steno_pass_is(n, "Gemm"), conv = steno_pass_is(n, "Conv");
     int rank = n->n_in > 1 && n->in[0] != STENO_NONE ? g->values[n->in[0]].shape.rank : -1;
@@ -275,9 +276,10 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env,
     if (!activations(g, n->in[0], &f->x)) {
         f->dynamic = true;
         return env->rows_in_8_bits && !gemm && !conv && g->values[n->in[0]].dtype == STENO_F32 &&
-               !g->values[n->in[0]].constant && weights(g, n->in[1], 2, 1, f);
+               !g->values[n->in[0]].constant && qdq_weights(g, n->in[1], 2, 1, f);
     }
-    if (!weights(g, n->in[1], conv ? 3 : 2, conv || steno_node_int(n, "transB", 0) ? 0 : 1, f)) {
+    if (!qdq_weights(g, n->in[1], conv ? 3 : 2, conv || steno_node_int(n, "transB", 0) ? 0 : 1,
+                     f)) {
         steno_pass_refuse(env, "qdq", n,
                           "its weights are not 8-bit constants with one scale, or one per "
                           "column");
@@ -291,7 +293,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env,
     }
     if (gemm) {
         if (steno_node_int(n, "transA", 0) || steno_node_float(n, "alpha", 1) != 1 ||
-            (input(n, 2) != STENO_NONE && steno_node_float(n, "beta", 1) != 1)) {
+            (qdq_input(n, 2) != STENO_NONE && steno_node_float(n, "beta", 1) != 1)) {
             steno_pass_refuse(env, "qdq", n, "the Gemm scales, or transposes its activations");
             return false;
         }
@@ -331,7 +333,7 @@ static steno_value_id before_rounding(struct steno_graph *g, const struct steno_
     q = steno_pass_producer(g, s.q);
     if (!steno_pass_is(q, "QuantizeLinear") || g->values[q->in[0]].dtype != STENO_F32 ||
         !same_number(g, q->in[1], s.scale) ||
-        (input(q, 2) != s.zero && !same_number(g, input(q, 2), s.zero)) ||
+        (qdq_input(q, 2) != s.zero && !same_number(g, qdq_input(q, 2), s.zero)) ||
         (cuts_at_zero(g, &s) && !steno_pass_is(steno_pass_producer(g, q->in[0]), "Softmax")))
         return STENO_NONE;
     return q->in[0];
@@ -355,7 +357,7 @@ bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n)
     r = steno_pass_only_reader(g, n->out[0]);
     if (steno_pass_is(r, "Transpose"))
         r = steno_pass_only_reader(g, r->out[0]);
-    return r && match(g, &(struct steno_pass_env){.arg = NULL}, r, &f);
+    return r && match_qdq(g, &(struct steno_pass_env){.arg = NULL}, r, &f);
 }
 
 steno_status steno_pass_qdq(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
@@ -364,9 +366,9 @@ steno_status steno_pass_qdq(struct steno_graph *g, const struct steno_pass_env *
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
         steno_status st;
-        if (!match(g, env, &g->nodes[i], &f))
+        if (!match_qdq(g, env, &g->nodes[i], &f))
             continue;
-        st = build(g, i, &f, err);
+        st = build_qdq(g, i, &f, err);
         if (st)
             return st;
         ++*changed;

@@ -29,7 +29,7 @@ static bool has(const struct steno_node *n, int in)
 }
 
 /* True if p is a product with a bias and nothing else, and only the attention reads it. */
-static bool fits(struct steno_graph *g, const struct merge *m, struct steno_node *p, int in)
+static bool qkv_fits(struct steno_graph *g, const struct merge *m, struct steno_node *p, int in)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
     const struct steno_value *w, *y;
@@ -62,14 +62,14 @@ static bool alike(const struct steno_graph *g, const struct steno_node *a,
            (a->in[Q_ZERO] == b->in[Q_ZERO] && a->in[Q_SCALE] == b->in[Q_SCALE]);
 }
 
-static bool match(struct steno_graph *g, struct steno_node *attention, struct merge *m)
+static bool match_qkv(struct steno_graph *g, struct steno_node *attention, struct merge *m)
 {
     m->attention = attention;
     for (m->first = 0; m->first < 2; m->first++) {
         m->n = m->total = 0;
         for (int in = m->first; in < 3; in++) {
             struct steno_node *p = steno_pass_producer(g, attention->in[in]);
-            if (!p || !fits(g, m, p, in) || (m->n && !alike(g, m->part[0], p)))
+            if (!p || !qkv_fits(g, m, p, in) || (m->n && !alike(g, m->part[0], p)))
                 break;
             m->cols[m->n] = g->values[p->in[1]].shape.dim[1];
             m->total += m->cols[m->n];
@@ -87,8 +87,8 @@ static bool match(struct steno_graph *g, struct steno_node *attention, struct me
 }
 
 /* Join the parts' weights by columns. */
-static steno_status weights(struct steno_graph *g, const struct merge *m, steno_value_id *to,
-                            steno_err *err)
+static steno_status qkv_weights(struct steno_graph *g, const struct merge *m, steno_value_id *to,
+                                steno_err *err)
 {
     struct steno_join_part part[STENO_JOIN_MAX];
     for (int p = 0; p < m->n; p++)
@@ -151,7 +151,7 @@ static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, 
         steno_dtype t = g->values[m->part[0]->in[QW]].dtype;
         in[Q_ZERO] = m->part[0]->in[Q_ZERO];
         in[Q_SCALE] = m->part[0]->in[Q_SCALE];
-        st = weights(g, m, &in[QW], err);
+        st = qkv_weights(g, m, &in[QW], err);
         if (!st && any(m, W_ZERO))
             st = side_by_side(g, m, W_ZERO, t, NULL, &in[W_ZERO], err);
         if (!st)
@@ -162,7 +162,7 @@ static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, 
     }
     for (int p = 0; p < m->n; p++)
         alpha[p] = steno_node_float(m->part[p], "alpha", 1);
-    st = weights(g, m, &in[W], err);
+    st = qkv_weights(g, m, &in[W], err);
     if (!st && m->is_bytes)
         st = side_by_side(g, m, SCALE, STENO_F32, alpha, &in[SCALE], err);
     if (!st && m->is_bytes && any(m, ZERO))
@@ -265,7 +265,7 @@ static steno_status from_slices(struct steno_graph *g, struct steno_node *attent
     return inputs ? note_parts(g, attention, inputs, err) : STENO_OK;
 }
 
-static steno_status build(struct steno_graph *g, struct merge *m, steno_err *err)
+static steno_status build_qkv(struct steno_graph *g, struct merge *m, steno_err *err)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
     int32_t attention = (int32_t)(m->attention - g->nodes);
@@ -315,9 +315,9 @@ steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *
         if (!cut)
             st = from_slices(g, &g->nodes[i], &cut, err);
         if (!st && !cut) {
-            if (!match(g, &g->nodes[i], &m))
+            if (!match_qkv(g, &g->nodes[i], &m))
                 continue;
-            st = build(g, &m, err);
+            st = build_qkv(g, &m, err);
         }
         if (st)
             return st;

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-static bool number(const struct steno_graph *g, const struct steno_node *n, int in, double want)
+static bool relshift_number(const struct steno_graph *g, const struct steno_node *n, int in,
+                            double want)
 {
     double v;
     return in < n->n_in && n->in[in] != STENO_NONE && steno_pass_scalar(g, n->in[in], &v) &&
@@ -18,9 +19,9 @@ static bool number(const struct steno_graph *g, const struct steno_node *n, int 
 
 static bool slices(const struct steno_graph *g, const struct steno_node *n, double from, int axis)
 {
-    return steno_pass_is(n, "Slice") && n->opset >= 10 && number(g, n, 1, from) &&
-           (number(g, n, 3, axis) || number(g, n, 3, axis - 4)) &&
-           (n->n_in < 5 || n->in[4] == STENO_NONE || number(g, n, 4, 1));
+    return steno_pass_is(n, "Slice") && n->opset >= 10 && relshift_number(g, n, 1, from) &&
+           (relshift_number(g, n, 3, axis) || relshift_number(g, n, 3, axis - 4)) &&
+           (n->n_in < 5 || n->in[4] == STENO_NONE || relshift_number(g, n, 4, 1));
 }
 
 static bool zeros(struct steno_graph *g, steno_value_id v)
@@ -62,8 +63,8 @@ static bool last_dim(struct steno_graph *g, steno_value_id v, steno_value_id x)
         n = steno_pass_producer(g, n->in[0]);
     if (steno_pass_is(n, "Gather")
             ? !steno_pass_scalar(g, n->in[1], &at)
-            : !slices(g, n, -1, 0) && !(steno_pass_is(n, "Slice") && number(g, n, 1, -1) &&
-                                        number(g, n, 3, 0) && n->n_in < 5))
+            : !slices(g, n, -1, 0) && !(steno_pass_is(n, "Slice") && relshift_number(g, n, 1, -1) &&
+                                        relshift_number(g, n, 3, 0) && n->n_in < 5))
         return false;
     if (steno_pass_is(n, "Slice")) {
         double end;
@@ -85,11 +86,11 @@ static bool half_length(struct steno_graph *g, steno_value_id v, steno_value_id 
         return s->dim[3] > 0 && end == (double)(s->dim[3] / 2 + 1);
     if (!steno_pass_is(add, "Add"))
         return false;
-    side = number(g, add, 0, 1);
-    if (!number(g, add, !side, 1))
+    side = relshift_number(g, add, 0, 1);
+    if (!relshift_number(g, add, !side, 1))
         return false;
     div = behind_views(g, add->in[side]);
-    return steno_pass_is(div, "Div") && number(g, div, 1, 2) && last_dim(g, div->in[0], x);
+    return steno_pass_is(div, "Div") && relshift_number(g, div, 1, 2) && last_dim(g, div->in[0], x);
 }
 
 /* True for a Pad of one zero before the last axis of four. */
@@ -101,7 +102,7 @@ static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
     const struct steno_tensor *t =
         n->n_in > 1 && n->in[1] != STENO_NONE ? g->values[n->in[1]].constant : NULL;
     if (strcmp(steno_node_str(n, "mode", "constant"), "constant") ||
-        (n->n_in > 2 && n->in[2] != STENO_NONE && !number(g, n, 2, 0)) || n->n_in > 3 ||
+        (n->n_in > 2 && n->in[2] != STENO_NONE && !relshift_number(g, n, 2, 0)) || n->n_in > 3 ||
         steno_node_float(n, "value", 0) != 0)
         return false;
     if (t && t->data && t->dtype == STENO_I64 && steno_numel(t) == 8)
@@ -127,7 +128,7 @@ struct found {
     steno_value_id x, out;
 };
 
-static bool match(struct steno_graph *g, struct steno_node *back, struct found *f)
+static bool match_relshift(struct steno_graph *g, struct steno_node *back, struct found *f)
 {
     const struct steno_shape *x, *r;
     double end;
@@ -160,7 +161,7 @@ steno_status steno_pass_relshift(struct steno_graph *g, const struct steno_pass_
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         struct steno_node *y;
-        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+        if (g->nodes[i].dead || !match_relshift(g, &g->nodes[i], &f))
             continue;
         f.concat->dead = f.fold->dead = f.cut->dead = f.back->dead = true;
         if (f.half)

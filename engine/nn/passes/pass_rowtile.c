@@ -10,7 +10,7 @@ enum { STAGES = 2, IN_W = 1, IN_BIAS = 2, IN_RESIDUAL = 3 };
 
 /* True for a channels-last convolution of two axes with explicit paddings and without a
  * residual. */
-static bool fits(const struct steno_graph *g, const struct steno_node *n)
+static bool rowtile_fits(const struct steno_graph *g, const struct steno_node *n)
 {
     const char *pad;
     const struct steno_tensor *w;
@@ -26,7 +26,7 @@ static struct steno_node *first_of(struct steno_graph *g, const struct steno_nod
 {
     struct steno_node *first = steno_pass_producer(g, n->in[0]);
     bool alone = g->values[n->in[0]].uses == 1 && !g->values[n->in[0]].is_output;
-    return alone && fits(g, first) ? first : NULL;
+    return alone && rowtile_fits(g, first) ? first : NULL;
 }
 
 /* Collect attribute `name` of both, `count` integers each. */
@@ -62,8 +62,8 @@ static bool floats_of(struct steno_graph *g, const struct steno_node *const *n, 
 }
 
 /* Make n, the second convolution, compute both. */
-static steno_status build(struct steno_graph *g, struct steno_node *first, struct steno_node *n,
-                          steno_err *err)
+static steno_status build_rowtile(struct steno_graph *g, struct steno_node *first,
+                                  struct steno_node *n, steno_err *err)
 {
     enum { N_ATTR = 7, N_IN = 1 + 2 * STAGES };
     const struct steno_node *const both[STAGES] = {first, n};
@@ -99,8 +99,8 @@ steno_status steno_pass_rowtile(struct steno_graph *g, const struct steno_pass_e
     if (!env->to_run)
         return STENO_OK;
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i], *first = fits(g, n) ? first_of(g, n) : NULL;
-        steno_status st = first ? build(g, first, n, err) : STENO_OK;
+        struct steno_node *n = &g->nodes[i], *first = rowtile_fits(g, n) ? first_of(g, n) : NULL;
+        steno_status st = first ? build_rowtile(g, first, n, err) : STENO_OK;
         if (st)
             return st;
         *changed += first != NULL;

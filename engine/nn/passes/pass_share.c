@@ -34,7 +34,7 @@ static int by_hash(const void *a, const void *b)
     return x->v < y->v ? -1 : x->v > y->v;
 }
 
-static bool add(struct list *l, struct steno_graph *g, steno_value_id v)
+static bool add_share(struct list *l, struct steno_graph *g, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
     size_t bytes;
@@ -52,16 +52,16 @@ static bool add(struct list *l, struct steno_graph *g, steno_value_id v)
     return true;
 }
 
-static int collect(struct steno_graph *g, void *arg)
+static int collect_share(struct steno_graph *g, void *arg)
 {
     struct list *l = arg;
     l->graphs++;
     for (int32_t v = 0; !l->failed && v < g->n_values; v++)
         if (g->values[v].constant && g->values[v].uses)
-            l->failed = !add(l, g, v);
+            l->failed = !add_share(l, g, v);
     for (int32_t i = 0; !l->failed && i < g->n_nodes; i++)
         if (!g->nodes[i].dead)
-            steno_node_each_graph(&g->nodes[i], collect, l);
+            steno_node_each_graph(&g->nodes[i], collect_share, l);
     return l->failed;
 }
 
@@ -124,7 +124,7 @@ steno_status steno_pass_share(struct steno_graph *g, const struct steno_pass_env
     (void)env;
     if (g->parent)
         return STENO_OK;
-    (void)collect(g, &l);
+    (void)collect_share(g, &l);
     if (l.failed)
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     else if (l.graphs > 1)

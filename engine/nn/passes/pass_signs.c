@@ -42,7 +42,7 @@ struct job {
     int32_t n_values;        /* extent of flipped */
 };
 
-static steno_value_id input(const struct steno_node *n, int i)
+static steno_value_id signs_input(const struct steno_node *n, int i)
 {
     return i >= 0 && i < n->n_in ? n->in[i] : STENO_NONE;
 }
@@ -108,7 +108,7 @@ static steno_status set_input(struct job *j, struct steno_node *n, int at, steno
         if (!in)
             return STENO_ERR_NOMEM;
         for (int i = 0; i <= at; i++)
-            in[i] = input(n, i);
+            in[i] = signs_input(n, i);
         n->in = in;
         n->n_in = at + 1;
     }
@@ -120,7 +120,8 @@ static steno_status set_input(struct job *j, struct steno_node *n, int at, steno
 static bool may_become(const struct steno_graph *g, const struct steno_node *n,
                        const struct product *p, steno_dtype t)
 {
-    const steno_value_id w = input(n, p->w), z = input(n, p->zero), s = input(n, p->scale);
+    const steno_value_id w = signs_input(n, p->w), z = signs_input(n, p->zero),
+                         s = signs_input(n, p->scale);
     const struct steno_tensor *c = w == STENO_NONE ? NULL : g->values[w].constant;
     if (!c || c->dtype != (t == STENO_U8 ? STENO_I8 : STENO_U8))
         return false;
@@ -133,7 +134,7 @@ static bool may_become(const struct steno_graph *g, const struct steno_node *n,
 static steno_status become(struct job *j, int32_t at, const struct product *p, steno_dtype t)
 {
     struct steno_node *n = &j->g->nodes[at]; /* constants do not move nodes */
-    const steno_value_id z = input(n, p->zero), s = input(n, p->scale);
+    const steno_value_id z = signs_input(n, p->zero), s = signs_input(n, p->scale);
     steno_value_id w, zero;
     steno_status st = flip(j, n->in[p->w], &w);
     if (!st)
@@ -163,7 +164,8 @@ static struct steno_node *dequantized(struct steno_graph *g, steno_value_id v)
 static steno_status of_dequantized(struct job *j, const struct steno_node *n)
 {
     struct steno_graph *g = j->g;
-    const struct steno_node *x = dequantized(g, input(n, 0)), *w = dequantized(g, input(n, 1));
+    const struct steno_node *x = dequantized(g, signs_input(n, 0)),
+                            *w = dequantized(g, signs_input(n, 1));
     if (!x || !w || g->values[x->in[0]].dtype != STENO_U8 ||
         !may_become(g, w, &dequantize, STENO_U8))
         return STENO_OK;
@@ -174,14 +176,14 @@ static steno_status of_dequantized(struct job *j, const struct steno_node *n)
 static steno_dtype wanted(const struct steno_graph *g, const struct steno_node *n,
                           const struct product *p)
 {
-    const steno_value_id x = input(n, p->x);
+    const steno_value_id x = signs_input(n, p->x);
     steno_dtype t = p->x < 0 ? STENO_U8 : STENO_DT_NONE;
     if (x != STENO_NONE)
         t = g->values[x].dtype;
     return t == STENO_U8 || t == STENO_I8 ? t : STENO_DT_NONE;
 }
 
-static steno_status visit(struct job *j, int32_t at)
+static steno_status visit_signs(struct job *j, int32_t at)
 {
     const struct steno_node *n = &j->g->nodes[at];
     steno_status st = STENO_OK;
@@ -217,6 +219,6 @@ steno_status steno_pass_signs(struct steno_graph *g, const struct steno_pass_env
         j.flipped[v] = STENO_NONE;
     for (int32_t i = 0; !st && i < g->n_nodes; i++)
         if (!g->nodes[i].dead)
-            st = visit(&j, i);
+            st = visit_signs(&j, i);
     return st;
 }

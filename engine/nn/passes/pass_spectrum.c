@@ -35,7 +35,7 @@ static struct steno_node *squared(struct steno_graph *g, steno_value_id v,
                : NULL;
 }
 
-static bool plain(const struct steno_node *conv, int64_t *hop)
+static bool spectrum_plain(const struct steno_node *conv, int64_t *hop)
 {
     size_t n;
     const int64_t *v = steno_node_ints(conv, "strides", &n);
@@ -51,8 +51,8 @@ static bool plain(const struct steno_node *conv, int64_t *hop)
 }
 
 /* Return the Conv under a sum of squares. gone: the nodes in between. */
-static struct steno_node *match(struct steno_graph *g, const struct steno_node *add,
-                                struct steno_node **gone, int64_t *hop)
+static struct steno_node *match_spectrum(struct steno_graph *g, const struct steno_node *add,
+                                         struct steno_node **gone, int64_t *hop)
 {
     struct steno_node *re = squared(g, add->in[0], &gone[0]);
     struct steno_node *im = squared(g, add->in[1], &gone[1]), *conv;
@@ -61,7 +61,7 @@ static struct steno_node *match(struct steno_graph *g, const struct steno_node *
         g->values[re->in[0]].is_output)
         return NULL;
     conv = steno_pass_producer(g, re->in[0]);
-    if (!steno_pass_is(conv, "Conv") || !plain(conv, hop) ||
+    if (!steno_pass_is(conv, "Conv") || !spectrum_plain(conv, hop) ||
         steno_graph_fetch(g, conv->in[1], NULL) ||
         !steno_ops_is_dft(g->values[conv->in[1]].constant))
         return NULL;
@@ -85,7 +85,7 @@ steno_status steno_pass_spectrum(struct steno_graph *g, const struct steno_pass_
         const char *name;
         int64_t hop = 1;
         if (add->dead || !steno_pass_is(add, "Add") || add->n_in != 2 ||
-            !(conv = match(g, add, gone, &hop)))
+            !(conv = match_spectrum(g, add, gone, &hop)))
             continue;
         x = conv->in[0];
         w = conv->in[1];

@@ -104,8 +104,9 @@ static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct c
     return true;
 }
 
-static struct steno_node *add(struct steno_graph *g, const char *type, const char *name, int n_in,
-                              int n_attr, const struct cache *c, steno_value_id out, steno_err *err)
+static struct steno_node *add_weights(struct steno_graph *g, const char *type, const char *name,
+                                      int n_in, int n_attr, const struct cache *c,
+                                      steno_value_id out, steno_err *err)
 {
     struct steno_node *y;
     if (c->slice)
@@ -177,7 +178,7 @@ static steno_status make_weights(struct steno_graph *g, struct steno_node *softm
     struct steno_node *y;
     steno_value_id out = softmax->out[0];
     softmax->dead = true;
-    y = add(g, "AttentionWeights", softmax->name, 4, 7, &w->cache, out, err);
+    y = add_weights(g, "AttentionWeights", softmax->name, 4, 7, &w->cache, out, err);
     if (!y)
         return STENO_ERR_NOMEM;
     y->in[0] = w->x;
@@ -223,7 +224,7 @@ static steno_status values(struct steno_graph *g, struct steno_node *product, in
     x = columns_of(g, c.added, &at);
     out = end->out[0];
     end->dead = true;
-    y = add(g, "WeightedValues", name, 3, 3, &c, out, err);
+    y = add_weights(g, "WeightedValues", name, 3, 3, &c, out, err);
     if (!y)
         return STENO_ERR_NOMEM;
     y->in[0] = a;
@@ -285,7 +286,7 @@ static steno_status nonlin(struct steno_graph *g, struct steno_node *product, in
         g->values[x].dtype != STENO_F32)
         return STENO_OK;
     mul->dead = true;
-    y = add(g, "NonlinAttention", product->name, 3, 1, &c, mul->out[0], err);
+    y = add_weights(g, "NonlinAttention", product->name, 3, 1, &c, mul->out[0], err);
     if (!y)
         return STENO_ERR_NOMEM;
     y->in[0] = a;

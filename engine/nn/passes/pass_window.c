@@ -90,7 +90,7 @@ static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_
     return g->values[z].uses == ours;
 }
 
-static bool match(struct steno_graph *g, const struct steno_node *a, struct match *m)
+static bool match_window(struct steno_graph *g, const struct steno_node *a, struct match *m)
 {
     const struct steno_shape *q, *new_kv, *cache;
     if (a->n_in < 3 || steno_node_int(a, "apart", 0))
@@ -121,8 +121,8 @@ static bool match(struct steno_graph *g, const struct steno_node *a, struct matc
     return m->cut && read_by_us(g, a, m->k.of);
 }
 
-static steno_status build(struct steno_graph *g, struct steno_node *a, const struct match *m,
-                          steno_err *err)
+static steno_status build_window(struct steno_graph *g, struct steno_node *a, const struct match *m,
+                                 steno_err *err)
 {
     static const char *const names[] = {"heads", "size", "v_size", "q_at",
                                         "k_at",  "v_at", "new_at"};
@@ -179,9 +179,9 @@ steno_status steno_pass_window(struct steno_graph *g, const struct steno_pass_en
         struct match m;
         steno_status st;
         if (a->dead || !steno_pass_is_ours(a, "Attention") || steno_node_int(a, "no_nan", 0) ||
-            !match(g, a, &m))
+            !match_window(g, a, &m))
             continue;
-        st = build(g, a, &m, err);
+        st = build_window(g, a, &m, err);
         if (st)
             return st;
         ++*changed;
