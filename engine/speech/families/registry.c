@@ -3,6 +3,7 @@
 #include "speech/families/ctc/family.h"
 #include "speech/families/ctc_offline/family.h"
 #include "speech/families/espnet/family.h"
+#include "speech/families/fire_red/family.h"
 #include "speech/families/funasr/family.h"
 #include "speech/families/icefall/family.h"
 #include "speech/families/moonshine/family.h"
@@ -16,6 +17,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_ctc,
     &steno_family_ctc_offline,
     &steno_family_t_one,
+    &steno_family_fire_red,
     &steno_family_whisper,
     &steno_family_sense_voice,
     &steno_family_paraformer,

@@ -67,3 +67,21 @@ steno_status steno_metadata_list(const char *text, const char *key, const char *
                           file, key, k > n ? "more than " : "", k > n ? n : k, n);
     return STENO_OK;
 }
+
+steno_status steno_metadata_cmvn(const steno_onnx_head *h, const char *mean, const char *factor,
+                                 const char *file, size_t bins, steno_cmvn **out, steno_err *err)
+{
+    float neg[STENO_METADATA_BINS], by[STENO_METADATA_BINS];
+    steno_status st =
+        steno_metadata_list(steno_onnx_head_meta(h, mean), mean, file, neg, bins, err);
+    if (!st)
+        st = steno_metadata_list(steno_onnx_head_meta(h, factor), factor, file, by, bins, err);
+    if (st)
+        return st;
+    for (size_t i = 0; i < bins; i++)
+        neg[i] = -neg[i];
+    st = steno_cmvn_open_inverse(out, neg, by, bins, err);
+    return st ? steno_fail_in(err, st == STENO_ERR_INVAL ? STENO_ERR_FORMAT : st,
+                              "%s: metadata %s, %s", file, mean, factor)
+              : STENO_OK;
+}

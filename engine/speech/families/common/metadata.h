@@ -5,6 +5,7 @@
 
 #include "formats/onnx_head.h"
 #include "nn/network/network.h"
+#include "speech/features/cmvn.h"
 
 struct steno_metadata {
     const char *key;
@@ -34,5 +35,11 @@ STENO_MUST steno_status steno_metadata_read(const steno_onnx_head *h,
  * STENO_ERR_FORMAT names the key and the wrong entry. */
 STENO_MUST steno_status steno_metadata_list(const char *text, const char *key, const char *file,
                                             float *out, size_t n, steno_err *err);
+/* The normalisation (x - mean) * factor of `bins` <= STENO_METADATA_BINS features, from the lists
+ * of two keys. STENO_ERR_FORMAT, STENO_ERR_NOMEM. */
+#define STENO_METADATA_BINS 128
+STENO_MUST steno_status steno_metadata_cmvn(const steno_onnx_head *h, const char *mean,
+                                            const char *factor, const char *file, size_t bins,
+                                            steno_cmvn **out, steno_err *err);
 
 #endif

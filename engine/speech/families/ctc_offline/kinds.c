@@ -6,7 +6,6 @@
 #include "speech/families/common/metadata.h"
 #include "speech/features/logmel.h"
 
-#define MAX_BINS 128
 #define SUBSAMPLING 4 /* where nothing is said */
 
 /* FireRedASR's and sherpa-onnx's are the same. */
@@ -85,27 +84,6 @@ const struct steno_ctc_offline_kind *steno_ctc_offline_kind_of(const steno_onnx_
     return NULL;
 }
 
-static steno_status read_normalisation(struct steno_ctc_offline_meta *m, const steno_onnx_head *h,
-                                       const char *file, steno_err *err)
-{
-    const struct steno_ctc_offline_kind *k = m->kind;
-    const size_t bins = k->front(false).bins;
-    float mean[MAX_BINS], factor[MAX_BINS];
-    steno_status st =
-        steno_metadata_list(steno_onnx_head_meta(h, k->mean), k->mean, file, mean, bins, err);
-    if (!st)
-        st = steno_metadata_list(steno_onnx_head_meta(h, k->factor), k->factor, file, factor, bins,
-                                 err);
-    if (st)
-        return st;
-    for (size_t i = 0; i < bins; i++)
-        mean[i] = -mean[i];
-    st = steno_cmvn_open_inverse(&m->cmvn, mean, factor, bins, err);
-    return st ? steno_fail_in(err, st == STENO_ERR_INVAL ? STENO_ERR_FORMAT : st,
-                              "%s: metadata %s, %s", file, k->mean, k->factor)
-              : STENO_OK;
-}
-
 steno_status steno_ctc_offline_meta_read(struct steno_ctc_offline_meta *out,
                                          const steno_onnx_head *h, const char *file, steno_err *err)
 {
@@ -120,7 +98,8 @@ steno_status steno_ctc_offline_meta_read(struct steno_ctc_offline_meta *out,
                           file);
     st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
     if (!st && m.kind->mean)
-        st = read_normalisation(&m, h, file, err);
+        st = steno_metadata_cmvn(h, m.kind->mean, m.kind->factor, file, m.kind->front(false).bins,
+                                 &m.cmvn, err);
     if (!st)
         *out = m;
     return st;
