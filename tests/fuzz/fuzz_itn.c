@@ -1,13 +1,15 @@
 /* Texts and grammars: a transducer of the input's arcs, as a chain of two and as a tagger with its
  * verbalizer; and texts as those of a tagger. Checks: origins lie in the text and, in a chain, do
- * not go back. */
+ * not go back; the shield covers whole words. */
 /* covers: engine/speech/itn/itn.c engine/speech/itn/fields.c engine/speech/itn/rewrite.c */
+/* covers: engine/speech/itn/shield.c */
 /* link: tests/support/fst_make.c */
 #include <stdlib.h>
 #include <string.h>
 
 #include "speech/itn/fields.h"
 #include "speech/itn/internal.h"
+#include "speech/itn/shield.h"
 #include "tests/support/fst_make.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -45,6 +47,21 @@ static void order(const char *text)
     free(f.field);
 }
 
+static void shield(const char *text)
+{
+    char *covered = strdup(text);
+    if (!covered || steno_itn_shield_english(covered) || strlen(covered) != strlen(text))
+        abort();
+    for (size_t i = 0; text[i]; i++) {
+        const bool changed = covered[i] != text[i];
+        if (changed && covered[i] != STENO_ITN_SHIELD)
+            abort();
+        if (i && text[i] != ' ' && text[i - 1] != ' ' && changed != (covered[i - 1] != text[i - 1]))
+            abort();
+    }
+    free(covered);
+}
+
 /* The first byte is the number of arcs, up to 64. */
 static size_t read_arcs(const uint8_t *data, size_t n, struct fst_make *m)
 {
@@ -75,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         g.tagged = true;
         write(w, &g, text);
         order(text);
+        shield(text);
     }
     free(file);
     free(text);

@@ -18,6 +18,7 @@
 #include "speech/itn/fields.h"
 #include "speech/itn/itn.h"
 #include "speech/itn/rewrite.h"
+#include "speech/itn/shield.h"
 #include "tests/support/fst_make.h"
 #include "tests/support/shared.h"
 
@@ -811,6 +812,108 @@ static void recorded_test_pairs_are_met(void **state)
         steno_itn_close(g[i]);
 }
 
+/* ---- words that grammars are kept from ------------------------------------------------------- */
+
+/* Shields are shown as the words that they cover: "in a [second]". */
+static void words_of_english_are_shielded(void **state)
+{
+    static const char *const rows[] = {
+        "the [first] twenty five lines",
+        "may [first] run",
+        "may fourth is a monday",
+        "march third twenty twenty four",
+        "on march second",
+        "the third of march",
+        "the twenty second",
+        "the hundred and first",
+        "second half of twenty twenty",
+        "a [tenth] of it",
+        "the tenth stream",
+        "ten [minutes] and three [seconds]",
+        "five kilometers per hour",
+        "four [and] two dollars",
+        "two hundred and five",
+        "two [real] speakers",
+        "for [example] it [misses]",
+        "[a] c compiler",
+        "a b c",
+        "f [o] [o] then o o seven",
+        "a [dot] is used here",
+        "it ends with [dot]",
+        "send it [to] info at steno dot io",
+        "[mail] john underscore smith at example dot co dot uk [thanks]",
+        "[visit] w w w dot google dot com [for] more",
+        "is [linked] in",
+        "it [is] one nine two dot one six eight dot one dot one",
+        "] first", /* has the byte already */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char spoken[128], want[128];
+        size_t n = 0;
+        bool covered = false;
+        if (rows[i][0] == ']') {
+            snprintf(spoken, sizeof spoken, "%s", rows[i]);
+            assert_int_equal(steno_itn_shield_english(spoken), STENO_OK);
+            assert_string_equal(spoken, rows[i]);
+            continue;
+        }
+        for (const char *p = rows[i]; *p; p++) {
+            covered = *p == '[' || (covered && *p != ']');
+            if (*p == '[' || *p == ']')
+                continue;
+            spoken[n] = *p;
+            want[n++] = covered ? STENO_ITN_SHIELD : *p;
+        }
+        spoken[n] = want[n] = '\0';
+        assert_int_equal(steno_itn_shield_english(spoken), STENO_OK);
+        assert_string_equal(spoken, want);
+    }
+}
+
+/* Sentences in which nothing is counted: the English grammar rewrites them, behind the shield it
+ * does not. */
+static void ordinary_sentences_stay(void **state)
+{
+    static const char *const rows[] = {
+        "i will be there in a second",
+        "wait a minute i was first",
+        "at first we thought that the second one was better",
+        "on the third try it worked for example with a dot at the end",
+        "he was the eighth to arrive and the fourth to leave",
+        "a fifth of the people had left in three seconds",
+        "it took two hours and five minutes",
+        "the file begins with a dot and ends with a comma",
+        "first come first served",
+        "every second counts",
+        "one of the first things you learn in a c course",
+        "may first things come first",
+        "the network hits or misses the point",
+        "two real people talked for ten minutes",
+        "henry the eighth had six wives",
+        "is it linked in some way",
+    };
+    steno_itn_writer *w;
+    steno_itn *g;
+    (void)state;
+    if (!unpack_language("en"))
+        skip();
+    g = open_language("en");
+    w = steno_itn_writer_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct steno_itn_text t;
+        char text[128];
+        assert_int_equal(steno_itn_write(w, g, rows[i], &t, NULL), STENO_OK);
+        assert_string_not_equal(t.text, rows[i]);
+        snprintf(text, sizeof text, "%s", rows[i]);
+        assert_int_equal(steno_itn_shield_english(text), STENO_OK);
+        assert_int_equal(steno_itn_write(w, g, text, &t, NULL), STENO_OK);
+        assert_string_equal(t.text, text);
+    }
+    steno_itn_close(g);
+    steno_itn_writer_free(w);
+}
+
 /* The same grammar as vector and as const. */
 static void a_const_file_has_the_same_paths(void **state)
 {
@@ -878,6 +981,8 @@ int main(void)
         cmocka_unit_test(recorded_english_is_met),
         cmocka_unit_test(recorded_chinese_is_met),
         cmocka_unit_test(recorded_japanese_is_met),
+        cmocka_unit_test(words_of_english_are_shielded),
+        cmocka_unit_test(ordinary_sentences_stay),
         cmocka_unit_test(recorded_test_pairs_are_met),
         cmocka_unit_test(a_const_file_has_the_same_paths),
     };

@@ -18,7 +18,7 @@ static char folder[] = "/tmp/steno-written-XXXXXX";
 static const char *const rules[][2] = {
     {"twenty one", "21"}, {"two dollars", "$2"}, {"half past", "30 past"},
     {"now", "right now"}, {"\xE4\xB8\x89", "3"}, /* 三 */
-    {"mister", "mr."},
+    {"mister", "mr."},    {"second", "2nd"},     {"a c", "AC"},
 };
 
 /* Every byte costs 1, a rule nothing. */
@@ -140,6 +140,35 @@ static void words_have_the_times_of_what_was_spoken(void **state)
         check_row(&rows[i], &by);
     steno_itn_close(g);
     steno_itn_writer_free(w);
+}
+
+/* Words that the grammar is kept from stay as they are, in their case too. */
+static void shielded_words_stay(void **state)
+{
+    static const struct row shielded[] = {
+        {"In a Second twenty one",
+         {"In", "a", "Second", "twenty", "one"},
+         "In a Second 21",
+         {{"In", 0, 0.5, 0.5f},
+          {"a", 1, 1.5, 0.25f},
+          {"Second", 2, 2.5, 0.125f},
+          {"21", 3, 4.5, 0.044194f}}},
+        {"a c compiler",
+         {"a", "c", "compiler"},
+         "a c compiler",
+         {{"a", 0, 0.5, 0.5f}, {"c", 1, 1.5, 0.25f}, {"compiler", 2, 2.5, 0.125f}}},
+        /* a text with the shield's byte is not shielded */
+        {"] second", {"]", "second"}, "] 2nd", {{"]", 0, 0.5, 0.5f}, {"2nd", 1, 1.5, 0.25f}}},
+    };
+    steno_itn *g = NULL;
+    struct steno_written_by by = {.itn = steno_itn_writer_new(), .shielded = true};
+    (void)state;
+    assert_int_equal(steno_itn_open_of_model(&g, folder, NULL), STENO_OK);
+    by.grammar = g;
+    for (size_t i = 0; i < sizeof shielded / sizeof *shielded; i++)
+        check_row(&shielded[i], &by);
+    steno_itn_close(g);
+    steno_itn_writer_free(by.itn);
 }
 
 /* Marks and capitals come from the network of tests/data/punctuation, which reads what was spoken:
@@ -283,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_the_times_of_what_was_spoken),
+        cmocka_unit_test(shielded_words_stay),
         cmocka_unit_test(marks_are_those_of_what_was_spoken),
         cmocka_unit_test(marks_are_of_the_words_script),
         cmocka_unit_test(other_words_change_nothing),

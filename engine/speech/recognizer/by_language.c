@@ -183,13 +183,13 @@ static bool is_of_letters(const char *language)
     return strcmp(language, "ja") != 0 && strcmp(language, "zh") != 0;
 }
 
-const void *steno_by_language_choose(const struct steno_by_language *b, const char *language,
-                                     const char *text)
+const struct steno_tool *steno_by_language_choose(const struct steno_by_language *b,
+                                                  const char *language, const char *text)
 {
     const char *told = *language ? language : language_of(text);
     for (size_t i = 0; i < b->n; i++)
         if (!*b->v[i].language ||
             (*told ? !strcmp(b->v[i].language, told) : is_of_letters(b->v[i].language)))
-            return b->v[i].tool;
+            return &b->v[i];
     return NULL;
 }

@@ -8,12 +8,14 @@
 
 #define STENO_BY_LANGUAGE_MAX 16
 
+struct steno_tool {
+    char language[8]; /* "": any */
+    void *tool;       /* steno_itn or steno_punctuator */
+};
+
 struct steno_by_language {
     size_t n;
-    struct {
-        char language[8]; /* "": any */
-        void *tool;       /* steno_itn or steno_punctuator */
-    } v[STENO_BY_LANGUAGE_MAX];
+    struct steno_tool v[STENO_BY_LANGUAGE_MAX];
 };
 
 /* What is in such a list, and where it is found. */
@@ -38,7 +40,7 @@ STENO_MUST steno_status steno_by_language_open(struct steno_by_language *b,
 void steno_by_language_close(struct steno_by_language *b, const struct steno_tool_kind *kind);
 /* The one for a text in this language. "": it is not known; then characters tell Chinese and
  * Japanese, and other texts get the first one of other languages. NULL: none. */
-const void *steno_by_language_choose(const struct steno_by_language *b, const char *language,
-                                     const char *text);
+const struct steno_tool *steno_by_language_choose(const struct steno_by_language *b,
+                                                  const char *language, const char *text);
 
 #endif

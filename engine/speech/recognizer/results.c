@@ -324,19 +324,23 @@ static steno_status open_hand(const steno_stream *s, const struct steno_hypothes
                               struct steno_written_by *by)
 {
     const struct steno_family_info *i = &s->model->info;
-    const char *language = h->language                                 ? h->language
-                           : *i->language && !strchr(i->language, ' ') ? i->language
-                                                                       : "";
+    const bool one = *i->language && !strchr(i->language, ' ');
+    const char *language = h->language ? h->language : one ? i->language : "";
     const char *text = s->results.alts[0].text;
-    const steno_punctuator *p = NULL;
+    const struct steno_tool *grammar = NULL, *marks = NULL;
     *by = (struct steno_written_by){0};
     if (is_due(s, s->itn))
-        by->grammar = steno_by_language_choose(&s->model->grammars, language, text);
+        grammar = steno_by_language_choose(&s->model->grammars, language, text);
     if (is_due(s, s->punctuation))
-        p = steno_by_language_choose(&s->model->punctuators, language, text);
-    if (by->grammar && !(by->itn = steno_itn_writer_new()))
-        return STENO_ERR_NOMEM;
-    return p ? steno_punctuation_writer_open(&by->marks, p, NULL) : STENO_OK;
+        marks = steno_by_language_choose(&s->model->punctuators, language, text);
+    if (grammar) {
+        by->grammar = grammar->tool;
+        by->shielded = s->itn == STENO_WHEN_AUTO && !strcmp(grammar->language, "en");
+        by->itn = steno_itn_writer_new();
+        if (!by->itn)
+            return STENO_ERR_NOMEM;
+    }
+    return marks ? steno_punctuation_writer_open(&by->marks, marks->tool, NULL) : STENO_OK;
 }
 
 /* Write each section, whose words are of the best alternative, and put that together anew. */

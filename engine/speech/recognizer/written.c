@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "speech/itn/shield.h"
+
 #define NO_WORD UINT32_MAX
 
 /* Spoken words [first, end). */
@@ -30,6 +32,8 @@ struct job {
     steno_arena *arena;
     size_t n;                         /* bytes of the spoken text */
     char *low;                        /* the spoken text in small letters */
+    char *read;                       /* the same as the grammar reads it */
+    bool shielded;                    /* words of it are covered */
     uint32_t *word_of;                /* [n] the word of each byte of it */
     bool capitals;                    /* it has no small letters, but capital ones */
     struct label *label;              /* [in->n_words]; NULL: no marks are added */
@@ -239,6 +243,26 @@ static const char *mark_behind(const struct job *j, size_t i, const char *text, 
     return text[n - 1] == *mark ? "" : mark; /* "p.m." */
 }
 
+/* Whether piece p is a word that the grammar did not read. */
+static bool is_shielded(const struct job *j, const struct piece *p)
+{
+    const char *at = j->out->text + p->at;
+    for (size_t i = 0; i < p->n; i++)
+        if (at[i] != STENO_ITN_SHIELD)
+            return false;
+    return j->shielded && p->from.end == p->from.first + 1 &&
+           p->n == strlen(j->in->words[p->from.first].text);
+}
+
+/* The one word of a piece in small letters. */
+static const char *small_word(const struct job *j, const struct piece *p)
+{
+    size_t i = 0;
+    while (j->word_of[i] != p->from.first)
+        i++;
+    return j->low + i;
+}
+
 /* Write the text of piece i: the spoken word in its own case if it stays. False: out of memory. */
 static bool write_piece(struct job *j, size_t i)
 {
@@ -246,8 +270,8 @@ static bool write_piece(struct job *j, size_t i)
     const bool one = p->from.end == p->from.first + 1;
     const char *spoken = j->in->words[p->from.first].text;
     const char *at = (j->out ? j->out->text : j->low) + p->at;
-    const bool stays = one && is_same(spoken, at, p->n);
-    const char *from = stays && !(j->label && j->capitals) ? spoken : at;
+    const bool stays = one && (is_same(spoken, at, p->n) || (j->out && is_shielded(j, p)));
+    const char *from = !stays ? at : j->label && j->capitals ? small_word(j, p) : spoken;
     const char *mark = j->label ? mark_behind(j, i, at, p->n) : "";
     const size_t n_mark = strlen(mark);
     char *text = steno_arena_alloc(j->arena, p->n + n_mark + 1);
@@ -363,10 +387,28 @@ static bool take_written(struct job *j)
 static steno_status rewrite_text(struct job *j, const struct steno_written_by *by,
                                  struct steno_itn_text *t)
 {
-    const steno_status st = steno_itn_write(by->itn, by->grammar, j->low, t, NULL);
-    if (!st && t->read && t->n && strcmp(t->text, j->low) != 0)
+    steno_status st;
+    j->read = steno_arena_strndup(j->arena, j->low, j->n);
+    if (!j->read)
+        return steno_arena_failure(j->arena);
+    st = by->shielded ? steno_itn_shield_english(j->read) : STENO_OK;
+    j->shielded = strcmp(j->read, j->low) != 0;
+    if (!st)
+        st = steno_itn_write(by->itn, by->grammar, j->read, t, NULL);
+    if (!st && t->read && t->n && strcmp(t->text, j->read) != 0)
         j->out = t;
     return st == STENO_ERR_LIMIT ? STENO_OK : st;
+}
+
+/* Whether each shield of the written text is that of a whole word. */
+static bool shields_are_whole(const struct job *j)
+{
+    for (size_t i = 0; i < j->n_pieces; i++) {
+        const struct piece *p = &j->piece[i];
+        if (memchr(j->out->text + p->at, STENO_ITN_SHIELD, p->n) && !is_shielded(j, p))
+            return false;
+    }
+    return true;
 }
 
 steno_status steno_written_apply(struct steno_alternative *io, const struct steno_written_by *by,
@@ -388,7 +430,13 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
         st = rewrite_text(&j, by, &t);
     if (st || (!j.out && !j.label))
         return st;
-    return (j.out ? take_written(&j) : take_words(&j)) && write_words(&j, io)
-               ? STENO_OK
-               : steno_arena_failure(arena);
+    if (j.out && !take_written(&j))
+        return steno_arena_failure(arena);
+    if (j.out && j.shielded && !shields_are_whole(&j)) {
+        j.out = NULL;
+        j.n_pieces = 0;
+    }
+    if (!j.out && !j.label)
+        return STENO_OK;
+    return (j.out || take_words(&j)) && write_words(&j, io) ? STENO_OK : steno_arena_failure(arena);
 }

@@ -15,6 +15,7 @@ bool steno_written_is_spoken(const char *text);
 struct steno_written_by {
     const steno_itn *grammar;        /* NULL: numbers stay words */
     steno_itn_writer *itn;           /* with it */
+    bool shielded;                   /* of English: it does not read some words (itn/shield.h) */
     steno_punctuation_writer *marks; /* NULL: none are added */
 };
 
