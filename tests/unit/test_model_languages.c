@@ -48,6 +48,7 @@ static void of_all_families(void **state)
                 {"moonshine-v2", false},
                 {"wenet-ctc-streaming", false},
                 {"giga-am-v2-ctc", true},
+                {"moonshine-streaming", true},
                 {"fire-red-asr-aed", true},
                 {"t-one", true},
                 {"nemotron-3.5-streaming", true},

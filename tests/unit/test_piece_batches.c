@@ -208,6 +208,7 @@ static void streams_that_share_runs_have_the_events_of_streams_alone(void **stat
         {.dir = "medasr-ctc", .precision = STENO_FP32, .batches = true},
         {.dir = "telespeech-ctc", .precision = STENO_FP32},
         {.dir = "fire-red-asr-aed", .precision = STENO_FP32},
+        {.dir = "moonshine-streaming", .precision = STENO_FP32},
         {.dir = "omnilingual-ctc", .precision = STENO_FP32},
     };
     struct recording r[STREAMS];

@@ -18,6 +18,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_ctc_offline,
     &steno_family_t_one,
     &steno_family_fire_red,
+    &steno_family_moonshine_streaming,
     &steno_family_whisper,
     &steno_family_sense_voice,
     &steno_family_paraformer,

@@ -26,6 +26,7 @@ struct offline {
     double score;
     struct steno_hypothesis_list piece; /* of the last chunk */
     size_t n_chunks;                    /* complete ones */
+    uint64_t chunk;                     /* number of the one that grows */
     struct steno_labels labels;         /* of the first chunk that has any, likewise */
     const char *language;
     float language_probability;
@@ -114,6 +115,7 @@ steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *
     steno_speech_cutter_close(s->cutter);
     s->cutter = NULL;
     s->accepted = 0;
+    s->chunk++;
     s->partial = (size_t)(STENO_OFFLINE_FIRST_PARTIAL * s->family->cuts.rate);
     s->ended = false;
     s->n_done = s->n_shown = s->fixed = s->n_chunks = 0;
@@ -174,7 +176,7 @@ static void plan_partial(struct offline *s)
     const size_t first = (size_t)(STENO_OFFLINE_FIRST_PARTIAL * s->family->cuts.rate);
     if (s->cutter)
         steno_speech_cutter_so_far(s->cutter, &c);
-    s->partial = s->accepted + (c.n / GROWTH > first ? c.n / GROWTH : first);
+    s->partial = s->accepted + (c.n / GROWTH > first && !s->family->resumes ? c.n / GROWTH : first);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -290,6 +292,7 @@ static steno_status finish_chunk(struct offline *s, const struct steno_cutter_ch
     s->n_done = j.keep + j.n;
     s->score += s->piece.n ? s->piece.h[0].score : 0;
     s->fixed = count_fixed(s, c);
+    s->chunk++;
     take_details(s, p);
     return steno_speech_cutter_drop(s->cutter, err);
 }
@@ -334,6 +337,7 @@ static struct steno_offline_piece piece_of(const struct work *w)
                                         .pcm = w->chunk.pcm,
                                         .n = w->chunk.n,
                                         .partial = !w->complete,
+                                        .chunk = s->chunk,
                                         .out = &s->piece,
                                         .err = w->item->err};
 }

@@ -24,7 +24,8 @@ struct steno_offline_piece {
     void *settings;   /* the family's, of the stream */
     const float *pcm; /* [n] at the model's rate */
     size_t n;
-    bool partial; /* only the best hypothesis is needed */
+    bool partial;   /* only the best hypothesis is needed */
+    uint64_t chunk; /* its number in the stream, from 1: the same as long as pcm only grows */
     /* results */
     struct steno_hypothesis_list *out; /* empty; frames count from the begin of pcm */
     struct steno_labels labels;
@@ -39,6 +40,7 @@ struct steno_offline_family {
     size_t frame_samples;
     int64_t slack; /* frames: how far the time of a token may differ between two chunks */
     const steno_tokens *tokens;
+    bool resumes; /* a partial costs what is new: it comes as often as the first */
     /* Recognize n <= STENO_BATCH_MAX pieces of different streams; each gets its status. A piece's
      * results do not depend on the others. */
     void (*recognize)(void *worker, struct steno_offline_piece *p, size_t n);

@@ -4,6 +4,6 @@
 
 #include "speech/families/family.h"
 
-extern const struct steno_family steno_family_moonshine;
+extern const struct steno_family steno_family_moonshine, steno_family_moonshine_streaming;
 
 #endif

@@ -102,3 +102,70 @@ steno_status steno_moonshine_tokens_open(steno_tokens **out, const char *path, s
     free(bytes);
     return st;
 }
+
+/* ---- tokenizer.bin --------------------------------------------------------------------------- */
+
+/* The next token of `bytes`, of which *at are read. False: the file ends in it. */
+static bool next_token(const unsigned char *bytes, size_t n, size_t *at, const char **piece,
+                       size_t *len)
+{
+    size_t length = bytes[(*at)++];
+    if (length >= 128) {
+        if (*at == n)
+            return false;
+        length = (size_t)bytes[(*at)++] * 128 + length - 128;
+    }
+    if (length > n - *at)
+        return false;
+    *piece = (const char *)bytes + *at;
+    *len = length;
+    *at += length;
+    return true;
+}
+
+static bool is_mark(const char *s, size_t n)
+{
+    return n > 2 && s[0] == '<' && s[n - 1] == '>' && !(n == 6 && memcmp(s, "<0x", 3) == 0);
+}
+
+/* Whether a piece can be a line of tokens.txt. */
+static bool is_piece(const char *s, size_t n)
+{
+    return n && n <= STENO_TOKENS_MAX_PIECE && is_text(s, n);
+}
+
+steno_status steno_moonshine_tokenizer_parse(steno_tokens **out, const char *bytes, size_t n,
+                                             const char *name, steno_err *err)
+{
+    struct steno_buf lines, hidden;
+    steno_status st = STENO_OK;
+    size_t at = 0, len = 0;
+    const char *piece = NULL;
+    steno_buf_init(&lines, STENO_TOKENS_MAX_FILE);
+    steno_buf_init(&hidden, STENO_TOKENS_MAX * sizeof(int32_t));
+    for (int32_t id = 0; at < n && !st; id++) {
+        if (!next_token((const unsigned char *)bytes, n, &at, &piece, &len)) {
+            st = steno_fail(err, STENO_ERR_FORMAT, "%s: the file ends in token %d", name, (int)id);
+            break;
+        }
+        if (!is_piece(piece, len) || is_mark(piece, len))
+            st = steno_buf_add(&hidden, &id, sizeof id);
+        if (!st)
+            st = is_piece(piece, len) ? steno_buf_add(&lines, piece, len)
+                                      : steno_buf_puts(&lines, "<none>");
+        if (!st)
+            st = steno_buf_printf(&lines, " %d\n", (int)id);
+        if (st)
+            steno_fail(err, st, "%s: too large", name);
+    }
+    if (!st)
+        st = steno_tokens_parse(out, lines.data ? lines.data : "", lines.len, name, err);
+    for (size_t i = 0; i < hidden.len / sizeof(int32_t) && !st; i++) {
+        int32_t id;
+        memcpy(&id, hidden.data + i * sizeof id, sizeof id);
+        steno_tokens_hide(*out, &id, 1);
+    }
+    steno_buf_free(&hidden);
+    steno_buf_free(&lines);
+    return st;
+}
