@@ -2,7 +2,8 @@
  *
  * Of all layouts within the limits the cheapest is taken (dynamic programming, as Knuth and Plass,
  * "Breaking paragraphs into lines", 1981). Cues end where sentences and clauses end, are not too
- * short to read, and long sentences are divided evenly. */
+ * short to read, and long sentences are divided evenly. Within a clause a break comes at a pause or
+ * before a conjunction rather than behind an article, and not within a name or number. */
 #ifndef STENO_PROTOCOL_CUES_H
 #define STENO_PROTOCOL_CUES_H
 
@@ -31,13 +32,14 @@ static inline size_t steno_cue_end(const struct steno_cue_word *words, size_t i)
     return i + 1;
 }
 
-/* When the cue of words [i, end) of n is shown, in seconds: while it is heard, and half a second at
- * least if there is a pause behind or before it, else 0.1 s. Cues never overlap: `from` is the end
- * of the last one (0 = none). */
+/* When the cue of words [i, end) of n is shown, in seconds: while it is heard, and longer until it
+ * can be read, a second at least, if there is a pause behind it; for a second also if there is one
+ * before it; 0.1 s at least. Cues never overlap: `from` is the end of the last one (0 = none). */
 struct steno_cue_times {
     double start, end;
 };
 struct steno_cue_times steno_cue_times(const struct steno_cue_word *words, size_t i, size_t end,
-                                       size_t n, double from);
+                                       size_t n, double from,
+                                       const struct steno_subtitle_options *opt);
 
 #endif

@@ -1,16 +1,52 @@
 #include "protocol/subtitle.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <utf8proc.h>
 
 #include "protocol/cues.h"
+#include "protocol/query.h"
 #include "protocol/word.h"
 
 static const struct steno_subtitle_options defaults = {
-    .line_chars = 42, .lines = 2, .max_seconds = 7, .pause_seconds = 1.0};
+    .line_chars = 42, .lines = 2, .max_seconds = 7, .speed = 17, .pause_seconds = 1.0};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int most; /* 0: true or false */
+    size_t at;
+} names[] = {{"max_line_width", 1000, offsetof(struct steno_subtitle_options, line_chars)},
+             {"max_line_count", 100, offsetof(struct steno_subtitle_options, lines)},
+             {"max_words_per_line", 1000, offsetof(struct steno_subtitle_options, line_words)},
+             {"highlight_words", 0, offsetof(struct steno_subtitle_options, highlight)}};
+#define N_NAMES (sizeof names / sizeof *names)
+
+bool steno_subtitle_option_known(const char *name)
+{
+    for (size_t i = 0; i < N_NAMES; i++)
+        if (!strcmp(name, names[i].name))
+            return true;
+    return false;
+}
+
+steno_status steno_subtitle_option_set(struct steno_subtitle_options *o, const char *name,
+                                       const char *value, steno_err *err)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        void *field = (char *)o + names[i].at;
+        if (!strcmp(name, names[i].name))
+            return names[i].most ? steno_query_int(name, value, 1, names[i].most, field, err)
+                                 : steno_query_bool(name, value, field, err);
+    }
+    return steno_fail(err, STENO_ERR_INVAL, "%.40s is none of " STENO_SUBTITLE_NAMES, name);
+}
+
+/* ---- cues ------------------------------------------------------------------------------------ */
 
 struct writer {
     struct steno_buf *out;
@@ -26,6 +62,9 @@ struct writer {
 static steno_status write_time(struct writer *w, double seconds)
 {
     long long ms = seconds > 0 ? llround(seconds * 1000) : 0;
+    if (w->format == STENO_LRC)
+        return steno_buf_printf(w->out, "[%02lld:%02lld.%02lld]", ms / 60000, ms / 1000 % 60,
+                                ms / 10 % 100);
     return steno_buf_printf(w->out, "%02lld:%02lld:%02lld%c%03lld", ms / 3600000, ms / 60000 % 60,
                             ms / 1000 % 60, w->format == STENO_SRT ? ',' : '.', ms % 1000);
 }
@@ -37,7 +76,9 @@ static steno_status write_word(struct writer *w, const char *s)
     steno_status st = STENO_OK;
     for (; *s && !st; s++) {
         const char *esc = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : NULL;
-        if (w->format == STENO_SRT)
+        if (w->format == STENO_LRC)
+            st = steno_buf_add(w->out, s, 1);
+        else if (w->format == STENO_SRT)
             st = *s == '<' || *s == '>' ? STENO_OK : steno_buf_add(w->out, s, 1);
         else
             st = esc ? steno_buf_puts(w->out, esc) : steno_buf_add(w->out, s, 1);
@@ -49,6 +90,8 @@ static steno_status write_head(struct writer *w, struct steno_cue_times at)
 {
     steno_status st;
     w->cues++;
+    if (w->format == STENO_LRC)
+        return write_time(w, at.start);
     st = w->cues > 1 || w->format == STENO_VTT ? steno_buf_puts(w->out, "\n") : STENO_OK;
     if (!st && w->format == STENO_SRT)
         st = steno_buf_printf(w->out, "%lld\n", (long long)w->cues + w->opt.before);
@@ -60,8 +103,6 @@ static steno_status write_head(struct writer *w, struct steno_cue_times at)
         st = write_time(w, at.end);
     return st ? st : steno_buf_puts(w->out, "\n");
 }
-
-/* ---- cues ----------------------------------------------------------------------------------- */
 
 /* Who speaks. WebVTT has a mark for it (W3C WebVTT, 4.2.2). */
 static steno_status write_voice_mark(struct writer *w)
@@ -76,21 +117,46 @@ static steno_status write_voice_mark(struct writer *w)
     return st ? st : steno_buf_puts(w->out, vtt ? ">" : ": ");
 }
 
+/* A line of LRC is one. Word `marked` of the n is underlined; n: none. */
 static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, size_t n,
-                              struct steno_cue_times at)
+                              struct steno_cue_times at, size_t marked)
 {
     steno_status st = write_head(w, at);
     if (!st && (w->channel || w->speaker))
         st = write_voice_mark(w);
     for (size_t i = 0; i < n && !st; i++) {
-        if (i && x[i - 1].after == STENO_CUE_LINE_ENDS)
+        if (i && x[i - 1].after == STENO_CUE_LINE_ENDS && w->format != STENO_LRC)
             st = steno_buf_puts(w->out, "\n");
         else if (i && x[i].spaced)
             st = steno_buf_puts(w->out, " ");
+        if (!st && i == marked)
+            st = steno_buf_puts(w->out, "<u>");
         if (!st)
             st = write_word(w, x[i].text);
+        if (!st && i == marked)
+            st = steno_buf_puts(w->out, "</u>");
     }
     return st ? st : steno_buf_puts(w->out, "\n");
+}
+
+/* The same cue for each word, which is underlined while it is heard, and without a mark between. */
+static steno_status write_highlights(struct writer *w, const struct steno_cue_word *x, size_t n,
+                                     struct steno_cue_times at)
+{
+    double now = at.start;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        const double start = fmin(fmax(x[i].start, now), at.end);
+        const double end = fmin(fmax(x[i].end, start), at.end);
+        if (llround(start * 1000) > llround(now * 1000))
+            st = write_cue(w, x, n, (struct steno_cue_times){now, start}, n);
+        if (!st && llround(end * 1000) > llround(start * 1000))
+            st = write_cue(w, x, n, (struct steno_cue_times){start, end}, i);
+        now = end;
+    }
+    if (!st && llround(at.end * 1000) > llround(now * 1000))
+        st = write_cue(w, x, n, (struct steno_cue_times){now, at.end}, n);
+    return st;
 }
 
 static steno_status write_cues(struct writer *w, struct steno_cue_word *x, size_t n)
@@ -100,9 +166,10 @@ static steno_status write_cues(struct writer *w, struct steno_cue_word *x, size_
     for (size_t i = 0, end = 0; i < n && !st; i = end) {
         struct steno_cue_times at;
         end = steno_cue_end(x, i);
-        at = steno_cue_times(x, i, end, n, *from);
+        at = steno_cue_times(x, i, end, n, *from, &w->opt);
         *from = at.end;
-        st = write_cue(w, x + i, end - i, at);
+        st = w->opt.highlight && w->format != STENO_LRC ? write_highlights(w, x + i, end - i, at)
+                                                        : write_cue(w, x + i, end - i, at, end - i);
     }
     return st;
 }
@@ -179,6 +246,8 @@ steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript 
         w.opt.lines = defaults.lines;
     if (!(w.opt.max_seconds > 0))
         w.opt.max_seconds = defaults.max_seconds;
+    if (!(w.opt.speed > 0))
+        w.opt.speed = defaults.speed;
     if (!(w.opt.pause_seconds > 0))
         w.opt.pause_seconds = defaults.pause_seconds;
     if (format == STENO_VTT)

@@ -171,7 +171,8 @@ static steno_status write_json(struct steno_buf *out, const struct steno_openai_
 steno_status steno_whisper_asr_write(struct steno_buf *out, const struct steno_openai_result *r,
                                      const struct steno_whisper_asr_wants *wants)
 {
-    const struct steno_subtitle_options opt = {.blank_end = true};
+    struct steno_subtitle_options opt = wants->subtitle;
+    opt.blank_end = true;
     switch (wants->output) {
     case STENO_WHISPER_ASR_JSON:
         return write_json(out, r, wants->words);

@@ -8,6 +8,7 @@
 #define STENO_PROTOCOL_WHISPER_ASR_H
 
 #include "protocol/openai_rest.h"
+#include "protocol/subtitle.h"
 
 #define STENO_WHISPER_ASR_RATE 16000 /* Hz, of samples without a header: mono, s16le */
 
@@ -23,6 +24,7 @@ struct steno_whisper_asr_wants { /* zero-initialised = nothing given */
     enum steno_whisper_asr_output output;
     bool raw;   /* encode=false: the recording is samples without a header */
     bool words; /* in JSON */
+    struct steno_subtitle_options subtitle;
 };
 
 /* Take a pair of the query; an empty value counts as absent, and an unknown name, like one without

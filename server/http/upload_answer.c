@@ -74,9 +74,9 @@ static steno_status write_usual(struct steno_upload *up, const struct steno_open
     steno_status st;
     switch (up->want.ask.format) {
     case STENO_OPENAI_SRT:
-        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_SRT, NULL);
+        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_SRT, &up->want.subtitle);
     case STENO_OPENAI_VTT:
-        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_VTT, NULL);
+        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_VTT, &up->want.subtitle);
     case STENO_OPENAI_TEXT:
         st = steno_transcript_n_speakers(r->transcript)
                  ? steno_voices_write_text(&up->out.answer, r->transcript)
@@ -96,6 +96,7 @@ steno_status steno_upload_write(struct steno_upload *up, const struct steno_open
 {
     if (up->form == STENO_UPLOAD_WHISPER_CPP)
         return write_whisper_cpp(up, r);
+    up->want.asr.subtitle = up->want.subtitle;
     if (up->form == STENO_UPLOAD_WHISPER_ASR)
         return steno_whisper_asr_write(&up->out.answer, r, &up->want.asr);
     return up->form == STENO_UPLOAD_DETECT ? write_language(up, r) : write_usual(up, r);

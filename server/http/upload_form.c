@@ -68,11 +68,13 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_hint_set(&up->want.ask.hints, name, value, err);
     if (steno_options_known(name))
         return steno_options_set(&up->want.options, name, value, err);
+    if (steno_subtitle_option_known(name))
+        return steno_subtitle_option_set(&up->want.subtitle, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, "
-                          "multichannel, beam, n_best, vad, words, segments, " STENO_VOICES_NAMES
-                          ", " STENO_HINT_NAMES "%s",
+                          "multichannel, beam, n_best, vad, words, segments, " STENO_SUBTITLE_NAMES
+                          ", " STENO_VOICES_NAMES ", " STENO_HINT_NAMES "%s",
                           name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -86,7 +88,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 static bool is_extension(const char *name)
 {
     return !strcmp(name, "n_best") || !strcmp(name, "vad") || !strcmp(name, "multichannel") ||
-           steno_voices_known(name) || steno_native_is_option(name);
+           steno_voices_known(name) || steno_subtitle_option_known(name) ||
+           steno_native_is_option(name);
 }
 
 /* A field of OpenAI's form that is an extension. Its own `temperature` is an option of families

@@ -8,6 +8,7 @@
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
 #include "protocol/options.h"
+#include "protocol/subtitle.h"
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
 #include "server/http/known_voices.h"
@@ -36,6 +37,7 @@ struct steno_upload_wants {
     struct steno_deepgram_wants deepgram;
     struct steno_whisper_cpp_wants cpp;
     struct steno_whisper_asr_wants asr;
+    struct steno_subtitle_options subtitle;
     bool no_words;
     int beam, n_best;
     double seconds;             /* of the recording, from its beginning; 0 = all */

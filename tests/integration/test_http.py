@@ -171,6 +171,13 @@ def openai_form_gives_every_format(d):
         said = " ".join(line for line in text.splitlines()
                         if line and "-->" not in line and not line.isdigit() and line != "WEBVTT")
         assert said == DIGITS_TEXT, text
+    narrow = transcribe(d, ("response_format", "srt"), ("max_words_per_line", "2"), ("max_line_count", "1"))[2].decode()
+    lines = [line for line in narrow.splitlines() if line and "-->" not in line and not line.isdigit()]
+    assert len(lines) >= 4 and all(len(line.split()) <= 2 for line in lines) and " ".join(lines) == DIGITS_TEXT, narrow
+    marked = transcribe(d, ("response_format", "vtt"), ("highlight_words", "true"))[2].decode()
+    assert [m for m in re.findall("<u>(.*?)</u>", marked)] == DIGITS_TEXT.split(), marked
+    status, _, body = transcribe(d, ("response_format", "srt"), ("max_line_count", "0"))
+    assert status == 400 and b"max_line_count" in body, body
 
 
 @case

@@ -140,8 +140,8 @@ static void srt_has_numbers_commas_and_cuts_at_pauses(void **state)
     (void)state;
     steno_transcript *t = transcript("one two three", hello, 3);
     check_subtitle(t, STENO_SRT, NULL,
-                   "1\n00:00:00,500 --> 00:00:01,250\none two\n\n"
-                   "2\n00:00:03,500 --> 00:00:04,000\nthree\n");
+                   "1\n00:00:00,500 --> 00:00:01,500\none two\n\n"
+                   "2\n00:00:03,500 --> 00:00:04,500\nthree\n");
     steno_transcript_free(t);
 }
 
@@ -152,8 +152,8 @@ static void vtt_has_a_header_and_dots(void **state)
     check_subtitle(t, STENO_VTT, &(struct steno_subtitle_options){.pause_seconds = 10},
                    "WEBVTT\n\n00:00:00.500 --> 00:00:04.000\none two three\n");
     check_subtitle(t, STENO_VTT, &(struct steno_subtitle_options){.max_seconds = 0.9},
-                   "WEBVTT\n\n00:00:00.500 --> 00:00:01.250\none two\n\n"
-                   "00:00:03.500 --> 00:00:04.000\nthree\n");
+                   "WEBVTT\n\n00:00:00.500 --> 00:00:01.400\none two\n\n"
+                   "00:00:03.500 --> 00:00:04.400\nthree\n");
     steno_transcript_free(t);
 }
 
@@ -167,8 +167,65 @@ static void a_word_too_wide_for_a_line_has_its_own(void **state)
                              {"eeeeeeeeeeeeeee", 4, 5, 1}};
     steno_transcript *t = transcript("aaaa bbbb cccc ddddé eeeeeeeeeeeeeee", w, 5);
     check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 10},
-                   "1\n00:00:00,000 --> 00:00:03,000\naaaa bbbb\ncccc\n\n"
-                   "2\n00:00:03,000 --> 00:00:05,000\nddddé\neeeeeeeeeeeeeee\n");
+                   "1\n00:00:00,000 --> 00:00:04,000\naaaa bbbb\ncccc ddddé\n\n"
+                   "2\n00:00:04,000 --> 00:00:05,000\neeeeeeeeeeeeeee\n");
+    steno_transcript_free(t);
+}
+
+static void options_have_the_names_of_whisper(void **state)
+{
+    static const struct {
+        const char *name, *value;
+        steno_status st;
+        const char *why;
+    } rows[] = {{"max_line_width", "20", STENO_OK, NULL},
+                {"max_line_count", "1", STENO_OK, NULL},
+                {"max_words_per_line", "3", STENO_OK, NULL},
+                {"highlight_words", "true", STENO_OK, NULL},
+                {"max_line_count", "0", STENO_ERR_INVAL, "max_line_count: "},
+                {"highlight_words", "often", STENO_ERR_INVAL, "highlight_words: "},
+                {"max_lines", "1", STENO_ERR_INVAL, "max_lines is none of max_line_width, "}};
+    struct steno_subtitle_options o = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        steno_err err = {0};
+        assert_int_equal(steno_subtitle_option_set(&o, rows[i].name, rows[i].value, &err),
+                         rows[i].st);
+        assert_true(!rows[i].why || !strncmp(err.msg, rows[i].why, strlen(rows[i].why)));
+    }
+    assert_true(o.line_chars == 20 && o.lines == 1 && o.line_words == 3 && o.highlight);
+    assert_true(steno_subtitle_option_known("max_line_width"));
+    assert_false(steno_subtitle_option_known("max_len"));
+}
+
+static void words_are_underlined_while_they_are_heard(void **state)
+{
+    struct steno_word w[] = {{"one", 0, 0.5, 1}, {"two", 0.75, 1, 1}, {"three", 1, 2, 1}};
+    steno_transcript *t = transcript("one two three", w, 3);
+    (void)state;
+    check_subtitle(t, STENO_VTT,
+                   &(struct steno_subtitle_options){.highlight = true, .line_words = 2},
+                   "WEBVTT\n\n00:00:00.000 --> 00:00:00.500\n<u>one</u>\ntwo three\n\n"
+                   "00:00:00.500 --> 00:00:00.750\none\ntwo three\n\n"
+                   "00:00:00.750 --> 00:00:01.000\none\n<u>two</u> three\n\n"
+                   "00:00:01.000 --> 00:00:02.000\none\ntwo <u>three</u>\n");
+    check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.lines = 1, .line_words = 2},
+                   "1\n00:00:00,000 --> 00:00:01,000\none two\n\n"
+                   "2\n00:00:01,000 --> 00:00:02,000\nthree\n");
+    check_subtitle(t, STENO_LRC, NULL, "[00:00.00]one two three\n");
+    steno_transcript_free(t);
+}
+
+/* A cue stays until it can be read; neither pause nor conjunction is needed for that. */
+static void cues_stay_until_they_are_read(void **state)
+{
+    struct steno_word w[] = {
+        {"extraordinarily", 0, 0.4, 1}, {"incomprehensible", 0.4, 0.8, 1}, {"Yes.", 5, 5.2, 1}};
+    steno_transcript *t = transcript("extraordinarily incomprehensible Yes.", w, 3);
+    (void)state;
+    check_subtitle(t, STENO_SRT, NULL, /* 32 columns of 17 a second */
+                   "1\n00:00:00,000 --> 00:00:01,882\nextraordinarily incomprehensible\n\n"
+                   "2\n00:00:05,000 --> 00:00:06,000\nYes.\n");
     steno_transcript_free(t);
 }
 
@@ -226,7 +283,7 @@ static void cues_end_where_sentences_and_clauses_end(void **state)
     static const char *const clause[] = {"when it rained all day, we stayed in the house and read"};
     static const char *const mark[] = {"he said to us \"come in.\" Nobody wanted to go in."};
     (void)state;
-    check_cues(sentences, 1, "We left at|eight that day./It was raining.");
+    check_cues(sentences, 1, "We left at eight|that day./It was raining.");
     check_cues(clause, 1, "when it rained|all day,/we stayed in the|house and read");
     check_cues(mark, 1, "he said to us|\"come in.\"/Nobody wanted|to go in.");
 }
@@ -239,15 +296,15 @@ static void cues_go_on_where_a_segment_ends_within_a_sentence(void **state)
     static const char *const pause[] = {"it was the best of times", "~the worst of times"};
     (void)state;
     check_cues(segments, 2,
-               "it was the|best of times,/it was the|worst of times,/it was|the age of wisdom");
-    check_cues(pause, 2, "it was the|best of times/the worst of times");
+               "it was the best|of times,/it was the worst|of times,/it was the age|of wisdom");
+    check_cues(pause, 2, "it was the best|of times/the worst of times");
 }
 
 static void short_sentences_share_a_cue(void **state)
 {
     static const char *const all[] = {"Yes. No. Why not?", "Good."};
     (void)state;
-    check_cues(all, 2, "Yes. No.|Why not? Good.");
+    check_cues(all, 2, "Yes. No. Why not?/Good.");
 }
 
 static void markup_does_not_come_out_of_words(void **state)
@@ -282,8 +339,8 @@ static void a_short_cue_takes_time_from_the_pauses_around_it(void **state)
     struct steno_word w[] = {{"Are", 3, 3.02, 1}, {"you?", 6, 6.02, 1}, {"No.", 6.1, 7.5, 1}};
     steno_transcript *t = transcript("Are you? No.", w, 3);
     check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 4, .lines = 1},
-                   "1\n00:00:03,000 --> 00:00:03,500\nAre\n\n"
-                   "2\n00:00:05,600 --> 00:00:06,100\nyou?\n\n"
+                   "1\n00:00:03,000 --> 00:00:04,000\nAre\n\n"
+                   "2\n00:00:05,500 --> 00:00:06,100\nyou?\n\n"
                    "3\n00:00:06,100 --> 00:00:07,500\nNo.\n");
     steno_transcript_free(t);
 }
@@ -299,9 +356,9 @@ static void cues_of_single_words_are_not_late(void **state)
                              {"e", 1.7, 2.2, 1}};
     steno_transcript *t = transcript("a b c d e", w, 5);
     check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 1, .lines = 1},
-                   "1\n00:00:00,700 --> 00:00:01,200\na\n\n2\n00:00:01,200 --> 00:00:01,400\nb\n\n"
+                   "1\n00:00:00,500 --> 00:00:01,200\na\n\n2\n00:00:01,200 --> 00:00:01,400\nb\n\n"
                    "3\n00:00:01,400 --> 00:00:01,500\nc\n\n4\n00:00:01,500 --> 00:00:01,700\nd\n\n"
-                   "5\n00:00:01,700 --> 00:00:02,200\ne\n");
+                   "5\n00:00:01,700 --> 00:00:02,700\ne\n");
     steno_transcript_free(t);
 }
 
@@ -353,7 +410,7 @@ static void long_recordings_have_hours(void **state)
     (void)state;
     struct steno_word w[] = {{"late", 359999.9994, 360000.5, 1}};
     steno_transcript *t = transcript("late", w, 1);
-    check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n\n99:59:59.999 --> 100:00:00.500\nlate\n");
+    check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n\n99:59:59.999 --> 100:00:00.999\nlate\n");
     steno_transcript_free(t);
 }
 
@@ -515,6 +572,9 @@ int main(void)
         cmocka_unit_test(sections_of_a_final_become_segments),
         cmocka_unit_test(a_transcript_stays_within_its_limit),
         cmocka_unit_test(srt_has_numbers_commas_and_cuts_at_pauses),
+        cmocka_unit_test(options_have_the_names_of_whisper),
+        cmocka_unit_test(words_are_underlined_while_they_are_heard),
+        cmocka_unit_test(cues_stay_until_they_are_read),
         cmocka_unit_test(vtt_has_a_header_and_dots),
         cmocka_unit_test(a_word_too_wide_for_a_line_has_its_own),
         cmocka_unit_test(cues_end_where_sentences_and_clauses_end),

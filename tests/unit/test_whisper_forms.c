@@ -252,11 +252,11 @@ static void inference_answers_as_the_server_does(void **state)
          "\"language_probabilities\":{\"en\":0.75}}");
     /* each cue ends with a blank line, and max_len=1 makes a cue of every word */
     says(&b, cpp(&b, STENO_OPENAI_SRT, t, &numbered),
-         "8\n00:00:00,000 --> 00:00:00,500\nAnd\n\n9\n00:00:00,500 --> 00:00:01,040\nso,\n\n"
-         "10\n00:00:01,750 --> 00:00:02,250\na\tb\n\n11\n00:00:02,250 --> 00:00:03,000\n\"c\"\n\n");
+         "8\n00:00:00,000 --> 00:00:00,500\nAnd\n\n9\n00:00:00,500 --> 00:00:01,500\nso,\n\n"
+         "10\n00:00:01,500 --> 00:00:02,250\na\tb\n\n11\n00:00:02,250 --> 00:00:03,250\n\"c\"\n\n");
     says(&b, cpp(&b, STENO_OPENAI_VTT, t, &numbered),
-         "WEBVTT\n\n00:00:00.000 --> 00:00:00.500\nAnd\n\n00:00:00.500 --> 00:00:01.040\nso,\n\n"
-         "00:00:01.750 --> 00:00:02.250\na\tb\n\n00:00:02.250 --> 00:00:03.000\n\"c\"\n\n");
+         "WEBVTT\n\n00:00:00.000 --> 00:00:00.500\nAnd\n\n00:00:00.500 --> 00:00:01.500\nso,\n\n"
+         "00:00:01.500 --> 00:00:02.250\na\tb\n\n00:00:02.250 --> 00:00:03.250\n\"c\"\n\n");
     steno_buf_free(&b);
     steno_transcript_free(t);
 }

@@ -16,18 +16,28 @@
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "protocol/voices.h"
+#include "protocol/whisper_asr.h"
 #include "steno.h"
 
 #define BLOCK 4096
 #define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before anyone reads a bar */
 #define MAX_OUTPUT ((size_t)512 << 20)
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_NBEST, FORMAT_SRT, FORMAT_VTT };
+enum format {
+    FORMAT_TEXT,
+    FORMAT_JSON,
+    FORMAT_NBEST,
+    FORMAT_SRT,
+    FORMAT_VTT,
+    FORMAT_LRC,
+    FORMAT_TSV
+};
 
 struct job {
     const char *model_dir;
     const char *vad_name; /* off, energy, silero or a directory */
     int format;           /* enum format */
+    struct steno_subtitle_options subtitle;
     bool stream, words, times;
     long channel;
     struct cli_family_options family;
@@ -152,9 +162,16 @@ static steno_status print_result(struct recording *r, steno_err *err)
         st = steno_result_json_write(&b, r->transcript, &o);
         if (!st)
             st = steno_buf_puts(&b, "\n");
-    } else if (j->format == FORMAT_SRT || j->format == FORMAT_VTT) {
+    } else if (j->format == FORMAT_TSV) {
+        const struct steno_whisper_asr_wants tsv = {.output = STENO_WHISPER_ASR_TSV};
+        const struct steno_openai_result result = {.transcript = r->transcript};
+        st = steno_whisper_asr_write(&b, &result, &tsv);
+    } else if (j->format >= FORMAT_SRT) {
         st = steno_subtitle_write(&b, r->transcript,
-                                  j->format == FORMAT_SRT ? STENO_SRT : STENO_VTT, NULL);
+                                  j->format == FORMAT_SRT   ? STENO_SRT
+                                  : j->format == FORMAT_VTT ? STENO_VTT
+                                                            : STENO_LRC,
+                                  &j->subtitle);
     } else if (!j->words && r->voices) {
         st = steno_voices_write_text(&b, r->transcript);
         if (!st)
@@ -380,14 +397,22 @@ static int check_job(struct job *j, int files)
  */
 static int parse_transcribe(struct job *j, int argc, char **argv, const char **files, int *n)
 {
-    long beam = 0, n_best = 0, threads = 1;
+    long beam = 0, n_best = 0, threads = 1, width = 0, lines = 0, line_words = 0;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
     struct cli_option options[30 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
-        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt", &j->format, 0, 0,
+        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt|lrc|tsv", &j->format, 0, 0,
          "text: one line per file, the default; nbest: a list of hypotheses per segment"},
+        {"--max-line-width", CLI_NUMBER, "N", &width, 1, 1000,
+         "srt, vtt: columns of a line (default 42)"},
+        {"--max-line-count", CLI_NUMBER, "N", &lines, 1, 100,
+         "srt, vtt: lines of a cue (default 2)"},
+        {"--max-words-per-line", CLI_NUMBER, "N", &line_words, 1, 1000,
+         "srt, vtt: words of a line"},
+        {"--highlight-words", CLI_FLAG, NULL, &j->subtitle.highlight, 0, 0,
+         "srt, vtt: underline each word while it is heard"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
          "text: a line per word, \"start end confidence word\""},
         {"--word-times", CLI_FLAG, NULL, &j->words, 0, 0, "the same"},
@@ -442,6 +467,9 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
     j->voices.threads = threads;
     j->stream_opt.beam = (int)beam;
     j->stream_opt.n_best = (int)n_best;
+    j->subtitle.line_chars = (int)width;
+    j->subtitle.lines = (int)lines;
+    j->subtitle.line_words = (int)line_words;
     j->model_opt.precision = (enum steno_precision)precision;
     return rc ? rc : check_job(j, *n);
 }
