@@ -116,6 +116,26 @@ static void missing_files_are_named(void **state)
     fails("/model.bin: neither CTranslate2's");
 }
 
+/* Files of other models that begin alike are told apart. */
+static void ggml_files_of_other_models_are_named(void **state)
+{
+    static const uint32_t parakeet[] = {0x67676d6c, 121, 5000, 32, 4, 2, 128, 2007, 512, 8, 8, 9};
+    static const char silero[] = "lmgg\x0A\0\0\0silero-16k\5\0\0\0\1\0\0\0\2\0\0\0and more"
+                                 "and more and more";
+    static const char gguf[] = "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x14\0\0\0\0\0\0\0"
+                               "general.architecture\x8\0\0\0\7\0\0\0\0\0\0\0whisper and more";
+    (void)state;
+    put("ggml-model.bin", parakeet, sizeof parakeet);
+    fails("/ggml-model.bin: a ggml file of a Parakeet of whisper.cpp");
+    put("ggml-model.bin", silero, sizeof silero);
+    fails("/ggml-model.bin: a ggml file of silero's VAD");
+    put("ggml-model.bin", gguf, sizeof gguf);
+    fails("/ggml-model.bin: a GGUF file, of architecture 'whisper'");
+    put("ggml-model.bin", gguf, 20);
+    fails("/ggml-model.bin: a GGUF file, of architecture 'unknown'");
+    drop("ggml-model.bin");
+}
+
 static void safetensors_need_a_configuration_that_says_whisper(void **state)
 {
     (void)state;
@@ -202,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(missing_files_are_named, clear),
+        cmocka_unit_test_teardown(ggml_files_of_other_models_are_named, clear),
         cmocka_unit_test_teardown(safetensors_need_a_configuration_that_says_whisper, clear),
         cmocka_unit_test_teardown(pointers_in_the_place_of_weights_are_named, clear),
         cmocka_unit_test_teardown(heads_that_the_decoder_lacks_are_refused, clear),

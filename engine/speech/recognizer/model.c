@@ -5,6 +5,7 @@
 #include "speech/families/option.h"
 #include "speech/families/registry.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,6 +40,21 @@ static const char *hugging_face_file(const char *dir)
     return first_of(dir, files, sizeof files / sizeof *files);
 }
 
+/* A GGUF file of the directory, as its name says; "": there is none. */
+static void gguf_file(const char *dir, char out[256])
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    *out = '\0';
+    while (d && !*out && (e = readdir(d))) {
+        const size_t n = strlen(e->d_name);
+        if (n > 5 && n < 256 && strcmp(e->d_name + n - 5, ".gguf") == 0)
+            memcpy(out, e->d_name, n + 1);
+    }
+    if (d)
+        closedir(d);
+}
+
 /* What keeps those weights from being served. */
 static steno_status unknown_hugging_face(const char *dir, const char *file, steno_err *err)
 {
@@ -56,7 +72,7 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
     const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
-    char marks[sizeof err->msg];
+    char marks[sizeof err->msg], gguf[256];
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
@@ -90,6 +106,12 @@ static steno_status unknown_family(const char *dir, steno_err *err)
             dir, kaldi);
     if (hugging_face)
         return unknown_hugging_face(dir, hugging_face, err);
+    gguf_file(dir, gguf);
+    if (*gguf)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: %s is a GGUF file, which is not read; Whisper is served from "
+                          "ggml-*.bin, other models from .onnx",
+                          dir, gguf);
     for (size_t i = 0; steno_families[i] && n < sizeof marks; i++)
         n += (size_t)snprintf(marks + n, sizeof marks - n, "%s%s (%s)", i ? ", " : "",
                               steno_families[i]->layout, steno_families[i]->name);

@@ -174,13 +174,16 @@ static steno_status add_shards(steno_whisper_weights *w, const struct place *p, 
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* 'c' CTranslate2, 'g' ggml, 'p' PyTorch, 's' safetensors, 'i' an index of those, 0 none. */
+/* 'c' CTranslate2, 'f' GGUF, 'g' ggml, 'p' PyTorch, 's' safetensors, 'i' an index of those, 0 none.
+ */
 static char format_of(const unsigned char *p, size_t n)
 {
     if (n >= 18 && !memcmp(p + 6, "WhisperSpec", 12))
         return 'c';
     if (n >= 4 && !memcmp(p, "lmgg", 4))
         return 'g';
+    if (n >= 4 && !memcmp(p, "GGUF", 4))
+        return 'f';
     if (steno_torch_probe(p, n))
         return 'p';
     if (n >= 9 && p[8] == '{' && !p[7] && !p[6] && !p[5])
@@ -218,7 +221,7 @@ bool steno_whisper_weights_probe(const char *path)
         fclose(f);
     }
     format = format_of(head, n);
-    yes = (p && f && p->is_onnx) || format == 'c' || format == 'g' ||
+    yes = (p && f && p->is_onnx) || format == 'c' || format == 'f' || format == 'g' ||
           (format == 'p' && is_openai(p->file)) ||
           (f && format != 'p' && steno_whisper_says_whisper(p->dir)) ||
           /* not Whisper's weights, but its configuration: the error names the file */
@@ -248,6 +251,27 @@ static steno_status unknown_format(const steno_whisper_weights *w, const void *b
                       w->file);
 }
 
+/* A file of which no family reads any: its first key says of what model it is. */
+static steno_status refuse_gguf(const steno_whisper_weights *w, const unsigned char *p, size_t n,
+                                steno_err *err)
+{
+    static const char key[] = "general.architecture";
+    const size_t at = 24 + 8 + sizeof key - 1 + 4; /* magic, version, two counts; key; type */
+    char name[40] = "unknown";
+    if (n > at + 8 && !memcmp(p + 32, key, sizeof key - 1) && p[at] < sizeof name &&
+        n > at + 8 + p[at]) {
+        memcpy(name, p + at + 8, p[at]);
+        name[p[at]] = '\0';
+        for (char *c = name; *c; c++)
+            *c = *c < ' ' || *c > '~' ? '?' : *c;
+    }
+    return steno_fail(
+        err, STENO_ERR_UNSUPPORTED,
+        "%s: a GGUF file, of architecture '%s'; GGUF is not read. Whisper is served from "
+        "ggml-*.bin and other files (docs/whisper.md), other models from .onnx",
+        w->file, name);
+}
+
 /* CTranslate2 or ggml. */
 static steno_status read_binary(steno_whisper_weights *w, char format, const void *bytes, size_t n,
                                 steno_err *err)
@@ -275,6 +299,8 @@ static steno_status read_weights(steno_whisper_weights *w, const struct place *p
         return read_binary(w, format, w->map.p, w->map.n, err);
     if (format == 'p')
         return read_torch(w, w->map.p, w->map.n, err);
+    if (format == 'f')
+        return refuse_gguf(w, w->map.p, w->map.n, err);
     if (!format)
         return unknown_format(w, w->map.p, w->map.n, err);
     steno_map_close(&w->map);
@@ -307,6 +333,8 @@ static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_
     steno_status st;
     if (format == 'c' || format == 'g') {
         st = read_binary(w, format, bytes, n, err);
+    } else if (format == 'f') {
+        st = refuse_gguf(w, bytes, n, err);
     } else if (format == 'p') {
         st = read_torch(w, bytes, n, err);
     } else if (format == 's') {

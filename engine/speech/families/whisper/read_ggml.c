@@ -44,8 +44,24 @@ static steno_status cut_short(const struct file *f, const char *what)
     return steno_fail(f->err, STENO_ERR_FORMAT, "%s: the file ends in %s", f->name, what);
 }
 
+/* Other programs of whisper.cpp's project begin their files alike: silero's VAD goes on with the
+ * length of its name; parakeet has n_fft and ftype where Whisper has heads and width of its
+ * decoder. */
+static const char *other_kind(const struct file *f, const unsigned char *header)
+{
+    if (f->header[VOCAB] < 64 && memcmp(header + 4, "silero", 6) == 0)
+        return "silero's VAD, which is no model (steno model fetch silero-vad has a file that is "
+               "read)";
+    if (f->header[TEXT_HEAD] >= 256 && f->header[TEXT_STATE] != f->header[AUDIO_STATE] &&
+        (f->header[TEXT_STATE] < 32 || f->header[TEXT_STATE] >= 1000))
+        return "a Parakeet of whisper.cpp; Parakeet is served from .onnx (docs/nemo.md)";
+    return NULL;
+}
+
 static steno_status read_header(struct file *f)
 {
+    const char *other;
+    const unsigned char *header;
     uint32_t magic, rows, cols;
     size_t bytes;
     if (!steno_whisper_uint(&f->at, 4, &magic))
@@ -53,9 +69,13 @@ static steno_status read_header(struct file *f)
     if (magic != MAGIC)
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: begins with 0x%08x, expected 0x%08x",
                           f->name, (unsigned)magic, MAGIC);
+    header = f->at.p;
     for (int i = 0; i < N_HEADER; i++)
         if (!steno_whisper_uint(&f->at, 4, &f->header[i]))
             return cut_short(f, "the header");
+    other = other_kind(f, header);
+    if (other)
+        return steno_fail(f->err, STENO_ERR_UNSUPPORTED, "%s: a ggml file of %s", f->name, other);
     if (f->header[FTYPE] / 1000 && f->header[FTYPE] / 1000 != QUANT_VERSION)
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
                           "%s: blocks of version %u, version %d is read", f->name,
