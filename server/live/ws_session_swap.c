@@ -75,13 +75,27 @@ static void count_finalize(steno_ws_session *s, int by)
     pthread_mutex_unlock(&s->mx);
 }
 
+/* Before the header of the audio there is no stream, and nothing to close: the answer says so. */
+static void answer_empty(steno_ws_session *s)
+{
+    const struct steno_event final = {
+        .kind = STENO_FINAL, .reason = STENO_FINAL_REQUEST, .text = "", .language = ""};
+    pthread_mutex_lock(&s->mx);
+    s->d.channel = 0;
+    s->d.finals++;
+    s->dialect->event(&s->d, &final);
+    s->d.segments[0]++;
+    if (s->dialect->finalized)
+        s->dialect->finalized(&s->d);
+    pthread_mutex_unlock(&s->mx);
+}
+
 void steno_ws_session_finalize(steno_ws_session *s)
 {
     steno_err err;
     steno_status st;
     if (!s->stream.opened) {
-        steno_ws_session_fail(s, STENO_ERR_INVAL,
-                              "finalize: not possible before the audio's header");
+        answer_empty(s);
         return;
     }
     s->stream.committed = s->stream.swap == SWAP_WANTED;

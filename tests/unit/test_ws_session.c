@@ -191,6 +191,16 @@ static void expect(struct fixture *f, const char *type, const char *member, cons
     steno_buf_free(&b);
 }
 
+static void expect_text(struct fixture *f, const char *says)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 65536);
+    assert_int_equal(steno_ws_session_take(f->s, &b), STENO_OK);
+    if (!strstr(b.data, says))
+        fail_msg("%s lacks '%s'", b.data, says);
+    steno_buf_free(&b);
+}
+
 static void expect_nothing(struct fixture *f)
 {
     struct steno_buf b;
@@ -683,6 +693,30 @@ static void a_wav_says_its_rate_itself(void **state)
     expect_close(f, 1000, "end");
 }
 
+/* Every finalize is answered, also one before the header has told what the audio is: the finals
+ * are counted on. */
+static void a_finalize_before_the_header_has_an_empty_answer(void **state)
+{
+    struct fixture *f = *state;
+    const struct steno_event ev = {
+        .kind = STENO_FINAL, .reason = STENO_FINAL_ENDPOINT, .text = "four", .language = ""};
+    const struct steno_pool_note four = {.kind = STENO_POOL_EVENT, .event = &ev};
+    text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
+    expect(f, "ready", "encoding", "wav");
+    text(f, "{\"type\":\"finalize\"}");
+    expect(f, "final", "reason", "request");
+    binary(f, wav, 20);
+    text(f, "{\"type\":\"finalize\"}");
+    expect(f, "final", "text", "");
+    assert_int_equal(f->fake.opens, 0);
+    binary(f, wav + 20, sizeof wav - 20);
+    assert_int_equal(f->fake.opens, 1);
+    steno_ws_session_note(f->s, &four);
+    expect_text(f, "\"segment\":2");
+    text(f, "{\"type\":\"finalize\"}");
+    assert_int_equal(f->fake.finalizes, 1);
+}
+
 static void a_wav_that_ends_in_its_header_is_an_error(void **state)
 {
     struct fixture *f = *state;
@@ -787,6 +821,7 @@ int main(void)
         TEST(revised_partials_are_counted),
         TEST(audio_past_the_limit_is_refused_and_the_rest_transcribed),
         TEST(a_wav_says_its_rate_itself),
+        TEST(a_finalize_before_the_header_has_an_empty_answer),
         TEST(a_wav_that_ends_in_its_header_is_an_error),
         TEST(opus_garbage_is_named),
         TEST(end_without_anything_is_answered),
