@@ -11,7 +11,8 @@
  *
  * of a worker's time, and worker * running + other of a processor's. The capacity is what fits into
  * LOAD of the workers, into BUSY (or BUSY_PARTS) of the processors together with everything else
- * that the machine does (others.c), and into as much of the control group's quota. */
+ * that the machine does (others.c), and into as much of the control group's quota.
+ * docs/admission.md has the constants of all files that decide it. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,21 +21,21 @@
 #include "base/processors.h"
 #include "speech/pool/internal.h"
 
-#define LOAD 0.85 /* share of a worker's time for streams; above it queues grow */
 /* Share of the processors' time, others' work included; above it latencies grow. */
 #define BUSY 0.7
 /* The same if streams take steps by parts (Whisper): their results take longer than they wait, and
  * partials become rarer instead of late. docs/whisper.md, "Live", has latencies up to 92 %. */
 #define BUSY_PARTS 0.8
-#define LOOK_NS 500000000 /* between two looks */
-#define ENOUGH 1.0        /* s of audio that a correction needs */
-#define WEIGHT 20.0       /* s of audio: weight of the value so far */
-/* s of as many streams as fit: weight of what is known of host at start, and at most. An utterance
- * of Whisper costs little while it is spoken and much at its end; in means over 5 s the capacity
- * went from 15 to 29 while the same 19 streams ran. */
-#define HOST_WEIGHT 5.0
+/* Share of a worker's time for streams, where workers are fewer than processors; above it queues
+ * grow. */
+#define LOAD ((1 + BUSY) / 2)
+#define LOOK (STENO_POOL_MEAN_SECONDS / 10) /* s between two looks */
+#define ENOUGH 1.0                          /* s of audio that a correction needs */
+#define WEIGHT 20.0                         /* s of audio: weight of the value so far */
+/* s of as many streams as fit: weight of host's mean, at most; what is known at start has that of
+ * STENO_POOL_MEAN_SECONDS. An utterance of Whisper costs little while it is spoken and much at its
+ * end; in means over 5 s the capacity went from 15 to 29 while the same 19 streams ran. */
 #define HOST_MOST 30.0
-#define RATE_SECONDS 5.0 /* s: time constant of the rate of live audio */
 /* s per s of audio until it is measured: ten messages of 15 us on Zen 4. */
 #define OTHER 150e-6
 #define AT_ONCE 0.1 /* largest part of the way that one look goes */
@@ -42,8 +43,6 @@
 #define TURNOVER 0.1
 /* Of few live streams so many may come or go in any look: the end of each is part of its cost. */
 #define TURNOVER_FREE 2
-/* Demand of live steps, relative to the workers, above which batches are needed. */
-#define CROWDED 1.0
 #define WORTH 0.97       /* a larger batch must cost less than this per stream, relatively */
 #define UNKNOWN 4        /* streams per worker until their cost is known, even of large models */
 #define MOST_SLOWER 20.0 /* bounds of the correction are 1 / this and this */
@@ -142,7 +141,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     l->quota = steno_cpu_quota();
     l->slower = l->running = 1;
     l->other = OTHER;
-    l->host_weight = HOST_WEIGHT;
+    l->host_weight = STENO_POOL_MEAN_SECONDS;
     atomic_init(&l->since_ns, steno_now_ns());
     l->process_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (known)
@@ -240,7 +239,7 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
     double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), workers = workers_cpu(p);
     double rate = l->live_audio / seconds, fit = fits(p);
     const struct steno_pool_turnover turned = turnover(p);
-    l->live_rate += (rate - l->live_rate) * -expm1(-seconds / RATE_SECONDS);
+    l->live_rate += (rate - l->live_rate) * -expm1(-seconds / STENO_POOL_MEAN_SECONDS);
     l->demand =
         (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
     if (!l->measuring && is_steady(p, turned.live - l->turnover.live - TURNOVER_FREE))
@@ -270,7 +269,7 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
 bool steno_pool_look_due(const steno_pool *p)
 {
     return steno_now_ns() - atomic_load_explicit(&p->load.since_ns, memory_order_relaxed) >=
-           LOOK_NS;
+           (int64_t)(LOOK * 1e9);
 }
 
 void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
@@ -284,14 +283,13 @@ void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
     l->live_host += w->live_host;
     l->live_audio += w->live_audio;
     l->live_steps += w->live_steps;
-    if (now - l->since_ns >= LOOK_NS)
+    if (now - l->since_ns >= (int64_t)(LOOK * 1e9))
         look(p, now, w->cpu_free);
 }
 
 bool steno_pool_crowded(const steno_pool *p)
 {
-    return p->batch_max > 1 && p->wait_ns > 0 && !p->load.shares &&
-           p->load.demand > CROWDED * p->n_workers;
+    return p->batch_max > 1 && p->wait_ns > 0 && !p->load.shares && p->load.demand > p->n_workers;
 }
 
 int steno_pool_capacity_now(const steno_pool *p)

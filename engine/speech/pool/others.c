@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-#define MEAN_SECONDS 5.0 /* s: time constant of the means */
-#define IDLE_RATE 0.02   /* of the rate that fits: below it, all load of others is their own */
+#define IDLE_RATE 0.02 /* of the rate that fits: below it, all load of others is their own */
 /* Above it, load of others beyond their own comes from the audio. */
 #define LOADED_RATE 0.25
 /* limit of their load, of the processors: others who take more share them with this process, as the
@@ -12,7 +11,7 @@
 
 static void blend(double *value, double measured, double seconds)
 {
-    *value += (measured - *value) * -expm1(-seconds / MEAN_SECONDS);
+    *value += (measured - *value) * -expm1(-seconds / STENO_POOL_MEAN_SECONDS);
 }
 
 void steno_pool_others_look(struct steno_pool_others *o, int64_t now_ns, int cpus, double free,

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#define STENO_POOL_MEAN_SECONDS 5.0 /* time constant of recent means */
+
 struct steno_pool_others {
     double busy;  /* processors that others keep busy, recent mean */
     double rate;  /* s of audio per s in the same time */
