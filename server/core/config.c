@@ -1,11 +1,5 @@
 #include "server/core/config.h"
 
-#include "protocol/dialect.h"
-#include "protocol/vad.h"
-#include "server/base/log.h"
-#include "server/port/address.h"
-#include "server/port/proxy.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -231,9 +225,8 @@ const char *steno_config_variable(size_t i, char *out, size_t size)
     return out;
 }
 
-/* Keep the first error, and pass it on. Returns true if the caller shall go on. */
-static bool note_error(const struct steno_config *c, const steno_err *what, steno_status *first,
-                       steno_err *err)
+bool steno_config_note_error(const struct steno_config *c, const steno_err *what,
+                             steno_status *first, steno_err *err)
 {
     if (!*first && err)
         *err = *what;
@@ -258,7 +251,7 @@ static steno_status read_option_variables(struct steno_config *c, steno_err *err
         if (!value || !set_option(c, i, value, STENO_CONFIG_ENVIRONMENT, &what))
             continue;
         steno_fail_in(&what, what.code, "environment variable %s", name);
-        if (!note_error(c, &what, &st, err))
+        if (!steno_config_note_error(c, &what, &st, err))
             break;
     }
     return st;
@@ -376,7 +369,7 @@ static void source_fail(struct source *s, steno_status st, int line, const char 
     steno_err err;
     steno_fail(&err, st, "%s:%d: %s", s->name, line, what);
     s->error_line = s->status ? s->error_line : line;
-    (void)note_error(s->conf, &err, &s->status, s->err);
+    (void)steno_config_note_error(s->conf, &err, &s->status, s->err);
 }
 
 /* Whether reading ends here. */
@@ -501,7 +494,7 @@ steno_status steno_config_read_file(struct steno_config *c, const char *path, st
     char *text;
     size_t n = 0;
     if (load_text(path, &text, &n, &what))
-        (void)note_error(c, &what, &st, err);
+        (void)steno_config_note_error(c, &what, &st, err);
     else
         st = steno_config_read_text(c, path, text, n, err);
     free(text);
@@ -517,7 +510,7 @@ steno_status steno_config_read_environment(struct steno_config *c, steno_err *er
         if (!value || !set_row(c, r, value, STENO_CONFIG_ENVIRONMENT, &what))
             continue;
         steno_fail_in(&what, what.code, "environment variable %s", r->env);
-        if (!note_error(c, &what, &st, err))
+        if (!steno_config_note_error(c, &what, &st, err))
             return st;
     }
     options = read_option_variables(c, st ? NULL : err);
@@ -567,172 +560,6 @@ steno_status steno_config_search(const struct steno_config *c, const char *famil
     if (!io->beam)
         io->beam = beam > io->n_best || !beam ? beam : io->n_best;
     return STENO_OK;
-}
-
-/* ---- checks of one key, or of how keys go together ------------------------------------------- */
-
-static steno_status check_list(const char *list, const char *key, steno_err *err)
-{
-    struct steno_address addresses[STENO_MAX_ADDRESSES];
-    size_t n;
-    steno_status st = steno_address_parse_list(list, addresses, &n, err);
-    return st ? steno_fail_in(err, st, "%s", key) : STENO_OK;
-}
-
-static steno_status check_listen(const struct steno_config *c, steno_err *err)
-{
-    return check_list(c->listen, "server.listen", err);
-}
-
-static steno_status check_wyoming(const struct steno_config *c, steno_err *err)
-{
-    if (*c->wyoming_advertise && !*c->wyoming_listen)
-        return steno_fail(err, STENO_ERR_INVAL, "wyoming.advertise: needs wyoming.listen");
-    if (*c->wyoming_listen && *c->keys && !*c->wyoming_key)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "wyoming.key: auth.keys is set, and clients of wyoming.listen send no "
-                          "key; name the key that they count as");
-    return *c->wyoming_listen ? check_list(c->wyoming_listen, "wyoming.listen", err) : STENO_OK;
-}
-
-static steno_status check_proxies(const struct steno_config *c, steno_err *err)
-{
-    struct steno_networks trusted;
-    steno_status st = steno_networks_parse(c->trusted_proxies, &trusted, err);
-    if (st)
-        return steno_fail_in(err, st, "server.trusted_proxies");
-    if (c->proxy_protocol && !*c->trusted_proxies)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "server.proxy_protocol: needs server.trusted_proxies");
-    if (*c->path_prefix &&
-        (*c->path_prefix != '/' || c->path_prefix[strlen(c->path_prefix) - 1] == '/'))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "server.path_prefix: '%.60s' must begin with / and not end with it",
-                          c->path_prefix);
-    return STENO_OK;
-}
-
-static steno_status check_tls(const struct steno_config *c, steno_err *err)
-{
-    if (!*c->tls_certificate != !*c->tls_key)
-        return steno_fail(err, STENO_ERR_INVAL, "tls.%s: needs tls.%s",
-                          *c->tls_key ? "key" : "certificate", *c->tls_key ? "certificate" : "key");
-    if (c->tls_required && !*c->tls_certificate)
-        return steno_fail(err, STENO_ERR_INVAL, "tls.required: needs tls.certificate");
-    return STENO_OK;
-}
-
-static steno_status check_search(const struct steno_config *c, steno_err *err)
-{
-    return steno_config_search(c, NULL, &(struct steno_options){0},
-                               &(struct steno_stream_options){0}, err);
-}
-
-static steno_status check_precision(const struct steno_config *c, steno_err *err)
-{
-    enum steno_precision precision;
-    if (steno_precision_find(c->precision, &precision))
-        return STENO_OK;
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
-                      c->precision);
-}
-
-static steno_status check_vad(const struct steno_config *c, steno_err *err)
-{
-    enum steno_vad_choice vad;
-    steno_status st = steno_vad_choice_parse(c->vad_mode, &vad, err);
-    return st ? steno_fail_in(err, st, "vad.mode") : STENO_OK;
-}
-
-static steno_status check_node(const struct steno_config *c, steno_err *err)
-{
-    struct steno_address addresses[STENO_MAX_ADDRESSES];
-    size_t n = strlen(c->node);
-    if (n > 8 ||
-        strspn(c->node, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "server.node: '%.40s' is not 1 to 8 letters and digits", c->node);
-    if (*c->agent_listen && steno_address_parse_list(c->agent_listen, addresses, &n, err))
-        return steno_fail_in(err, STENO_ERR_INVAL, "server.agent_listen");
-    return STENO_OK;
-}
-
-static steno_status check_log(const struct steno_config *c, steno_err *err)
-{
-    int level;
-    steno_status st = steno_log_level(c->log_level, &level, err);
-    if (st)
-        return steno_fail_in(err, st, "log.level");
-    if (strcmp(c->log_format, "text") && strcmp(c->log_format, "json"))
-        return steno_fail(err, STENO_ERR_INVAL, "log.format: '%.40s' is neither text nor json",
-                          c->log_format);
-    return STENO_OK;
-}
-
-static steno_status check_root(const struct steno_config *c, steno_err *err)
-{
-    if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "websocket.root: '%.40s' is not auto, none, vosk, sherpa or wenet",
-                          c->ws_root);
-    return STENO_OK;
-}
-
-static steno_status check_bodies(const struct steno_config *c, steno_err *err)
-{
-    if (c->body_bytes > c->upload_bytes)
-        return steno_fail(
-            err, STENO_ERR_INVAL,
-            "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
-            "body could never be taken",
-            c->body_bytes, c->upload_bytes);
-    return STENO_OK;
-}
-
-static steno_status check_pings(const struct steno_config *c, steno_err *err)
-{
-    if (c->ws_ping_interval > c->ws_idle_timeout)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "websocket.ping_interval (%g s) is longer than websocket.idle_timeout "
-                          "(%g s): a silent client would never be pinged",
-                          c->ws_ping_interval, c->ws_idle_timeout);
-    return STENO_OK;
-}
-
-static void put_before(steno_err *err, const char *place)
-{
-    char msg[sizeof err->msg];
-    memcpy(msg, err->msg, sizeof msg);
-    (void)steno_fail(err, err->code, "%s%s", place, msg);
-}
-
-static steno_status check_jobs(const struct steno_config *c, steno_err *err)
-{
-    if (*c->jobs_queue && !*c->jobs_dir)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "jobs.queue: needs jobs.dir, for recordings on their way");
-    return STENO_OK;
-}
-
-steno_status steno_config_check(const struct steno_config *c, steno_err *err)
-{
-    static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen,    check_wyoming, check_proxies, check_tls, check_search,
-        check_precision, check_node,    check_vad,     check_log, check_root,
-        check_bodies,    check_pings,   check_jobs};
-    steno_status first = STENO_OK;
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        steno_err local;
-        char place[sizeof local.msg];
-        if (!checks[i](c, &local))
-            continue;
-        steno_config_place(c, local.msg, place, sizeof place);
-        put_before(&local, place);
-        if (!note_error(c, &local, &first, err))
-            break;
-    }
-    return first;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */

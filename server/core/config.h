@@ -163,6 +163,9 @@ STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, st
 /* Check the relations between keys (a body must fit the memory of all uploads, ...).
  * STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
+/* Keep the first error of several, and pass each on to on_error. True if the caller shall go on. */
+bool steno_config_note_error(const struct steno_config *c, const steno_err *what,
+                             steno_status *first, steno_err *err);
 /* Name i of the environment variables of settings, some of them in out; "" past the last one. */
 const char *steno_config_variable(size_t i, char *out, size_t size);
 /* What the one port needs; the strings are c's. */

@@ -1,0 +1,174 @@
+/* Checks of one key, or of how keys go together. */
+#include "server/core/config.h"
+
+#include <string.h>
+
+#include "protocol/dialect.h"
+#include "protocol/vad.h"
+#include "server/base/log.h"
+#include "server/port/address.h"
+#include "server/port/proxy.h"
+
+static steno_status check_list(const char *list, const char *key, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n;
+    steno_status st = steno_address_parse_list(list, addresses, &n, err);
+    return st ? steno_fail_in(err, st, "%s", key) : STENO_OK;
+}
+
+static steno_status check_listen(const struct steno_config *c, steno_err *err)
+{
+    return check_list(c->listen, "server.listen", err);
+}
+
+static steno_status check_wyoming(const struct steno_config *c, steno_err *err)
+{
+    if (*c->wyoming_advertise && !*c->wyoming_listen)
+        return steno_fail(err, STENO_ERR_INVAL, "wyoming.advertise: needs wyoming.listen");
+    if (*c->wyoming_listen && *c->keys && !*c->wyoming_key)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "wyoming.key: auth.keys is set, and clients of wyoming.listen send no "
+                          "key; name the key that they count as");
+    return *c->wyoming_listen ? check_list(c->wyoming_listen, "wyoming.listen", err) : STENO_OK;
+}
+
+static steno_status check_proxies(const struct steno_config *c, steno_err *err)
+{
+    struct steno_networks trusted;
+    steno_status st = steno_networks_parse(c->trusted_proxies, &trusted, err);
+    if (st)
+        return steno_fail_in(err, st, "server.trusted_proxies");
+    if (c->proxy_protocol && !*c->trusted_proxies)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.proxy_protocol: needs server.trusted_proxies");
+    if (*c->path_prefix &&
+        (*c->path_prefix != '/' || c->path_prefix[strlen(c->path_prefix) - 1] == '/'))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.path_prefix: '%.60s' must begin with / and not end with it",
+                          c->path_prefix);
+    return STENO_OK;
+}
+
+static steno_status check_tls(const struct steno_config *c, steno_err *err)
+{
+    if (!*c->tls_certificate != !*c->tls_key)
+        return steno_fail(err, STENO_ERR_INVAL, "tls.%s: needs tls.%s",
+                          *c->tls_key ? "key" : "certificate", *c->tls_key ? "certificate" : "key");
+    if (c->tls_required && !*c->tls_certificate)
+        return steno_fail(err, STENO_ERR_INVAL, "tls.required: needs tls.certificate");
+    return STENO_OK;
+}
+
+static steno_status check_search(const struct steno_config *c, steno_err *err)
+{
+    return steno_config_search(c, NULL, &(struct steno_options){0},
+                               &(struct steno_stream_options){0}, err);
+}
+
+static steno_status check_precision(const struct steno_config *c, steno_err *err)
+{
+    enum steno_precision precision;
+    if (steno_precision_find(c->precision, &precision))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
+                      c->precision);
+}
+
+static steno_status check_vad(const struct steno_config *c, steno_err *err)
+{
+    enum steno_vad_choice vad;
+    steno_status st = steno_vad_choice_parse(c->vad_mode, &vad, err);
+    return st ? steno_fail_in(err, st, "vad.mode") : STENO_OK;
+}
+
+static steno_status check_node(const struct steno_config *c, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n = strlen(c->node);
+    if (n > 8 ||
+        strspn(c->node, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.node: '%.40s' is not 1 to 8 letters and digits", c->node);
+    if (*c->agent_listen && steno_address_parse_list(c->agent_listen, addresses, &n, err))
+        return steno_fail_in(err, STENO_ERR_INVAL, "server.agent_listen");
+    return STENO_OK;
+}
+
+static steno_status check_log(const struct steno_config *c, steno_err *err)
+{
+    int level;
+    steno_status st = steno_log_level(c->log_level, &level, err);
+    if (st)
+        return steno_fail_in(err, st, "log.level");
+    if (strcmp(c->log_format, "text") && strcmp(c->log_format, "json"))
+        return steno_fail(err, STENO_ERR_INVAL, "log.format: '%.40s' is neither text nor json",
+                          c->log_format);
+    return STENO_OK;
+}
+
+static steno_status check_root(const struct steno_config *c, steno_err *err)
+{
+    if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.root: '%.40s' is not auto, none, vosk, sherpa or wenet",
+                          c->ws_root);
+    return STENO_OK;
+}
+
+static steno_status check_bodies(const struct steno_config *c, steno_err *err)
+{
+    if (c->body_bytes > c->upload_bytes)
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
+            "body could never be taken",
+            c->body_bytes, c->upload_bytes);
+    return STENO_OK;
+}
+
+static steno_status check_pings(const struct steno_config *c, steno_err *err)
+{
+    if (c->ws_ping_interval > c->ws_idle_timeout)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.ping_interval (%g s) is longer than websocket.idle_timeout "
+                          "(%g s): a silent client would never be pinged",
+                          c->ws_ping_interval, c->ws_idle_timeout);
+    return STENO_OK;
+}
+
+static void put_before(steno_err *err, const char *place)
+{
+    char msg[sizeof err->msg];
+    memcpy(msg, err->msg, sizeof msg);
+    (void)steno_fail(err, err->code, "%s%s", place, msg);
+}
+
+static steno_status check_jobs(const struct steno_config *c, steno_err *err)
+{
+    if (*c->jobs_queue && !*c->jobs_dir)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "jobs.queue: needs jobs.dir, for recordings on their way");
+    return STENO_OK;
+}
+
+steno_status steno_config_check(const struct steno_config *c, steno_err *err)
+{
+    static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
+        check_listen,    check_wyoming, check_proxies, check_tls, check_search,
+        check_precision, check_node,    check_vad,     check_log, check_root,
+        check_bodies,    check_pings,   check_jobs};
+    steno_status first = STENO_OK;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        steno_err local;
+        char place[sizeof local.msg];
+        if (!checks[i](c, &local))
+            continue;
+        steno_config_place(c, local.msg, place, sizeof place);
+        put_before(&local, place);
+        if (!steno_config_note_error(c, &local, &first, err))
+            break;
+    }
+    return first;
+}
