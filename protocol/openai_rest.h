@@ -18,7 +18,9 @@ enum steno_openai_format {
     STENO_OPENAI_SRT,
     STENO_OPENAI_VERBOSE_JSON,
     STENO_OPENAI_VTT,
-    STENO_OPENAI_DIARIZED_JSON
+    STENO_OPENAI_DIARIZED_JSON,
+    STENO_OPENAI_LRC, /* extensions */
+    STENO_OPENAI_TSV
 };
 
 #define STENO_OPENAI_NAME 128 /* bytes of the model or of a speaker, with its NUL */

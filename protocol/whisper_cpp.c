@@ -362,6 +362,8 @@ static steno_status write_format(struct steno_buf *out, enum steno_openai_format
     case STENO_OPENAI_VERBOSE_JSON:
         return write_verbose(out, t, r, about);
     case STENO_OPENAI_JSON:
+    case STENO_OPENAI_LRC:
+    case STENO_OPENAI_TSV:
     case STENO_OPENAI_DIARIZED_JSON:
         break;
     }

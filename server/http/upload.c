@@ -338,7 +338,7 @@ static void watch_connection(struct steno_request *rq, struct steno_upload *up)
 static bool shows_words(const struct steno_upload *up)
 {
     const enum steno_openai_format f = up->want.ask.format;
-    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT)
+    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT || f == STENO_OPENAI_LRC)
         return true;
     switch (up->form) {
     case STENO_UPLOAD_OPENAI:

@@ -71,12 +71,17 @@ static steno_status write_language(struct steno_upload *up, const struct steno_o
 
 static steno_status write_usual(struct steno_upload *up, const struct steno_openai_result *r)
 {
+    const struct steno_whisper_asr_wants tsv = {.output = STENO_WHISPER_ASR_TSV};
     steno_status st;
     switch (up->want.ask.format) {
     case STENO_OPENAI_SRT:
         return steno_subtitle_write(&up->out.answer, r->transcript, STENO_SRT, &up->want.subtitle);
     case STENO_OPENAI_VTT:
         return steno_subtitle_write(&up->out.answer, r->transcript, STENO_VTT, &up->want.subtitle);
+    case STENO_OPENAI_LRC:
+        return steno_subtitle_write(&up->out.answer, r->transcript, STENO_LRC, &up->want.subtitle);
+    case STENO_OPENAI_TSV:
+        return steno_whisper_asr_write(&up->out.answer, r, &tsv);
     case STENO_OPENAI_TEXT:
         st = steno_transcript_n_speakers(r->transcript)
                  ? steno_voices_write_text(&up->out.answer, r->transcript)

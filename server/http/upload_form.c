@@ -18,17 +18,16 @@ static steno_status set_native_format(struct steno_upload *up, const char *value
     static const struct {
         const char *name;
         enum steno_openai_format format;
-    } names[] = {{"json", STENO_OPENAI_JSON},
-                 {"text", STENO_OPENAI_TEXT},
-                 {"srt", STENO_OPENAI_SRT},
-                 {"vtt", STENO_OPENAI_VTT}};
+    } names[] = {{"json", STENO_OPENAI_JSON}, {"text", STENO_OPENAI_TEXT},
+                 {"srt", STENO_OPENAI_SRT},   {"vtt", STENO_OPENAI_VTT},
+                 {"lrc", STENO_OPENAI_LRC},   {"tsv", STENO_OPENAI_TSV}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(value, names[i].name)) {
             up->want.ask.format = names[i].format;
             return STENO_OK;
         }
-    return steno_fail(err, STENO_ERR_INVAL, "format: '%.40s' is not one of json, text, srt, vtt",
-                      value);
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "format: '%.40s' is not one of json, text, srt, vtt, lrc, tsv", value);
 }
 
 static steno_status set_model(struct steno_upload *up, const char *value, steno_err *err)

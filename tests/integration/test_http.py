@@ -176,6 +176,14 @@ def openai_form_gives_every_format(d):
     assert len(lines) >= 4 and all(len(line.split()) <= 2 for line in lines) and " ".join(lines) == DIGITS_TEXT, narrow
     marked = transcribe(d, ("response_format", "vtt"), ("highlight_words", "true"))[2].decode()
     assert [m for m in re.findall("<u>(.*?)</u>", marked)] == DIGITS_TEXT.split(), marked
+    for path in ("/v1/transcribe?format=lrc", "/v1/transcribe?format=tsv"):
+        status, headers, body = d.request("POST", path, WAV)
+        assert status == 200 and headers["content-type"].startswith("text/"), (status, headers)
+        lines = body.decode().splitlines()
+        if path.endswith("lrc"):
+            assert re.fullmatch(r"\[00:00\.\d\d\].*", lines[0]) and " ".join(x[10:] for x in lines) == DIGITS_TEXT, lines
+        else:
+            assert lines[0] == "start\tend\ttext" and " ".join(x.split("\t")[2] for x in lines[1:]) == DIGITS_TEXT, lines
     status, _, body = transcribe(d, ("response_format", "srt"), ("max_line_count", "0"))
     assert status == 400 and b"max_line_count" in body, body
 

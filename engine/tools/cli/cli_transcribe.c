@@ -30,7 +30,8 @@ enum format {
     FORMAT_SRT,
     FORMAT_VTT,
     FORMAT_LRC,
-    FORMAT_TSV
+    FORMAT_TSV,
+    FORMAT_WHISPER
 };
 
 struct job {
@@ -162,10 +163,17 @@ static steno_status print_result(struct recording *r, steno_err *err)
         st = steno_result_json_write(&b, r->transcript, &o);
         if (!st)
             st = steno_buf_puts(&b, "\n");
-    } else if (j->format == FORMAT_TSV) {
-        const struct steno_whisper_asr_wants tsv = {.output = STENO_WHISPER_ASR_TSV};
-        const struct steno_openai_result result = {.transcript = r->transcript};
-        st = steno_whisper_asr_write(&b, &result, &tsv);
+    } else if (j->format >= FORMAT_TSV) {
+        const bool json = j->format == FORMAT_WHISPER;
+        const struct steno_whisper_asr_wants want = {
+            .output = json ? STENO_WHISPER_ASR_JSON : STENO_WHISPER_ASR_TSV, .words = true};
+        struct steno_openai_result result = {.transcript = r->transcript};
+        result.language = steno_transcript_language(r->transcript, &result.language_probability);
+        if (!result.language)
+            result.language = j->info.language;
+        st = steno_whisper_asr_write(&b, &result, &want);
+        if (!st && json)
+            st = steno_buf_puts(&b, "\n");
     } else if (j->format >= FORMAT_SRT) {
         st = steno_subtitle_write(&b, r->transcript,
                                   j->format == FORMAT_SRT   ? STENO_SRT
@@ -403,8 +411,9 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
-        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt|lrc|tsv", &j->format, 0, 0,
-         "text: one line per file, the default; nbest: a list of hypotheses per segment"},
+        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt|lrc|tsv|whisper", &j->format, 0, 0,
+         "text: one line per file, the default; nbest: a list of hypotheses per segment; whisper: "
+         "openai-whisper's JSON"},
         {"--max-line-width", CLI_NUMBER, "N", &width, 1, 1000,
          "srt, vtt: columns of a line (default 42)"},
         {"--max-line-count", CLI_NUMBER, "N", &lines, 1, 100,
