@@ -274,6 +274,8 @@ bool nemo_open_rows(const struct set *s, steno_json **j, steno_tokens **t,
     }
     assert_int_equal(steno_json_open(j, path, NULL), STENO_OK);
     path = path_of(&(struct set){.dir = s->dir, .part = ""}, "tokens.txt");
+    if (access(path, R_OK))
+        path = path_of(&(struct set){.dir = s->dir, .part = ""}, "vocab.txt");
     assert_int_equal(steno_tokens_open(t, path, NULL), STENO_OK);
     *rows = steno_json_get(steno_json_root(*j), s->group ? s->group : "sets");
     *rows = steno_json_get(*rows, s->name);

@@ -175,6 +175,18 @@ static void onnx_asr_layout_in_8_bits_is_near_what_is_recorded(void **state)
     check_onnx_asr("onnx-asr 0.12.0 int8 (nemo128 front end, max 10 tokens per frame)", true);
 }
 
+/* One folder has files of several programs; those of onnx-asr are taken. */
+static void a_folder_of_many_formats_is_as_recorded(void **state)
+{
+    const struct set s = {.dir = "parakeet-files",
+                          .part = "",
+                          .name = "ONNX onnx_asr",
+                          .writes_unknown = true,
+                          .beam = 1};
+    (void)state;
+    expect_set(&s);
+}
+
 /* ---- GigaAM -------------------------------------------------------------------------------- */
 
 /* sherpa-onnx computes the features of every version in one way, which is none of the training's;
@@ -452,6 +464,7 @@ int main(void)
         cmocka_unit_test(tdt_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(onnx_asr_layout_is_as_recorded),
         cmocka_unit_test(onnx_asr_layout_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(a_folder_of_many_formats_is_as_recorded),
         cmocka_unit_test(gigaam_ctc_is_as_recorded),
         cmocka_unit_test(gigaam_rnnt_is_as_recorded),
         cmocka_unit_test(gigaam_in_the_layout_of_onnx_asr_is_as_recorded),

@@ -42,10 +42,10 @@ struct model {
     struct steno_shell_model base;
     struct steno_part_file encoder, decoder;
     steno_cmvn *cmvn;
-    int in[INPUTS];               /* of the decoder */
-    int64_t layers, heads, width; /* width: of a head */
-    int64_t begin, end, positions;
-    int64_t fixed; /* positions of a cache in the file; 0: open */
+    int in[INPUTS];                /* of the decoder */
+    int64_t layers, heads, width;  /* width: of a head */
+    int64_t begin, end, positions; /* positions: of the decoder */
+    int64_t fixed;                 /* positions of a cache in the file; 0: open */
 };
 
 struct worker {
@@ -119,8 +119,6 @@ static steno_status bind_decoder(struct model *m, steno_err *err)
     m->fixed = steno_network_input(net, m->in[SELF_K])->shape.dim[2];
     if (m->fixed < 0)
         m->fixed = 0;
-    if (m->fixed && m->fixed < m->positions)
-        m->positions = m->fixed;
     return STENO_OK;
 }
 
@@ -286,6 +284,8 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
     most = n * TOKENS_A_SECOND / 100;
     if (most > (size_t)m->positions / 2)
         most = (size_t)m->positions / 2;
+    if (m->fixed && most > (size_t)m->fixed)
+        most = (size_t)m->fixed;
     st = encode(w, f->frames, n, &frames, p->err);
     if (!st)
         st = write_tokens(w, most, p->err);

@@ -131,7 +131,6 @@ static steno_status bind_decoder(struct steno_moonshine_live_model *m, steno_err
 
 steno_status steno_moonshine_live_bind(struct steno_moonshine_live_model *m, steno_err *err)
 {
-    int64_t width = 0;
     steno_status st = bind_states(m, err);
     if (st)
         return st;
@@ -142,8 +141,8 @@ steno_status steno_moonshine_live_bind(struct steno_moonshine_live_model *m, ste
                   &m->width))
         return refuse(m, STENO_LIVE_ENCODER, "an input features [1,T,d]", err);
     if (!has_rows(m->part[STENO_LIVE_ADAPTER].net, input(m, STENO_LIVE_ADAPTER, "encoded"), true,
-                  &width) ||
-        width != m->width || input(m, STENO_LIVE_ADAPTER, "pos_offset") < 0)
+                  &m->encoded) ||
+        input(m, STENO_LIVE_ADAPTER, "pos_offset") < 0)
         return refuse(m, STENO_LIVE_ADAPTER, "encoded [1,T,d] and pos_offset [1]", err);
     if (!has_rows(m->part[STENO_LIVE_CROSS_KV].net, input(m, STENO_LIVE_CROSS_KV, "memory"), true,
                   &m->memory) ||
@@ -313,7 +312,7 @@ static steno_status extend_memory(steno_moonshine_live_runner *r, struct steno_m
     const size_t from = l->n_memory > reach ? l->n_memory - reach : 0;
     const int64_t dim[] = {1, (int64_t)(l->n_features - from), m->width}, one = 1;
     const int64_t offset = (int64_t)l->n_memory;
-    const int64_t new_dim[] = {1, (int64_t)(stable - l->n_memory), m->width};
+    const int64_t new_dim[] = {1, (int64_t)(stable - l->n_memory), m->encoded};
     const float *rows = NULL;
     size_t n = 0;
     steno_status st =
@@ -322,13 +321,14 @@ static steno_status extend_memory(steno_moonshine_live_runner *r, struct steno_m
     if (!st)
         st = run(r, STENO_LIVE_ENCODER, err);
     if (!st)
-        st = get_rows(r, STENO_LIVE_ENCODER, 0, m->width, &rows, &n, err);
+        st = get_rows(r, STENO_LIVE_ENCODER, 0, m->encoded, &rows, &n, err);
     if (!st && n != l->n_features - from)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows for %zu features",
                         m->part[STENO_LIVE_ENCODER].name, n, l->n_features - from);
     if (!st)
         st = steno_part_set(r->session[STENO_LIVE_ADAPTER], input(m, STENO_LIVE_ADAPTER, "encoded"),
-                            STENO_F32, new_dim, 3, rows + (l->n_memory - from) * width, err);
+                            STENO_F32, new_dim, 3, rows + (l->n_memory - from) * (size_t)m->encoded,
+                            err);
     if (!st)
         st = steno_part_set(r->session[STENO_LIVE_ADAPTER],
                             input(m, STENO_LIVE_ADAPTER, "pos_offset"), STENO_I64, &one, 1, &offset,

@@ -50,8 +50,8 @@ struct steno_moonshine_live_model {
     struct steno_moonshine_live_conf conf;
     int state_in[STENO_LIVE_STATES], state_out[STENO_LIVE_STATES];
     struct steno_tensor state[STENO_LIVE_STATES]; /* type and shape; no elements */
-    int64_t width, memory;                        /* of a feature, of a row of the memory */
-    int64_t heads, head; /* of the decoder's keys and values; width of a head */
+    int64_t width, encoded, memory; /* of a feature, of a row of the encoder, of the memory */
+    int64_t heads, head;            /* of the decoder's keys and values; width of a head */
 };
 
 /* Match networks and configuration. STENO_ERR_FORMAT names what is missing. */
