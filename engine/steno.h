@@ -603,6 +603,23 @@ STENO_API void steno_stream_close(steno_stream *s);
  * at first. They come sooner, and cost time where somebody speaks on. So it is of no use for audio
  * that does not come in real time. Before the first push. */
 STENO_API void steno_stream_set_early(steno_stream *s, bool early);
+/* Words of the text that are written as others, or that nobody is to see; NULL or "": none.
+ * replace: "FROM:TO,FROM:TO", in any case. An empty TO leaves them out.
+ * redact: of "pci,ssn,numbers,aggressive_numbers,email,phone": what becomes "[REDACTED]": numbers
+ * of cards with what is said of their code and end, social security numbers, numbers of three
+ * digits and more, all numbers, addresses, numbers of telephones. Digits of every language, number
+ * words of English. Tokens and ids are left out where a text changes. */
+struct steno_filter_options {
+    const char *replace, *redact;
+};
+/* STENO_ERR_INVAL begins with the name of the member that is wrong. */
+STENO_API STENO_MUST steno_status steno_filters_check(const struct steno_filter_options *o,
+                                                      steno_err *err);
+/* Filter the partials and finals of a stream. o: borrowed for the call. Before the first push.
+ * STENO_ERR_INVAL as above, or too late; STENO_ERR_NOMEM. */
+STENO_API STENO_MUST steno_status steno_stream_set_filters(steno_stream *s,
+                                                           const struct steno_filter_options *o,
+                                                           steno_err *err);
 /* When the speaker has been silent for 0.2 s, a network judges the utterance so far: if the speaker
  * has finished, a final comes now, with reason ENDPOINT; else the endpoint rules wait on, and the
  * network is asked again when more was said. d: borrowed until close. threshold: the probability

@@ -215,7 +215,7 @@ steno_status steno_deepgram_set_terms(struct steno_dialect_session *d, const jso
     json_array_foreach (terms, i, v)
         if (!st)
             st = json_is_string(v)
-                     ? steno_hint_add_hotword(d->asked.hints, json_string_value(v), err)
+                     ? steno_hint_add(d->asked.hints, "hotwords", json_string_value(v), err)
                      : steno_fail(err, STENO_ERR_INVAL, "keyterms: must be a list of strings");
     return st;
 }

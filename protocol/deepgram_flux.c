@@ -144,7 +144,8 @@ static steno_status flux_query(struct steno_dialect_session *d, const char *name
         st = steno_query_int(name, value, TIMEOUT_LEAST, TIMEOUT_MOST, &ms, err);
         if (!st)
             s->timeout = ms / 1000.0;
-    } else if (!strcmp(name, "keyterm") || !strcmp(name, "numerals")) {
+    } else if (!strcmp(name, "keyterm") || !strcmp(name, "numerals") || !strcmp(name, "redact") ||
+               !strcmp(name, "replace")) {
         st = steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     } else if (!strcmp(name, "language_hint")) {
         st = add_language(d->start.hints, value, err);

@@ -42,10 +42,16 @@ static bool is_keyword(const char *name)
     return !strcmp(name, "keywords") || !strcmp(name, "keyterm");
 }
 
+/* Filters of the text; each may be given several times. */
+static bool is_filter(const char *name)
+{
+    return !strcmp(name, "redact") || !strcmp(name, "replace");
+}
+
 bool steno_deepgram_is_want(const char *name)
 {
     struct steno_deepgram_wants w;
-    return flag_of(&w, name) || is_keyword(name) || !strcmp(name, "language");
+    return flag_of(&w, name) || is_keyword(name) || is_filter(name) || !strcmp(name, "language");
 }
 
 /* "word:2.5" without its boost: hotwords have no weights. */
@@ -65,7 +71,7 @@ static steno_status add_keyword(struct steno_hint_store *hints, const char *name
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     if (!strcmp(name, "keywords"))
         cut_boost(word);
-    st = steno_hint_add_hotword(hints, word, err);
+    st = steno_hint_add(hints, "hotwords", word, err);
     free(word);
     return st;
 }
@@ -95,6 +101,8 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     steno_status st;
     if (is_keyword(name))
         return add_keyword(hints, name, value, err);
+    if (is_filter(name))
+        return strcmp(value, "false") ? steno_hint_add(hints, name, value, err) : STENO_OK;
     if (!flag)
         return steno_hint_set(hints, name, value, err);
     st = steno_query_bool(name, value, &on, err); /* "no" is false, not Norwegian */

@@ -7,7 +7,8 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
-static const char *const names[] = {"language", "translate", "prompt", "prefix", "hotwords"};
+static const char *const names[] = {"language", "translate", "prompt", "prefix",
+                                    "hotwords", "replace",   "redact"};
 #define N_NAMES (sizeof names / sizeof *names)
 
 void steno_hint_store_free(struct steno_hint_store *s)
@@ -15,6 +16,8 @@ void steno_hint_store_free(struct steno_hint_store *s)
     free(s->prompt);
     free(s->prefix);
     free(s->hotwords);
+    free(s->replace);
+    free(s->redact);
     *s = (struct steno_hint_store){0};
 }
 
@@ -31,7 +34,8 @@ steno_status steno_hint_store_copy(struct steno_hint_store *out,
     out->translate = from->translate;
     memcpy(out->language, from->language, sizeof out->language);
     if (copy_text(&out->prompt, from->prompt) && copy_text(&out->prefix, from->prefix) &&
-        copy_text(&out->hotwords, from->hotwords))
+        copy_text(&out->hotwords, from->hotwords) && copy_text(&out->replace, from->replace) &&
+        copy_text(&out->redact, from->redact))
         return STENO_OK;
     steno_hint_store_free(out);
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -57,9 +61,11 @@ const char *steno_hint_named_in(const char *message)
 
 static char **stored_text(struct steno_hint_store *s, const char *name)
 {
-    return !strcmp(name, "prompt")   ? &s->prompt
-           : !strcmp(name, "prefix") ? &s->prefix
-                                     : &s->hotwords;
+    return !strcmp(name, "prompt")    ? &s->prompt
+           : !strcmp(name, "prefix")  ? &s->prefix
+           : !strcmp(name, "replace") ? &s->replace
+           : !strcmp(name, "redact")  ? &s->redact
+                                      : &s->hotwords;
 }
 
 static steno_status set_language(struct steno_hint_store *s, const char *value, steno_err *err)
@@ -99,6 +105,21 @@ steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const 
     return STENO_OK;
 }
 
+static steno_status set_list(struct steno_hint_store *s, const char *name, const json_t *list,
+                             steno_err *err)
+{
+    const json_t *one;
+    size_t i;
+    steno_status st = steno_hint_set(s, name, "", err);
+    json_array_foreach (list, i, one) {
+        if (!st && !json_is_string(one))
+            st = steno_fail(err, STENO_ERR_INVAL, "%s: must be a list of strings", name);
+        if (!st)
+            st = steno_hint_add(s, name, json_string_value(one), err);
+    }
+    return st;
+}
+
 steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, const json_t *value,
                                  steno_err *err)
 {
@@ -110,27 +131,31 @@ steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, c
     }
     if (json_is_null(value))
         return steno_hint_set(s, name, "", err);
+    if (json_is_array(value) && (!strcmp(name, "replace") || !strcmp(name, "redact")))
+        return set_list(s, name, value, err);
     if (!json_is_string(value))
         return steno_fail(err, STENO_ERR_INVAL, "%s: must be a string", name);
     return steno_hint_set(s, name, json_string_value(value), err);
 }
 
-steno_status steno_hint_add_hotword(struct steno_hint_store *s, const char *word, steno_err *err)
+steno_status steno_hint_add(struct steno_hint_store *s, const char *name, const char *value,
+                            steno_err *err)
 {
-    const size_t had = s->hotwords ? strlen(s->hotwords) : 0, n = strlen(word);
+    char **to = stored_text(s, name);
+    const size_t had = *to ? strlen(*to) : 0, n = strlen(value);
     steno_status st;
     char *all;
     if (!n)
         return STENO_OK;
-    st = check_text("hotwords", had + 2 + n, word, err);
+    st = check_text(name, had + 2 + n, value, err);
     if (st)
         return st;
-    all = realloc(s->hotwords, had + 2 + n + 1);
+    all = realloc(*to, had + 2 + n + 1);
     if (!all)
-        return steno_fail(err, STENO_ERR_NOMEM, "hotwords: out of memory");
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     memcpy(all + had, ", ", 2);
-    memcpy(all + had + (had ? 2 : 0), word, n + 1);
-    s->hotwords = all;
+    memcpy(all + had + (had ? 2 : 0), value, n + 1);
+    *to = all;
     return STENO_OK;
 }
 
@@ -143,6 +168,12 @@ struct steno_hints steno_hints_of(const struct steno_hint_store *s)
                                 .prompt = s->prompt,
                                 .prefix = s->prefix,
                                 .hotwords = s->hotwords};
+}
+
+struct steno_filter_options steno_hint_filters(const struct steno_hint_store *s)
+{
+    return s ? (struct steno_filter_options){.replace = s->replace, .redact = s->redact}
+             : (struct steno_filter_options){0};
 }
 
 struct steno_hints steno_hints_taken(const struct steno_hints *h,

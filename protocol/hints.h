@@ -1,18 +1,18 @@
 /* What a request says of its recording (steno.h: struct steno_hints), as its fields come: language,
- * translate, prompt, prefix, hotwords. Pure, confined. */
+ * translate, prompt, prefix, hotwords, replace, redact. Pure, confined. */
 #ifndef STENO_PROTOCOL_HINTS_H
 #define STENO_PROTOCOL_HINTS_H
 
 #include "steno.h"
 
 #define STENO_LANGUAGE_BYTES 128 /* of a language, or of several, with the NUL */
-#define STENO_HINT_NAMES "language, translate, prompt, prefix, hotwords"
+#define STENO_HINT_NAMES "language, translate, prompt, prefix, hotwords, replace, redact"
 
 /* Zero-initialised = nothing is given. */
 struct steno_hint_store {
     char language[STENO_LANGUAGE_BYTES];
     bool translate;
-    char *prompt, *prefix, *hotwords; /* its own; NULL = none */
+    char *prompt, *prefix, *hotwords, *replace, *redact; /* its own; NULL = none */
 };
 
 void steno_hint_store_free(struct steno_hint_store *s);
@@ -26,15 +26,18 @@ bool steno_hint_known(const char *name);
  * begins with the name. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_hint_set(struct steno_hint_store *s, const char *name,
                                        const char *value, steno_err *err);
-/* The same from JSON: true or false for translate, otherwise a string. */
+/* The same from JSON: true or false for translate, otherwise a string; for replace and redact also
+ * a list of strings. */
 struct json_t;
 STENO_MUST steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name,
                                             const struct json_t *value, steno_err *err);
-/* Add to the hotwords, with ", " between. Errors as of set. */
-STENO_MUST steno_status steno_hint_add_hotword(struct steno_hint_store *s, const char *word,
-                                               steno_err *err);
+/* Add to hotwords, replace or redact, with ", " between. Errors as of set. */
+STENO_MUST steno_status steno_hint_add(struct steno_hint_store *s, const char *name,
+                                       const char *value, steno_err *err);
 /* The strings are the store's. s NULL: none. */
 struct steno_hints steno_hints_of(const struct steno_hint_store *s);
+/* Its replace and redact. The strings are the store's. s NULL: none. */
+struct steno_filter_options steno_hint_filters(const struct steno_hint_store *s);
 /* Leave out texts that the model does not take: for forms whose clients send them to all models. */
 struct steno_hints steno_hints_taken(const struct steno_hints *h,
                                      const struct steno_model_info *info);

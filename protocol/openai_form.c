@@ -89,7 +89,7 @@ static steno_status set_model(struct steno_openai_request *r, const char *value,
 
 static steno_status add_keyword(struct steno_openai_request *r, const char *value, steno_err *err)
 {
-    return steno_hint_add_hotword(&r->hints, value, err);
+    return steno_hint_add(&r->hints, "hotwords", value, err);
 }
 
 /* As in faster-whisper's servers. */
@@ -138,6 +138,16 @@ static steno_status add_speaker(struct steno_openai_request *r, const char *valu
     return set_name(r->speakers.names[r->speakers.n++], "known_speaker_names[]", value, err);
 }
 
+static steno_status add_replace(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_hint_add(&r->hints, "replace", value, err);
+}
+
+static steno_status add_redact(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_hint_add(&r->hints, "redact", value, err);
+}
+
 static const struct field {
     const char *name;
     /* NULL: a hint of this name. */
@@ -149,6 +159,8 @@ static const struct field {
     {"task", set_task},
     {"prompt", NULL},
     {"hotwords", NULL},
+    {"replace", add_replace},
+    {"redact", add_redact},
     {"prefix", NULL},
     {"keywords", add_keyword},
     {"vad_filter", set_vad_filter},

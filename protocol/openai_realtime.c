@@ -345,7 +345,7 @@ static steno_status set_hints(struct steno_hint_store *h, const json_t *script, 
         if (!st && !json_is_string(v))
             st = steno_fail(err, STENO_ERR_INVAL, "keywords: must be strings");
         if (!st)
-            st = steno_hint_add_hotword(h, json_string_value(v), err);
+            st = steno_hint_add(h, "hotwords", json_string_value(v), err);
     }
     return st;
 }

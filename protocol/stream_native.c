@@ -256,6 +256,10 @@ static steno_status put_hints(struct steno_buf *out, const struct steno_hint_sto
         st = put_pair(out, "prefix", h->prefix);
     if (!st && h->hotwords)
         st = put_pair(out, "hotwords", h->hotwords);
+    if (!st && h->replace)
+        st = put_pair(out, "replace", h->replace);
+    if (!st && h->redact)
+        st = put_pair(out, "redact", h->redact);
     return st;
 }
 

@@ -105,7 +105,7 @@ static steno_status set_phrases(struct steno_dialect_session *d, const json_t *l
     st = steno_hint_set(d->asked.hints, "hotwords", "", err);
     json_array_foreach (list, i, v)
         if (!st && json_is_string(v) && strcmp(json_string_value(v), "[unk]") != 0)
-            st = steno_hint_add_hotword(d->asked.hints, json_string_value(v), err);
+            st = steno_hint_add(d->asked.hints, "hotwords", json_string_value(v), err);
     return st;
 }
 

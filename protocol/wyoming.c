@@ -147,7 +147,7 @@ static steno_status set_words(struct steno_dialect_session *d, const json_t *dat
         size_t i;
         json_array_foreach (json_object_get(data, lists[k]), i, v)
             if (!st && json_is_string(v))
-                st = steno_hint_add_hotword(d->start.hints, json_string_value(v), err);
+                st = steno_hint_add(d->start.hints, "hotwords", json_string_value(v), err);
     }
     return st;
 }

@@ -46,7 +46,8 @@ struct steno_transcription_request {
     double seconds;             /* of the recording, from its beginning; 0 = all */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
-    struct steno_hints hints;     /* borrowed until done */
+    struct steno_hints hints;     /* borrowed until done, like the next */
+    struct steno_filter_options filters;
     bool no_word_times;
     struct steno_voices_wants voices; /* who speaks; without networks the result has a warning */
     const struct steno_known_voices

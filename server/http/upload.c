@@ -143,7 +143,10 @@ static struct steno_hints hints_of(const struct steno_upload *up)
 static bool check_hints(struct steno_upload *up, struct steno_upload_refused *why, steno_err *err)
 {
     const struct steno_hints h = hints_of(up);
+    const struct steno_filter_options filters = steno_hint_filters(&up->want.ask.hints);
     steno_status st = steno_hints_check(&up->served->info, &h, err);
+    if (!st)
+        st = steno_filters_check(&filters, err);
     if (!st)
         st = take_options(up, err);
     if (!st)
@@ -388,6 +391,7 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
                                                 .n_best = up->want.n_best,
                                                 .vad = vad_of(up),
                                                 .hints = hints_of(up),
+                                                .filters = steno_hint_filters(&up->want.ask.hints),
                                                 .no_word_times =
                                                     !shows_words(up) && !up->want.ask.voices.on,
                                                 .voices = up->want.ask.voices,

@@ -239,9 +239,9 @@ def deepgram_names_what_it_cannot_do(d):
     names = [[w["parameter"] for w in m] for m in (got[-1]["warnings"], got[0]["metadata"]["warnings"])]
     assert names == [["diarize"]] * 2, names
     assert got[-1]["created"][:2] == "20" and got[-1]["created"][-1] == "Z", got[-1]
-    _, _, body = d.request("POST", "/v1/listen?diarize=true&redact=pci&redact=ssn&smart_format=true&api_key=x", WAV)
+    _, _, body = d.request("POST", "/v1/listen?diarize=true&search=one&search=two&smart_format=true&api_key=x", WAV)
     meta = json.loads(body)["metadata"]
-    assert [w["parameter"] for w in meta["warnings"]] == ["diarize", "redact"], meta
+    assert [w["parameter"] for w in meta["warnings"]] == ["diarize", "search"], meta
     assert "warnings" not in json.loads(d.request("POST", "/v1/listen", WAV)[2])["metadata"]
 
 

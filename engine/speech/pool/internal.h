@@ -27,6 +27,8 @@ struct steno_pool_ops {
     double (*share)(const steno_stream *s); /* NULL: 0 */
     double (*slack)(const steno_stream *s); /* NULL: 0 */
     void (*set_early)(steno_stream *s, bool early);
+    steno_status (*set_filters)(steno_stream *s, const struct steno_filter_options *o,
+                                steno_err *err);
     steno_status (*set_turn)(steno_stream *s, const steno_turn_detector *d, double threshold,
                              double early, steno_err *err);
     bool (*turn_due)(const steno_stream *s);                      /* NULL: never */

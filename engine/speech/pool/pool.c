@@ -38,6 +38,7 @@ static const struct steno_pool_ops recogniser = {
     .slack = steno_stream_slack,
     .set_early = steno_stream_set_early,
     .set_turn = steno_stream_set_turn,
+    .set_filters = steno_stream_set_filters,
     .turn_due = steno_stream_turn_due,
     .turn_stats = steno_stream_turn_stats,
     .set_waiting = steno_stream_set_waiting,
@@ -405,6 +406,8 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
         return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     }
     st = p->ops->open(&ps->rec, p->model, &o.stream, err);
+    if (!st && (o.filters.replace || o.filters.redact))
+        st = p->ops->set_filters(ps->rec, &o.filters, err);
     if (!st && o.turn)
         st = p->ops->set_turn(ps->rec, o.turn, o.turn_threshold, o.turn_early, err);
     if (st) {

@@ -129,6 +129,7 @@ struct steno_pool_stream_options {
     /* As steno_stream_set_turn; NULL: silence alone ends an utterance. Borrowed until close. */
     const steno_turn_detector *turn;
     double turn_threshold, turn_early;
+    struct steno_filter_options filters; /* borrowed for the call */
 };
 
 /* Check whether a stream of this class would find a place now. STENO_ERR_BUSY with the reason if

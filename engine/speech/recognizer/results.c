@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "speech/recognizer/stream_internal.h"
+#include "speech/recognizer/filters.h"
 #include "speech/recognizer/written.h"
 
 #define FIRST_WORDS 16 /* room per utterance at first */
@@ -70,6 +71,7 @@ void steno_results_close(struct steno_results *r)
     free(r->tokens);
     free(r->sections);
     steno_arena_free(r->written);
+    steno_arena_free(r->filtered);
     steno_events_free(&r->events);
 }
 
@@ -224,6 +226,21 @@ static steno_status build_best(steno_stream *s)
     return st;
 }
 
+/* Queue an event as the stream's filters leave it. */
+static steno_status add_filtered(steno_stream *s, struct steno_event *ev)
+{
+    struct steno_results *r = &s->results;
+    steno_status st = STENO_OK;
+    if (s->filters) {
+        if (r->filtered)
+            steno_arena_reset(r->filtered);
+        else
+            r->filtered = steno_arena_new(0);
+        st = r->filtered ? steno_filters_apply(s->filters, ev, r->filtered) : STENO_ERR_NOMEM;
+    }
+    return st ? st : steno_events_add(&r->events, ev);
+}
+
 steno_status steno_results_partial(steno_stream *s)
 {
     struct steno_event ev = {.kind = STENO_PARTIAL};
@@ -243,7 +260,7 @@ steno_status steno_results_partial(steno_stream *s)
     fill_event(s, &ev);
     ev.n_tokens = h->n;
     st = add_details(s, h, &ev);
-    return st ? st : steno_events_add(&r->events, &ev);
+    return st ? st : add_filtered(s, &ev);
 }
 
 /* ---- pauses ---------------------------------------------------------------------------------- */
@@ -474,13 +491,15 @@ static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
     return st ? st : place_alternatives(s, *n_alts);
 }
 
-static steno_status end_segment(struct steno_results *r, const struct steno_event *final)
+static steno_status end_segment(steno_stream *s, struct steno_event *final)
 {
-    const steno_status st = steno_events_add(&r->events, final);
+    struct steno_results *r = &s->results;
+    const bool words = final->n_words > 0;
+    const steno_status st = add_filtered(s, final);
     if (st)
         return st;
     r->segment++;
-    r->pausing = final->n_words > 0;
+    r->pausing = words;
     r->word_end = final->end;
     return STENO_OK;
 }
@@ -508,7 +527,7 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     ev.stable_words = ev.n_words;
     ev.stable_bytes = strlen(ev.text);
     ev.alternatives = r->alts;
-    return end_segment(r, &ev);
+    return end_segment(s, &ev);
 }
 
 /* The words of the last partial are still there. */
@@ -526,7 +545,7 @@ static steno_status rescue_partial(steno_stream *s)
     r->shown = 0;
     ev.stable_words = ev.n_words;
     ev.stable_bytes = strlen(ev.text);
-    return add_details(s, &known, &ev) ? STENO_ERR_NOMEM : end_segment(r, &ev);
+    return add_details(s, &known, &ev) ? STENO_ERR_NOMEM : end_segment(s, &ev);
 }
 
 steno_status steno_results_rescue(steno_stream *s)

@@ -187,6 +187,7 @@ void steno_stream_close(steno_stream *s)
     if (s->state)
         s->family->state_free(s->state);
     steno_results_close(&s->results);
+    steno_filters_close(s->filters);
     steno_resampler_close(s->resampler);
     if (s->clean != s->pending)
         free(s->clean);
@@ -197,6 +198,20 @@ void steno_stream_close(steno_stream *s)
 void steno_stream_set_early(steno_stream *s, bool early)
 {
     s->no_early = !early;
+}
+
+steno_status steno_stream_set_filters(steno_stream *s, const struct steno_filter_options *o,
+                                      steno_err *err)
+{
+    steno_filters *f;
+    steno_status st = steno_stream_samples(s)
+                          ? steno_fail(err, STENO_ERR_INVAL, "filters: audio was pushed already")
+                          : steno_filters_open(&f, o, err);
+    if (st)
+        return st;
+    steno_filters_close(s->filters);
+    s->filters = f;
+    return STENO_OK;
 }
 
 steno_status steno_stream_set_turn(steno_stream *s, const steno_turn_detector *d, double threshold,

@@ -49,6 +49,7 @@ struct job {
     const char *grammars, *punctuators; /* NULL: the fetched ones */
     const char *speakers_text, *speakers_dir;
     struct cli_voice_options voices;
+    struct steno_filter_options filters;
     steno_speakers *speakers; /* NULL: they are not told apart */
     struct cli_known known;
     struct steno_model_info info;
@@ -245,6 +246,8 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
              (double)r->info.frames > BAR_FROM_SECONDS * r->info.sample_rate;
     st = steno_stream_open(&r->stream, r->job->model, &so, err);
     if (!st)
+        st = steno_stream_set_filters(r->stream, &r->job->filters, err);
+    if (!st)
         steno_stream_set_early(r->stream, false);
     if (!st && r->job->speakers)
         st = cli_voices_begin(&r->voices, r->job->speakers, r->info.sample_rate, &r->job->voices,
@@ -436,6 +439,10 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
          "text that each recording begins with"},
         {"--hotwords", CLI_TEXT, "WORDS", &j->stream_opt.hints.hotwords, 0, 0,
          "words that are likely"},
+        {"--replace", CLI_TEXT, "FROM:TO,...", &j->filters.replace, 0, 0,
+         "words that are written as others"},
+        {"--redact", CLI_TEXT, "LIST", &j->filters.redact, 0, 0,
+         "what becomes [REDACTED]: pci, ssn, numbers, aggressive_numbers, email, phone"},
         {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
          "print partial results as they come (text, json)"},
         {"--vad", CLI_TEXT, "off|energy|silero|DIR", &j->vad_name, 0, 0,
@@ -520,7 +527,10 @@ static int open_for_job(struct job *j)
     if (rc != EX_OK)
         return rc;
     steno_model_get_info(j->model, &j->info);
-    return steno_hints_check(&j->info, &j->stream_opt.hints, &err) ? cli_fail(&err) : EX_OK;
+    return steno_hints_check(&j->info, &j->stream_opt.hints, &err) ||
+                   steno_filters_check(&j->filters, &err)
+               ? cli_fail(&err)
+               : EX_OK;
 }
 
 static int transcribe_all(struct job *j, const char **files, int n)

@@ -1,0 +1,671 @@
+/* A text is a list of pieces: its words, or, where they have no times, what lies between blanks. A
+ * filter makes one piece of several, or changes its text. Pieces are compared by their cores: small
+ * letters without the marks around them. */
+#include "speech/recognizer/filters.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PAIRS 256
+#define UNSTABLE 8 /* words at the end of a partial that later ones could still change */
+
+enum { PCI = 1, SSN = 2, NUMBERS = 4, EMAIL = 8, PHONE = 16, EVERY_NUMBER = 32 };
+
+/* Strings of `text`; from: small letters without blanks. */
+struct pair {
+    const char *from, *to;
+};
+
+struct steno_filters {
+    unsigned redact;
+    size_t n;
+    struct pair pair[MAX_PAIRS];
+    char *text;
+};
+
+struct piece {
+    const char *text; /* [n] */
+    size_t n;
+    size_t gap;         /* bytes before it that lie between it and the piece before */
+    const char *core;   /* [core_n] in text, but small letters */
+    size_t core_n, at;  /* of the core in text */
+    size_t first, last; /* the words that it comes from */
+    bool changed, gone;
+};
+
+struct job {
+    const struct steno_filters *f;
+    steno_arena *arena;
+    const struct steno_word *words; /* NULL: pieces are no words */
+    bool partial;
+    struct piece *piece;
+    size_t n;
+    bool changed;
+};
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static steno_status read_redact(struct steno_filters *f, const char *text, steno_err *err)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } kinds[] = {{"pci", PCI},
+                 {"ssn", SSN},
+                 {"numbers", NUMBERS},
+                 {"true", NUMBERS},
+                 {"email", EMAIL},
+                 {"phone", PHONE},
+                 {"aggressive_numbers", EVERY_NUMBER}};
+    while (*(text += strspn(text, ", "))) {
+        const size_t n = strcspn(text, ", ");
+        size_t i = 0;
+        while (i < sizeof kinds / sizeof *kinds &&
+               (strlen(kinds[i].name) != n || memcmp(kinds[i].name, text, n) != 0))
+            i++;
+        if (i == sizeof kinds / sizeof *kinds)
+            return steno_fail(
+                err, STENO_ERR_INVAL,
+                "redact: '%.*s' is not one of pci, ssn, numbers, aggressive_numbers, email, "
+                "phone",
+                n > 40 ? 40 : (int)n, text);
+        f->redact |= kinds[i].bit;
+        text += n;
+    }
+    return STENO_OK;
+}
+
+/* Make small letters of a text and take its blanks out, in place. */
+static void squeeze(char *text)
+{
+    char *to = text;
+    for (; *text; text++)
+        if (*text != ' ')
+            *to++ = (char)tolower((unsigned char)*text);
+    *to = '\0';
+}
+
+/* "FROM:TO" pairs with commas or line ends between. */
+static steno_status read_pairs(struct steno_filters *f, const char *text, steno_err *err)
+{
+    char *rest = f->text = strdup(text), *one;
+    if (!rest)
+        return steno_fail(err, STENO_ERR_NOMEM, "replace: out of memory");
+    while ((one = strsep(&rest, ",\n"))) {
+        char *colon = strchr(one, ':');
+        one += strspn(one, " ");
+        if (!*one)
+            continue;
+        if (!colon || colon == one)
+            return steno_fail(err, STENO_ERR_INVAL, "replace: '%.40s' is not FROM:TO", one);
+        if (f->n == MAX_PAIRS)
+            return steno_fail(err, STENO_ERR_INVAL, "replace: more than %d", MAX_PAIRS);
+        *colon = '\0';
+        squeeze(one);
+        if (!*one)
+            return steno_fail(err, STENO_ERR_INVAL, "replace: a pair has nothing before its colon");
+        f->pair[f->n++] = (struct pair){one, colon + 1};
+    }
+    return STENO_OK;
+}
+
+steno_status steno_filters_open(steno_filters **out, const struct steno_filter_options *h,
+                                steno_err *err)
+{
+    steno_filters *f;
+    steno_status st = STENO_OK;
+    *out = NULL;
+    if (!(h->redact && *h->redact) && !(h->replace && *h->replace))
+        return STENO_OK;
+    f = calloc(1, sizeof *f);
+    if (!f)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (h->redact)
+        st = read_redact(f, h->redact, err);
+    if (!st && h->replace)
+        st = read_pairs(f, h->replace, err);
+    if (st || (!f->redact && !f->n)) {
+        steno_filters_close(f);
+        return st;
+    }
+    *out = f;
+    return STENO_OK;
+}
+
+steno_status steno_filters_check(const struct steno_filter_options *o, steno_err *err)
+{
+    steno_filters *f;
+    const steno_status st = steno_filters_open(&f, o, err);
+    if (!st)
+        steno_filters_close(f);
+    return st;
+}
+
+void steno_filters_close(steno_filters *f)
+{
+    if (!f)
+        return;
+    free(f->text);
+    free(f);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static bool is_inner(unsigned char c)
+{
+    return c >= 0x80 || isalnum(c) || c == '@' || c == '+';
+}
+
+/* False: out of memory. */
+static bool add_piece(struct job *j, const char *text, size_t n, size_t gap, size_t word)
+{
+    struct piece *p = &j->piece[j->n];
+    size_t end = n;
+    char *core;
+    *p = (struct piece){.text = text, .n = n, .gap = gap, .first = word, .last = word};
+    while (p->at < n && !is_inner((unsigned char)text[p->at]))
+        p->at++;
+    while (end > p->at && !is_inner((unsigned char)text[end - 1]))
+        end--;
+    p->core_n = end - p->at;
+    core = steno_arena_strndup(j->arena, text + p->at, p->core_n);
+    for (size_t i = 0; core && i < p->core_n; i++)
+        core[i] = (char)tolower((unsigned char)core[i]);
+    p->core = core;
+    j->n++;
+    return core != NULL;
+}
+
+/* The words of a text as pieces. *fits is false, and there are none, if they do not follow each
+ * other in it. False: out of memory. */
+static bool take_words(struct job *j, const char *text, size_t n_words, bool *fits)
+{
+    const char *p = text;
+    *fits = true;
+    for (size_t i = 0; i < n_words; i++) {
+        const size_t n = strlen(j->words[i].text);
+        const char *at = strstr(p, j->words[i].text);
+        *fits = at && n && strspn(p, " ") == (size_t)(at - p);
+        if (!*fits) {
+            j->n = 0;
+            return true;
+        }
+        if (!add_piece(j, at, n, (size_t)(at - p), i))
+            return false;
+        p = at + n;
+    }
+    *fits = !p[strspn(p, " ")];
+    j->n = *fits ? j->n : 0;
+    return true;
+}
+
+/* What lies between blanks as pieces. False: out of memory. */
+static bool take_blanks(struct job *j, const char *text)
+{
+    while (*text) {
+        const size_t gap = strspn(text, " "), n = strcspn(text + gap, " ");
+        if (n && !add_piece(j, text + gap, n, gap, j->n))
+            return false;
+        text += gap + n;
+    }
+    return true;
+}
+
+static bool core_is(const struct piece *p, const char *word)
+{
+    return !strcmp(p->core, word);
+}
+
+static bool core_is_any(const struct piece *p, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (core_is(p, words[i]))
+            return true;
+    return false;
+}
+#define CORE_IS_ANY(P, ...)                                                                        \
+    core_is_any(P, (const char *const[]){__VA_ARGS__},                                             \
+                sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+/* Make one piece of [from, to), with another text and the last one's marks behind it. False: out of
+ * memory. */
+static bool change_pieces(struct job *j, size_t from, size_t to, const char *text)
+{
+    struct piece *p = &j->piece[from];
+    const struct piece *q = &j->piece[to - 1];
+    const size_t n = strlen(text), before = *text ? p->at : 0;
+    const size_t after = *text ? q->n - q->at - q->core_n : 0;
+    char *all = steno_arena_alloc(j->arena, before + n + after + 1);
+    if (!all)
+        return false;
+    memcpy(all, p->text, before);
+    memcpy(all + before, text, n);
+    memcpy(all + before + n, q->text + q->at + q->core_n, after);
+    all[before + n + after] = '\0';
+    p->last = q->last;
+    p->text = all;
+    p->n = before + n + after;
+    p->core = "";
+    p->core_n = 0;
+    p->changed = j->changed = true;
+    for (size_t i = from; i < to; i++)
+        j->piece[i].gone = i > from || !p->n;
+    return true;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The digits that a piece stands for; 0: it is no number. */
+static size_t digits_of(const struct piece *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->core_n; i++)
+        n += isdigit((unsigned char)p->core[i]) != 0;
+    if (n)
+        return n;
+    if (CORE_IS_ANY(p, "zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
+                    "nine"))
+        return 1;
+    return CORE_IS_ANY(p, "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen",
+                       "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty", "fifty",
+                       "sixty", "seventy", "eighty", "ninety")
+               ? 2
+               : 0;
+}
+
+/* The digits that a word within a number adds to it; *joins: it may stand there. */
+static size_t digits_within(const struct piece *p, bool *joins)
+{
+    *joins = true;
+    if (CORE_IS_ANY(p, "oh", "o", "double"))
+        return 1;
+    if (CORE_IS_ANY(p, "hundred", "triple"))
+        return 2;
+    if (CORE_IS_ANY(p, "thousand"))
+        return 3;
+    *joins = CORE_IS_ANY(p, "million", "dash", "hyphen", "point", "") && !p->changed;
+    if (core_is(p, "and")) /* "two hundred and five" */
+        *joins = CORE_IS_ANY(p - 1, "hundred", "thousand", "million");
+    return 0;
+}
+
+/* The end of the number that begins with piece i; *digits: how many it has. */
+static size_t end_of_number(const struct job *j, size_t i, size_t *digits)
+{
+    size_t end = i + 1, more = 0;
+    *digits = digits_of(&j->piece[i]);
+    for (size_t k = end; k < j->n; k++) {
+        const size_t own = digits_of(&j->piece[k]);
+        bool joins = true;
+        more += own ? own : digits_within(&j->piece[k], &joins);
+        if (!joins)
+            break;
+        if (own || CORE_IS_ANY(&j->piece[k], "hundred", "thousand", "oh", "o")) {
+            *digits += more;
+            more = 0;
+            end = k + 1;
+        }
+    }
+    return end;
+}
+
+/* Whether one of the few words before piece i begins with one of these. */
+static bool is_about(const struct job *j, size_t i, const char *const *words, size_t n)
+{
+    for (size_t k = i > 8 ? i - 8 : 0; k < i; k++)
+        for (size_t w = 0; w < n; w++)
+            if (!strncmp(j->piece[k].core, words[w], strlen(words[w])))
+                return true;
+    return false;
+}
+
+static bool is_redacted(const struct job *j, size_t from, size_t to, size_t digits)
+{
+    static const char *const card[] = {"cvv", "cvc", "security", "expir", "exp"};
+    static const char *const social[] = {"social", "ssn"};
+    const unsigned r = j->f->redact;
+    if (r & EVERY_NUMBER)
+        return true;
+    if (j->partial && to == j->n) /* it may grow */
+        return r & NUMBERS || (r & (PCI | SSN | PHONE) && digits >= 3);
+    return (r & NUMBERS && digits >= 3) || (r & PHONE && digits >= 7) ||
+           (r & SSN && (digits == 9 || (digits == 4 && is_about(j, from, social, 2)))) ||
+           (r & PCI &&
+            (digits >= 12 || (digits >= 3 && digits <= 6 && is_about(j, from, card, 5))));
+}
+
+static bool redact_numbers(struct job *j)
+{
+    for (size_t i = 0; i < j->n;) {
+        size_t digits, end;
+        if (!digits_of(&j->piece[i])) {
+            i++;
+            continue;
+        }
+        end = end_of_number(j, i, &digits);
+        if (is_redacted(j, i, end, digits) && !change_pieces(j, i, end, STENO_REDACTED))
+            return false;
+        i = end;
+    }
+    return true;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* The end of an address whose "at" is piece i, "name at host dot com": behind the word after the
+ * last "dot". In a partial, whose host may go on, also at its end. 0: it is none. */
+static size_t end_of_address(const struct job *j, size_t i)
+{
+    size_t end = 0;
+    for (size_t k = i + 1; k < j->n && k <= (end ? end : i + 4); k++)
+        if (core_is(&j->piece[k], "dot") && k > i + 1 && k + 1 < j->n)
+            end = k + 2;
+    return !end && j->partial && j->n - i <= 4 ? j->n : end;
+}
+
+/* Its begin, not before piece `first`. */
+static size_t begin_of_address(const struct job *j, size_t i, size_t first)
+{
+    size_t begin = i - 1;
+    while (begin >= first + 2 &&
+           CORE_IS_ANY(&j->piece[begin - 1], "dot", "underscore", "dash", "hyphen"))
+        begin -= 2;
+    return begin;
+}
+
+static bool redact_addresses(struct job *j)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        const struct piece *p = &j->piece[i];
+        size_t end = 0, begin = i;
+        if (memchr(p->text, '@', p->n) && p->core_n > 2) {
+            end = i + 1;
+        } else if (i > first && core_is(p, "at")) {
+            end = end_of_address(j, i);
+            begin = begin_of_address(j, i, first);
+        }
+        if (end && !change_pieces(j, begin, end, STENO_REDACTED))
+            return false;
+        i = end ? end - 1 : i;
+        first = end ? end : first;
+    }
+    return true;
+}
+
+/* Leave out pieces that became part of others. */
+static void drop_gone(struct job *j)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < j->n; i++)
+        if (!j->piece[i].gone)
+            j->piece[n++] = j->piece[i];
+    j->n = n;
+}
+
+/* ---- words for others ------------------------------------------------------------------------ */
+
+/* The number of pieces from i on that spell a text without blanks. 0: they do not. */
+static size_t count_spelling(const struct job *j, size_t i, const char *text)
+{
+    size_t k = i;
+    while (*text) {
+        const struct piece *p = k < j->n ? &j->piece[k] : NULL;
+        if (!p || !p->core_n || p->changed || strncmp(text, p->core, p->core_n) != 0)
+            return 0;
+        text += p->core_n;
+        k++;
+    }
+    return k - i;
+}
+
+static bool replace_words(struct job *j)
+{
+    for (size_t i = 0; i < j->n;) {
+        const char *to = NULL;
+        size_t most = 0;
+        for (size_t k = 0; k < j->f->n; k++) {
+            const size_t n = count_spelling(j, i, j->f->pair[k].from);
+            if (n > most) {
+                most = n;
+                to = j->f->pair[k].to;
+            }
+        }
+        if (most && !change_pieces(j, i, i + most, to))
+            return false;
+        i += most ? most : 1;
+    }
+    return true;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static bool filter_pieces(struct job *j)
+{
+    if (j->f->redact & EMAIL && !redact_addresses(j))
+        return false;
+    drop_gone(j);
+    if (j->f->redact & ~(unsigned)EMAIL && !redact_numbers(j))
+        return false;
+    drop_gone(j);
+    if (!replace_words(j))
+        return false;
+    drop_gone(j);
+    return true;
+}
+
+/* The pieces [from, to) as a text, the first without its gap unless with_gap. NULL: out of memory.
+ */
+static char *join_pieces(struct job *j, size_t from, size_t to, bool with_gap)
+{
+    size_t n = 0, done = 0;
+    char *text;
+    for (size_t i = from; i < to; i++)
+        n += j->piece[i].n + j->piece[i].gap;
+    text = steno_arena_alloc(j->arena, n + 2);
+    for (size_t i = from; text && i < to; i++) {
+        const size_t gap = i > from ? j->piece[i].gap : with_gap;
+        memset(text + done, ' ', gap);
+        memcpy(text + done + gap, j->piece[i].text, j->piece[i].n);
+        done += gap + j->piece[i].n;
+    }
+    if (text)
+        text[done] = '\0';
+    return text;
+}
+
+static size_t count_words(const struct piece *p)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < p->n;) {
+        at += strspn(p->text + at, " ");
+        n += at < p->n;
+        at += at < p->n ? strcspn(p->text + at, " ") : 0;
+    }
+    return n;
+}
+
+/* Append the words of a changed piece: they share its time by length. */
+static bool put_words(struct job *j, const struct piece *p, struct steno_word *out, size_t *n)
+{
+    const double start = j->words[p->first].start, end = j->words[p->last].end;
+    float least = 1;
+    for (size_t i = p->first; i <= p->last; i++)
+        least = j->words[i].confidence < least ? j->words[i].confidence : least;
+    for (size_t at = 0; at < p->n;) {
+        const size_t blank = strspn(p->text + at, " "), len = strcspn(p->text + at + blank, " ");
+        struct steno_word w = {.confidence = least};
+        if (!len)
+            break;
+        w.text = steno_arena_strndup(j->arena, p->text + at + blank, len);
+        w.start = start + (end - start) * (double)(at + blank) / (double)p->n;
+        at += blank + len;
+        w.end = at >= p->n ? end : start + (end - start) * (double)at / (double)p->n;
+        if (!w.text)
+            return false;
+        out[(*n)++] = w;
+    }
+    return true;
+}
+
+/* The words of all pieces. False: out of memory. */
+static bool write_words(struct job *j, struct steno_alternative *io)
+{
+    size_t n = 0, most = 0;
+    struct steno_word *out;
+    for (size_t i = 0; i < j->n; i++)
+        most += j->piece[i].changed ? count_words(&j->piece[i]) : 1;
+    out = steno_arena_calloc(j->arena, most + 1, sizeof *out);
+    for (size_t i = 0; out && i < j->n; i++) {
+        if (!j->piece[i].changed)
+            out[n++] = j->words[j->piece[i].first];
+        else if (!put_words(j, &j->piece[i], out, &n))
+            return false;
+    }
+    io->words = out;
+    io->n_words = n;
+    return out != NULL;
+}
+
+/* Find the pieces of an alternative, and filter them. */
+static steno_status filter(struct job *j, const struct steno_alternative *in)
+{
+    bool fits = false;
+    j->piece = steno_arena_calloc(j->arena, strlen(in->text) + in->n_words + 1, sizeof *j->piece);
+    j->words = in->n_words ? in->words : NULL;
+    if (!j->piece || (j->words && !take_words(j, in->text, in->n_words, &fits)))
+        return steno_arena_failure(j->arena);
+    if (!fits) {
+        j->words = NULL;
+        if (!take_blanks(j, in->text))
+            return steno_arena_failure(j->arena);
+    }
+    return filter_pieces(j) ? STENO_OK : steno_arena_failure(j->arena);
+}
+
+/* Write what the pieces became. Words that are not in the text one after the other would tell what
+ * it does not, and are left out. */
+static steno_status write_alternative(struct job *j, struct steno_alternative *io)
+{
+    char *text;
+    if (!j->changed)
+        return STENO_OK;
+    text = join_pieces(j, 0, j->n, false);
+    if (!text || (j->words && !write_words(j, io)))
+        return steno_arena_failure(j->arena);
+    io->text = text;
+    io->n_words = j->words ? io->n_words : 0;
+    io->n_tokens = 0;
+    return STENO_OK;
+}
+
+/* Sections of an event whose words changed: those that begin in a section are its own. */
+static steno_status write_sections(struct job *j, struct steno_event *io,
+                                   const struct steno_section *old)
+{
+    struct steno_section *s = steno_arena_calloc(j->arena, io->n_sections, sizeof *s);
+    size_t at = 0, word = 0;
+    if (!s)
+        return steno_arena_failure(j->arena);
+    for (size_t k = 0; k < io->n_sections; k++) {
+        const size_t from = at, end = old[k].first_word + old[k].n_words;
+        s[k] = old[k];
+        s[k].first_word = word;
+        for (; at < j->n && (j->piece[at].first < end || k + 1 == io->n_sections); at++)
+            word += j->piece[at].changed ? count_words(&j->piece[at]) : 1;
+        s[k].n_words = word - s[k].first_word;
+        s[k].text = join_pieces(j, from, at, *old[k].text == ' ');
+        s[k].n_tokens = s[k].n_ids = 0;
+        if (!s[k].text)
+            return steno_arena_failure(j->arena);
+    }
+    io->sections = s;
+    return STENO_OK;
+}
+
+/* Sections of an event without words: each for itself. */
+static steno_status filter_sections(const steno_filters *f, struct steno_event *io,
+                                    steno_arena *arena)
+{
+    struct steno_section *s = steno_arena_calloc(arena, io->n_sections, sizeof *s);
+    for (size_t k = 0; s && k < io->n_sections; k++) {
+        struct job j = {.f = f, .arena = arena, .partial = io->kind == STENO_PARTIAL};
+        const struct steno_alternative in = {.text = io->sections[k].text};
+        steno_status st = filter(&j, &in);
+        s[k] = io->sections[k];
+        if (st || !j.changed) {
+            if (st)
+                return st;
+            continue;
+        }
+        s[k].n_tokens = s[k].n_ids = 0;
+        s[k].text = join_pieces(&j, 0, j.n, *in.text == ' ');
+        if (!s[k].text)
+            return steno_arena_failure(arena);
+    }
+    io->sections = s;
+    return s ? STENO_OK : steno_arena_failure(arena);
+}
+
+/* What of a partial stays whatever comes. */
+static void hold_back(const struct job *j, struct steno_event *io)
+{
+    size_t words = io->stable_words;
+    words = words > UNSTABLE ? words - UNSTABLE : 0;
+    io->stable_words = io->stable_bytes = 0;
+    for (size_t i = 0; j->words && i < j->n && j->piece[i].last < words; i++) {
+        io->stable_bytes += (i ? j->piece[i].gap : 0) + j->piece[i].n;
+        io->stable_words += j->piece[i].changed ? count_words(&j->piece[i]) : 1;
+    }
+}
+
+static steno_status filter_alternatives(const steno_filters *f, struct steno_event *io,
+                                        steno_arena *arena)
+{
+    struct steno_alternative *a = steno_arena_calloc(arena, io->n_alternatives, sizeof *a);
+    for (size_t i = 0; a && i < io->n_alternatives; i++) {
+        struct job j = {.f = f, .arena = arena, .partial = io->kind == STENO_PARTIAL};
+        steno_status st = filter(&j, &io->alternatives[i]);
+        a[i] = io->alternatives[i];
+        if (!st)
+            st = write_alternative(&j, &a[i]);
+        if (j.changed)
+            a[i].n_ids = 0;
+        if (st)
+            return st;
+    }
+    io->alternatives = a;
+    return a ? STENO_OK : steno_arena_failure(arena);
+}
+
+steno_status steno_filters_apply(const steno_filters *f, struct steno_event *io, steno_arena *arena)
+{
+    struct job j = {.f = f, .arena = arena, .partial = io->kind == STENO_PARTIAL};
+    struct steno_alternative best = {.text = io->text, .words = io->words, .n_words = io->n_words};
+    steno_status st;
+    if ((io->kind != STENO_PARTIAL && io->kind != STENO_FINAL) || !*io->text)
+        return STENO_OK;
+    st = filter(&j, &best);
+    if (!st && io->n_alternatives)
+        st = filter_alternatives(f, io, arena);
+    if (!st && io->n_sections && (j.words || !j.changed))
+        st = j.changed ? write_sections(&j, io, io->sections) : STENO_OK;
+    else if (!st && io->n_sections)
+        st = filter_sections(f, io, arena);
+    if (!st)
+        st = write_alternative(&j, &best);
+    if (st)
+        return st;
+    if (io->kind == STENO_PARTIAL)
+        hold_back(&j, io);
+    io->text = best.text;
+    io->words = best.words;
+    io->n_words = best.n_words;
+    io->n_tokens = j.changed ? 0 : io->n_tokens;
+    if (io->kind == STENO_FINAL) {
+        io->stable_words = io->n_words;
+        io->stable_bytes = strlen(io->text);
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,109 @@
+"""Words that are taken out of a text or replaced by others: in every dialect, uploads, jobs and live sessions."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+from daemon import BUILD, DIGITS, ROOT, SLOW, Stenod, case, converse, eventually, pcm, tap, wav
+
+SAMPLES, RATE = pcm()
+SOUND = wav(SAMPLES, RATE)
+OPEN = "/v1/audio/transcriptions"
+HIDDEN = "[REDACTED]"
+SPOKEN = "four two seven one nine zero three"
+
+
+def post(d, path, body=SOUND, headers=None):
+    code, _, text = d.request("POST", path, body, headers or {"Content-Type": "audio/wav"})
+    return code, text.decode()
+
+
+def form(d, path, field="file", **fields):
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{x}\r\n'.encode() for k, v in fields.items() for x in (v if isinstance(v, list) else [v])]
+    parts += [f'--x\r\nContent-Disposition: form-data; name="{field}"; filename="a"\r\n\r\n'.encode(), SOUND, b"\r\n--x--\r\n"]
+    return post(d, path, b"".join(parts), {"Content-Type": "multipart/form-data; boundary=x"})
+
+
+@case
+def every_form_of_upload_redacts(d):
+    for code, text in (post(d, "/v1/transcribe?redact=numbers"), post(d, "/v1/transcribe?redact=numbers&format=srt"),
+                       post(d, "/v1/listen?redact=numbers&redact=ssn"), form(d, OPEN, redact="numbers"), form(d, OPEN, **{"redact[]": ["pci", "true"]}),
+                       form(d, OPEN, redact="numbers", response_format="verbose_json", **{"timestamp_granularities[]": "word"}),
+                       form(d, OPEN, redact="numbers", stream="true"), form(d, "/inference", redact="numbers"),
+                       form(d, "/asr?redact=numbers&output=json", "audio_file")):
+        assert code == 200 and HIDDEN in text, text
+        assert not set(re.findall("[a-z]+", text)) & set(SPOKEN.split()), text
+
+
+@case
+def words_are_replaced_in_every_form(d):
+    pairs = urllib.parse.quote("four two:42,nine:")
+    want = "42 seven one zero three"
+    assert json.loads(post(d, f"/v1/transcribe?replace={pairs}")[1])["text"] == want
+    got = json.loads(post(d, "/v1/listen?replace=four%20two:42&replace=nine:")[1])["results"]["channels"][0]["alternatives"][0]
+    assert got["transcript"] == want and [w["word"] for w in got["words"]] == want.split(), got
+    plain = json.loads(post(d, "/v1/listen")[1])["results"]["channels"][0]["alternatives"][0]["words"]
+    assert (got["words"][0]["start"], got["words"][0]["end"]) == (plain[0]["start"], plain[1]["end"]), got
+    assert json.loads(form(d, OPEN, **{"replace[]": ["four two:42", "nine:"]})[1])["text"] == want
+
+
+@case
+def what_cannot_be_filtered_is_refused(d):
+    for path in ("/v1/transcribe", "/v1/listen"):
+        for query, name in (("redact=pii", "redact"), ("replace=x", "replace")):
+            code, text = post(d, f"{path}?{query}")
+            assert code == 400 and f"{name}:" in text, (path, text)
+    code, text = form(d, OPEN, redact="names")
+    assert code == 400 and json.loads(text)["error"]["param"] == "redact", text
+
+
+@case
+def live_texts_are_filtered_from_the_first_partial_on(d):
+    for where, ending in (("/v1/stream?redact=numbers", '{"type":"end"}'), ("/v1/listen?interim_results=true&redact=numbers", '{"type":"CloseStream"}'),
+                          ("/v2/listen?redact=numbers", '{"type":"CloseStream"}')):
+        flux = "encoding=linear16&" if "/v2" in where else ""
+        got = converse(f"ws://127.0.0.1:{d.port}{where}&{flux}sample_rate={RATE}" + ("&encoding=linear16" if "/v1/listen" in where else ""),
+                       [SAMPLES[i:i + 3200] for i in range(0, len(SAMPLES), 3200)] + [ending])
+        text = json.dumps(got.messages)
+        assert HIDDEN in text and got.code == 1000, (where, got)
+        assert not any(f'"{word}' in text or f" {word}" in text for word in SPOKEN.split()), (where, text)
+    start = json.dumps({"type": "start", "sample_rate": RATE, "redact": ["pci", "numbers"], "replace": ["seven:7"]})
+    got = converse(d.ws, [start, SAMPLES, '{"type":"end"}'])
+    finals = [m for m in got.messages if m["type"] == "final"]
+    assert [m["text"] for m in finals] == [HIDDEN] and [w["word"] for m in finals for w in m["words"]] == [HIDDEN], got
+
+
+@case
+def a_redacted_text_is_in_no_job_and_no_log(_d):
+    with tempfile.TemporaryDirectory() as folder:
+        with Stenod(f"jobs.dir={folder}", "log.transcripts=yes", "log.level=debug") as d:
+            job = json.loads(post(d, "/v1/jobs?redact=numbers&replace=x:y")[1])["id"]
+            assert eventually(lambda: json.loads(d.get(f"/v1/jobs/{job}")[2])["state"] == "done", 60 * SLOW)
+            assert HIDDEN in d.get(f"/v1/jobs/{job}/result?format=text")[2].decode()
+            post(d, "/v1/transcribe?redact=numbers")
+            converse(f"{d.ws}?redact=numbers&sample_rate={RATE}", [SAMPLES, '{"type":"end"}'])
+            said = d.output()
+            assert HIDDEN in said and SPOKEN not in said and "seven" not in said, said
+        kept = b"".join(open(os.path.join(folder, f), "rb").read() for f in os.listdir(folder) if os.path.isfile(os.path.join(folder, f)))
+        assert HIDDEN.encode() in kept and b"seven" not in kept
+
+
+@case
+def the_command_filters(_d):
+    command = [os.path.join(BUILD, "steno"), "transcribe", "--model", os.path.join(ROOT, "conf", "models", "digits-en"), DIGITS]
+    for args, want in ((["--redact", "numbers"], HIDDEN), (["--redact", "pci"], SPOKEN), (["--replace", "four two:42"], "42 seven one nine zero three")):
+        assert subprocess.run(command + args, capture_output=True, text=True, check=True).stdout.strip() == want, args
+    r = subprocess.run(command + ["--redact", "names"], capture_output=True, text=True, check=False)
+    assert r.returncode and "redact: 'names'" in r.stderr and not r.stdout, r
+
+
+def main():
+    with Stenod() as d:
+        return tap(d)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
