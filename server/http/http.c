@@ -6,12 +6,12 @@
 #include "protocol/query.h"
 #include "server/base/log.h"
 #include "server/http/cors.h"
+#include "server/http/request_metrics.h"
 #include "server/http/upload.h"
 #include "server/port/address.h"
 #include "server/port/head.h"
 #include "server/port/refusal.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -26,29 +26,15 @@
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
-#define MAX_ROUTES 48
 #define MAX_TARGET 4096
 #define TOO_LONG "the body of this request may have 65536 bytes" /* STENO_POST_BYTES */
 #define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
-
-enum method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_DELETE, METHOD_OTHER, METHODS };
-static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "DELETE", "other"};
-
-/* Codes that have their own series from the start; the others share code="other". */
-static const int get_codes[] = {200, 400, 404, 426, 500, 503, 0};
-static const int upload_codes[] = {200, 400, 401, 404, 408, 413, 415, 429, 499, 500, 503, 504, 0};
-static const int job_codes[] = {200, 202, 400, 401, 404, 408, 413, 429, 499, 503, 507, 0};
-static const int delete_codes[] = {204, 401, 404, 507, 0};
-static const int wrong_method_codes[] = {204, 405, 0};
-static const int unknown_codes[] = {404, 0};
-#define MAX_CODES 13
 
 struct steno_http {
     struct steno_services sv;
     steno_acceptor *acceptor;
     struct MHD_Daemon *daemon;
-    steno_metric *requests[MAX_ROUTES][METHODS][MAX_CODES + 1]; /* last: code="other" */
-    steno_metric *seconds[MAX_ROUTES];
+    struct steno_request_metrics metrics;
 
     pthread_mutex_t lock;         /* guards what follows, and the links of every connection */
     pthread_cond_t changed, ends; /* ends: closing is set */
@@ -71,83 +57,6 @@ struct connection {
     /* time of the end of the last request; 0 while there is one. Relaxed: it orders nothing */
     _Atomic int64_t waits_since;
 };
-
-/* ---- metrics --------------------------------------------------------------------------------- */
-
-static const double seconds_bounds[] = {.001, .005, .01, .025, .05, .1, .25, .5,
-                                        1,    2.5,  5,   10,   30,  60, 300};
-
-static const int *codes_of(const struct steno_route *r, enum method m)
-{
-    if (!r->path)
-        return unknown_codes;
-    if (m == METHOD_POST && r->api == STENO_SESSION_JOB)
-        return job_codes;
-    if (m == METHOD_DELETE && r->methods & STENO_ROUTE_DELETE)
-        return delete_codes;
-    if (m == METHOD_POST && r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST))
-        return upload_codes;
-    if ((m == METHOD_GET || m == METHOD_HEAD) && r->methods & STENO_ROUTE_GET)
-        return get_codes;
-    return wrong_method_codes;
-}
-
-static void register_metrics(steno_http *http)
-{
-    steno_metrics *reg = http->sv.srv->stats->registry;
-    char labels[128];
-    for (size_t r = 0;; r++) {
-        const struct steno_route *route = &steno_routes[r];
-        assert(r < MAX_ROUTES);
-        for (int m = 0; m < METHODS; m++) {
-            const int *codes = codes_of(route, (enum method)m);
-            size_t c = 0;
-            for (;; c++) {
-                char code[16] = "other";
-                if (codes[c])
-                    snprintf(code, sizeof code, "%d", codes[c]);
-                snprintf(labels, sizeof labels, "route=\"%s\",method=\"%s\",code=\"%s\"",
-                         route->label, method_names[m], code);
-                http->requests[r][m][c] =
-                    steno_metrics_counter(reg, "steno_http_requests_total",
-                                          "HTTP requests, by route, method and status.", labels);
-                if (!codes[c])
-                    break;
-            }
-        }
-        if (!route->path)
-            break;
-    }
-    for (size_t r = 0;; r++) {
-        snprintf(labels, sizeof labels, "route=\"%s\"", steno_routes[r].label);
-        http->seconds[r] =
-            steno_metrics_histogram(reg, "steno_http_request_duration_seconds",
-                                    "From the request head to the end of the answer.", labels,
-                                    seconds_bounds, sizeof seconds_bounds / sizeof *seconds_bounds);
-        if (!steno_routes[r].path)
-            break;
-    }
-}
-
-static enum method method_of(const char *name)
-{
-    for (int m = 0; m < METHOD_OTHER; m++)
-        if (!strcmp(name, method_names[m]))
-            return (enum method)m;
-    return METHOD_OTHER;
-}
-
-static void count_request(steno_http *http, const struct steno_request *rq, double seconds)
-{
-    size_t r = (size_t)(rq->route - steno_routes), c = 0;
-    enum method m = method_of(rq->method);
-    const int *codes = codes_of(rq->route, m);
-    char trace[33];
-    while (codes[c] && codes[c] != rq->code)
-        c++;
-    steno_metric_add(http->requests[r][m][c], 1);
-    steno_metric_observe_traced(http->seconds[r], seconds, steno_trace_id(&rq->trace, trace));
-}
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
@@ -201,7 +110,8 @@ static enum MHD_Result wrong_method(struct steno_request *rq)
 
 static bool is_post(const struct steno_request *rq)
 {
-    return rq->route->methods & STENO_ROUTE_POST && method_of(rq->method) == METHOD_POST;
+    return rq->route->methods & STENO_ROUTE_POST &&
+           steno_method_of(rq->method) == STENO_METHOD_POST;
 }
 
 struct wanted {
@@ -262,7 +172,8 @@ static bool count_client(steno_http *http, struct steno_request *rq)
 
 static bool is_upload(const struct steno_request *rq)
 {
-    return rq->route->methods & STENO_ROUTE_UPLOAD && method_of(rq->method) == METHOD_POST;
+    return rq->route->methods & STENO_ROUTE_UPLOAD &&
+           steno_method_of(rq->method) == STENO_METHOD_POST;
 }
 
 static bool is_about_jobs(const struct steno_request *rq)
@@ -396,12 +307,13 @@ static enum MHD_Result continue_post(steno_http *http, struct steno_request *rq,
 /* ---- routing -------------------------------------------------------------------------------- */
 
 /* Whether the page that asks, if one does, may. OPTIONS only asks whether others may. */
-static const char *distrusts(struct steno_request *rq, enum method m)
+static const char *distrusts(struct steno_request *rq, enum steno_method m)
 {
     const struct steno_origin_headers headers = {
         steno_request_header(rq, "Origin"), steno_request_header(rq, "Host"),
         steno_request_header(rq, "Sec-Fetch-Site"), last_header(rq->conn, "X-Forwarded-Host")};
-    const bool acts = m != METHOD_GET && m != METHOD_HEAD && strcmp(rq->method, "OPTIONS") != 0;
+    const bool acts =
+        m != STENO_METHOD_GET && m != STENO_METHOD_HEAD && strcmp(rq->method, "OPTIONS") != 0;
     const char *why = steno_server_distrusts(rq->sv->srv, &rq->peer->addr, &headers, acts);
     if (why)
         steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_ORIGIN], 1);
@@ -410,7 +322,7 @@ static const char *distrusts(struct steno_request *rq, enum method m)
 
 static enum MHD_Result begin_request(steno_http *http, struct steno_request *rq)
 {
-    enum method m = method_of(rq->method);
+    enum steno_method m = steno_method_of(rq->method);
     const char *why;
     bool within;
     size_t path;
@@ -440,9 +352,9 @@ static enum MHD_Result begin_request(steno_http *http, struct steno_request *rq)
     if (!rq->route->path)
         return steno_respond_error(rq, 404, "not_found", NULL, "%.*s does not exist",
                                    path > 200 ? 200 : (int)path, rq->target);
-    if (rq->route->methods & STENO_ROUTE_GET && (m == METHOD_GET || m == METHOD_HEAD))
+    if (rq->route->methods & STENO_ROUTE_GET && (m == STENO_METHOD_GET || m == STENO_METHOD_HEAD))
         return rq->route->get(rq);
-    if (rq->route->methods & STENO_ROUTE_DELETE && m == METHOD_DELETE)
+    if (rq->route->methods & STENO_ROUTE_DELETE && m == STENO_METHOD_DELETE)
         return rq->route->remove(rq);
     return wrong_method(rq);
 }
@@ -580,7 +492,7 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
     char peer[STENO_ADDRESS_TEXT] = "unknown", trace[33];
     const char *target = rq->route->private_path ? rq->route->label : rq->target;
     size_t path = steno_query_path_len(target);
-    bool quiet = method_of(rq->method) != METHOD_POST && rq->code == 200;
+    bool quiet = steno_method_of(rq->method) != STENO_METHOD_POST && rq->code == 200;
     int level = quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO;
     if (c)
         print_client(rq, conn, &c->peer, peer);
@@ -610,7 +522,7 @@ static void trace_request(const struct steno_request *rq, struct MHD_Connection 
         .trace = rq->trace,
         .start_ns = rq->started,
         .end_ns = steno_now_ns(),
-        .method = method_names[method_of(rq->method)],
+        .method = steno_method_name(steno_method_of(rq->method)),
         .route = rq->route->label,
         .api = steno_session_api_name(is_about_jobs(rq) ? STENO_SESSION_JOB : rq->route->api),
         .status = rq->code,
@@ -672,7 +584,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
             steno_acceptor_leave(http->acceptor, &rq->client);
         steno_upload_end(rq);
         seconds = (double)(steno_now_ns() - rq->started) / 1e9;
-        count_request(http, rq, seconds);
+        steno_request_metrics_count(&http->metrics, rq, seconds);
         if (rq->sv->srv->conf->log_requests && worth_a_line(http, rq))
             log_request(rq, conn, seconds);
         if (steno_trace_recorded(&rq->trace))
@@ -888,7 +800,7 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
     pthread_mutex_init(&http->lock, NULL);
     steno_cond_init(&http->changed);
     steno_cond_init(&http->ends);
-    register_metrics(http);
+    steno_request_metrics_register(&http->metrics, http->sv.srv->stats->registry);
     st = steno_thread_start(&starter, "http", start_daemon, http, err);
     if (st) {
         http_free(http);
