@@ -12,13 +12,11 @@
  * Other threads (the fetch's, the pool's) only append segments and set flags, under the lock. What
  * fails for good ends the job; what may succeed later, or elsewhere, gives the run up: it is queued
  * again with a delay, and after STENO_JOB_TRIES it has failed. */
-#include "server/jobs/job_runner.h"
+#include "server/jobs/job_runner_internal.h"
 
 #include "base/clock.h"
 #include "base/threads.h"
 #include "server/base/log.h"
-#include "server/http/upload_internal.h"
-#include "server/watch/trace.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,83 +26,13 @@
 
 #define SECOND INT64_C(1000000000)
 #define TICK (SECOND / 4)
-#define BEAT (2 * SECOND)       /* between two writes of progress */
-#define SWEEP (2 * SECOND)      /* between two looks for what is due */
-#define AGAIN (5 * SECOND)      /* until the store is tried again that could not take a result */
-#define BACKOFF_MS 10000        /* after the first try; four times as long after the second */
-#define SEGMENTS_MAX (4u << 20) /* bytes of the texts of one beat */
-#define RESULTS 5
+#define BEAT (2 * SECOND)           /* between two writes of progress */
+#define SWEEP (2 * SECOND)          /* between two looks for what is due */
 #define FETCHES (STENO_FETCHES - 2) /* requests fetch too */
-
-enum phase { IDLE, FETCHING, WAITING, RUNNING, STORING, GIVING_UP };
-
-struct text_of_segment {
-    double start, end;
-    size_t at; /* in texts */
-};
-
-struct run {
-    steno_job_runner *r;
-    enum phase phase;
-    struct steno_job_record rec;
-    struct steno_upload *up;
-    steno_transcription *work;
-    int fd;
-    steno_spool_file *file; /* while it is fetched */
-    int64_t next;           /* beat, or look, in ns */
-    int64_t deadline;
-    bool late;
-    /* STORING */
-    struct steno_job_end end;
-    struct steno_job_body bodies[RESULTS];
-    char reason[sizeof((steno_err *)0)->msg], code[32]; /* of GIVING_UP too */
-    /* GIVING_UP */
-    bool counted;  /* it was a try */
-    int64_t delay; /* ms until the next one */
-
-    struct steno_trace trace;
-    int64_t began, result_ns;            /* the run, and its result, in ns; 0: none */
-    struct steno_pool_stream_stats pool; /* of its streams */
-    const char *outcome;                 /* static; NULL: nobody wants its result any more */
-
-    /* under the runner's lock */
-    bool over;    /* of the fetch, or of the job */
-    bool removed; /* nobody wants the result: the job was removed, or is another run's */
-    steno_err fetch_err;
-    struct steno_buf texts; /* of segments that are not stored yet, each with its NUL */
-    struct text_of_segment *segments;
-    size_t n_segments, room;
-    unsigned channel;     /* of the last event */
-    int64_t cutting;      /* the segment whose sections are being passed on */
-    size_t sent_sections; /* of it */
-};
-
-struct steno_job_runner {
-    const struct steno_services *sv;
-    steno_job_queue *q;
-    steno_spool *spool;
-    const struct steno_job_metrics *metrics;
-    pthread_t thread;
-    int64_t next_sweep, next_claim;
-    int64_t put_off; /* jobs, since a fetch ended, for which there was no place to fetch */
-    int64_t quiet;   /* no warning about the store before */
-
-    pthread_mutex_t lock; /* guards what follows, and the fields of runs named above */
-    pthread_cond_t wake;
-    bool woken, stop;
-
-    int workers, n; /* n: workers and FETCHES */
-    struct run runs[];
-};
-
-static int64_t lease_ms(const steno_job_runner *r)
-{
-    return (int64_t)(r->sv->srv->conf->jobs_lease * 1000);
-}
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static int count_in(const struct steno_job_runner *r, enum phase phase)
+static int count_in(const struct steno_job_runner *r, enum steno_job_phase phase)
 {
     int n = 0;
     for (int i = 0; i < r->n; i++)
@@ -118,15 +46,6 @@ static int count_busy(const struct steno_job_runner *r)
     return r->n - count_in(r, IDLE) - count_in(r, FETCHING);
 }
 
-/* A place is free: whoever waits looks now. */
-static void look_again(struct steno_job_runner *r)
-{
-    r->next_claim = 0;
-    for (int i = 0; i < r->n; i++)
-        if (r->runs[i].phase == WAITING)
-            r->runs[i].next = 0;
-}
-
 /* ---- what other threads do ------------------------------------------------------------------- */
 
 static void wake_runner(steno_job_runner *r)
@@ -136,27 +55,27 @@ static void wake_runner(steno_job_runner *r)
 }
 
 /* Lock held. Without memory the segment is not shown; the result has it. */
-static void keep_segment(struct run *x, double start, double end, const char *text)
+static void keep_segment(struct steno_job_run *x, double start, double end, const char *text)
 {
     text += strspn(text, " ");
     if (!*text)
         return;
     if (x->n_segments == x->room) {
         const size_t room = x->room ? 2 * x->room : 16;
-        struct text_of_segment *more = realloc(x->segments, room * sizeof *more);
+        struct steno_job_segment_text *more = realloc(x->segments, room * sizeof *more);
         if (!more)
             return;
         x->segments = more;
         x->room = room;
     }
-    x->segments[x->n_segments] = (struct text_of_segment){start, end, x->texts.len};
+    x->segments[x->n_segments] = (struct steno_job_segment_text){start, end, x->texts.len};
     if (!steno_buf_add(&x->texts, text, strlen(text) + 1))
         x->n_segments++;
 }
 
 static void on_event(void *user, unsigned channel, const struct steno_event *ev)
 {
-    struct run *x = user;
+    struct steno_job_run *x = user;
     if (ev->kind == STENO_SPEECH_START)
         return;
     pthread_mutex_lock(&x->r->lock);
@@ -176,7 +95,7 @@ static void on_event(void *user, unsigned channel, const struct steno_event *ev)
 
 static void on_done(void *user, steno_transcription *work)
 {
-    struct run *x = user;
+    struct steno_job_run *x = user;
     (void)work;
     pthread_mutex_lock(&x->r->lock);
     x->over = true;
@@ -186,12 +105,12 @@ static void on_done(void *user, steno_transcription *work)
 
 static steno_status on_fetched_data(void *user, const void *p, size_t n, steno_err *err)
 {
-    return steno_spool_write(((struct run *)user)->file, p, n, err);
+    return steno_spool_write(((struct steno_job_run *)user)->file, p, n, err);
 }
 
 static bool is_unwanted(void *user)
 {
-    struct run *x = user;
+    struct steno_job_run *x = user;
     bool unwanted;
     pthread_mutex_lock(&x->r->lock);
     unwanted = x->removed || x->r->stop;
@@ -201,7 +120,7 @@ static bool is_unwanted(void *user)
 
 static void on_fetched(void *user, struct steno_fetched *got)
 {
-    struct run *x = user;
+    struct steno_job_run *x = user;
     pthread_mutex_lock(&x->r->lock);
     x->over = true;
     x->fetch_err = got->err;
@@ -209,225 +128,12 @@ static void on_fetched(void *user, struct steno_fetched *got)
     pthread_mutex_unlock(&x->r->lock);
 }
 
-/* ---- the end of a run ------------------------------------------------------------------------ */
-
-/* A run belongs to the trace of its request, though it may begin days later, and on another
- * machine. A job of a request without a trace begins one. */
-static void trace_run(const struct run *x)
-{
-    struct steno_trace_report r = {.trace = x->trace,
-                                   .start_ns = x->began,
-                                   .end_ns = steno_now_ns(),
-                                   .kind = STENO_TRACE_RUN,
-                                   .api = steno_session_api_name(STENO_SESSION_JOB),
-                                   .failed = x->counted || x->end.state == STENO_JOB_FAILED,
-                                   .audio_seconds = x->pool.audio_seconds};
-    snprintf(r.job, sizeof r.job, "%s", x->rec.id);
-    snprintf(r.result, sizeof r.result, "%s", x->outcome ? x->outcome : "cancelled");
-    snprintf(r.key, sizeof r.key, "%s", x->rec.owner);
-    snprintf(r.model, sizeof r.model, "%s", x->up && x->up->served ? x->up->served->label : "");
-    steno_trace_pool_phases(&r, &x->pool);
-    if (x->result_ns) /* the result is written and stored */
-        r.phases[STENO_PHASE_ANSWER] = (struct steno_phase_time){x->result_ns, r.end_ns, 0};
-    steno_tracer_report(x->r->sv->srv->tracer, &r);
-}
-
-static void clear_run(struct run *x)
-{
-    if (steno_trace_recorded(&x->trace))
-        trace_run(x);
-    if (x->work)
-        steno_transcription_free(x->work);
-    if (x->fd >= 0)
-        close(x->fd);
-    steno_spool_discard(x->file);
-    for (size_t i = 0; i < x->end.n_results; i++)
-        free((void *)(uintptr_t)x->bodies[i].text);
-    if (x->up)
-        steno_upload_free(x->up);
-    look_again(x->r);
-    if (x->r->q->ops->get_audio) /* the spool has a copy only */
-        steno_spool_remove(x->r->spool, x->rec.id);
-    pthread_mutex_lock(&x->r->lock);
-    steno_job_record_free(&x->rec);
-    steno_buf_free(&x->texts);
-    free(x->segments);
-    *x = (struct run){.r = x->r, .fd = -1, .cutting = -1};
-    steno_buf_init(&x->texts, SEGMENTS_MAX);
-    pthread_mutex_unlock(&x->r->lock);
-}
-
-/* Log a failure of the store, at most once a minute. */
-static void complain(steno_job_runner *r, const char *msg)
-{
-    const int64_t now = steno_now_ns();
-    if (now < r->quiet)
-        return;
-    r->quiet = now + 60 * SECOND;
-    steno_log(LOG_ERR, "jobs: %s", msg);
-}
-
-static void note_end(struct run *x, enum steno_job_state state)
-{
-    const char *id = x->rec.id;
-    x->outcome = steno_job_state_name(state);
-    steno_metric_add(x->r->metrics->ended[state], 1);
-    const struct steno_log_field fields[] = {
-        {"job", id, 0},
-        {"key", x->rec.owner, 0},
-        {"state", steno_job_state_name(state), 0},
-        {"tries", NULL, x->rec.attempts},
-        {"audio_seconds", NULL, x->end.duration},
-    };
-    steno_log_event(LOG_INFO, "job", STENO_LOG_FIELDS(fields), "job %s: %s, try %d%s%s", id,
-                    steno_job_state_name(state), x->rec.attempts, *x->reason ? ": " : "",
-                    x->reason);
-}
-
-/* Store the end of the job. The result is kept until the store takes it. */
-static void store_end(struct run *x)
-{
-    steno_job_runner *r = x->r;
-    steno_err err;
-    steno_status st =
-        r->q->ops->finish(r->q, x->rec.id, x->rec.attempts, steno_job_now(), &x->end, &err);
-    x->phase = STORING;
-    x->next = steno_now_ns() + AGAIN;
-    if (st && st != STENO_ERR_CANCELLED) {
-        complain(r, err.msg);
-        /* the lease must not end meanwhile; it cannot be extended either where the disk is full */
-        (void)!r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + lease_ms(r),
-                                    &err);
-        return;
-    }
-    if (!st) {
-        note_end(x, x->end.state);
-        steno_spool_remove(r->spool, x->rec.id);
-    }
-    clear_run(x);
-}
-
-/* The job has failed for good. */
-static void fail_run(struct run *x, const char *code, const char *why)
-{
-    snprintf(x->reason, sizeof x->reason, "%s", why);
-    snprintf(x->code, sizeof x->code, "%s", code);
-    x->end = (struct steno_job_end){.state = STENO_JOB_FAILED,
-                                    .reason = x->reason,
-                                    .code = x->code,
-                                    .model = x->up && x->up->served ? x->up->served->name : ""};
-    store_end(x);
-}
-
-/* Tell the store that the run is given up. */
-static void release_run(struct run *x)
-{
-    steno_job_runner *r = x->r;
-    const int64_t now = steno_job_now();
-    const struct steno_job_release how = {now, now + x->delay, x->counted, x->code, x->reason};
-    bool failed = false;
-    steno_err err;
-    steno_status st = r->q->ops->release(r->q, x->rec.id, x->rec.attempts, &how, &failed, &err);
-    if (st && st != STENO_ERR_CANCELLED) { /* the end of its lease would count as a try */
-        complain(r, err.msg);
-        x->phase = GIVING_UP;
-        x->next = steno_now_ns() + SECOND;
-        return;
-    }
-    if (!st)
-        x->outcome = x->counted ? "failed try" : "interrupted";
-    if (!st && failed) {
-        note_end(x, STENO_JOB_FAILED);
-        steno_spool_remove(r->spool, x->rec.id);
-    } else if (!st && x->counted)
-        steno_log(LOG_NOTICE, "job %s: try %d: %s", x->rec.id, x->rec.attempts, x->reason);
-    clear_run(x);
-}
-
-/* Give the run up. */
-static void give_up(struct run *x, bool counted, int64_t delay, const char *code, const char *why)
-{
-    x->counted = counted;
-    x->delay = delay;
-    snprintf(x->reason, sizeof x->reason, "%s", why);
-    snprintf(x->code, sizeof x->code, "%s", code);
-    release_run(x);
-}
-
-/* A try has failed, and another one may not. */
-static void try_again(struct run *x, const char *code, const char *why)
-{
-    give_up(x, true, BACKOFF_MS << (2 * (x->rec.attempts - 1)), code, why);
-}
-
-static bool is_passing(steno_status st)
-{
-    return st == STENO_ERR_NOMEM || st == STENO_ERR_IO || st == STENO_ERR_INTERNAL;
-}
-
-/* ---- results --------------------------------------------------------------------------------- */
-
-static steno_status write_body(struct run *x, const char *format, enum steno_upload_form form,
-                               enum steno_openai_format f, const struct steno_openai_result *r)
-{
-    struct steno_job_body *b = &x->bodies[x->end.n_results];
-    steno_status st;
-    x->up->form = form;
-    x->up->want.ask.format = f;
-    st = steno_upload_write(x->up, r);
-    if (st)
-        return st;
-    b->format = format;
-    b->text = steno_buf_take(&x->up->out.answer, &b->len);
-    x->end.n_results++;
-    return STENO_OK;
-}
-
-static void store_result(struct run *x, const struct steno_transcription_result *r)
-{
-    const struct steno_openai_result out = steno_upload_result(x->up, r);
-    steno_status st;
-    x->end = (struct steno_job_end){.state = STENO_JOB_DONE,
-                                    .reason = r->warning,
-                                    .code = "",
-                                    .model = x->up->served->name,
-                                    .duration = r->duration,
-                                    .results = x->bodies};
-    st = write_body(x, "json", STENO_UPLOAD_NATIVE, STENO_OPENAI_JSON, &out);
-    if (!st)
-        st = write_body(x, "srt", STENO_UPLOAD_NATIVE, STENO_OPENAI_SRT, &out);
-    if (!st)
-        st = write_body(x, "vtt", STENO_UPLOAD_NATIVE, STENO_OPENAI_VTT, &out);
-    if (!st)
-        st = write_body(x, "text", STENO_UPLOAD_NATIVE, STENO_OPENAI_TEXT, &out);
-    if (!st && x->rec.form == STENO_JOB_DEEPGRAM)
-        st = write_body(x, "deepgram", STENO_UPLOAD_DEEPGRAM, STENO_OPENAI_JSON, &out);
-    if (st)
-        try_again(x, steno_status_info(st)->name, "the result could not be written");
-    else
-        store_end(x);
-}
-
-static void observe(struct run *x, const struct steno_transcription_result *r)
-{
-    const struct steno_server *srv = x->r->sv->srv;
-    x->pool = r->stats;
-    x->result_ns = steno_now_ns();
-    if (r->status)
-        steno_stats_decode_error(srv->stats, STENO_SESSION_JOB, r->status);
-    steno_stats_audio(srv->stats, STENO_SESSION_JOB, r->received, r->dropped, &r->stats,
-                      x->up->trace);
-    if (r->stats.audio_seconds > 0)
-        (void)!steno_key_audio(srv->keys, x->up->key, steno_now_ns(), r->stats.audio_seconds, NULL,
-                               NULL);
-}
-
 /* Write what came since the last beat. */
-static void beat(struct run *x)
+static void beat(struct steno_job_run *x)
 {
     steno_job_runner *r = x->r;
     struct steno_job_segment *seg = NULL;
-    struct text_of_segment *from;
+    struct steno_job_segment_text *from;
     struct steno_buf texts;
     struct steno_job_progress p = {.bytes = x->rec.bytes};
     size_t n;
@@ -441,7 +147,7 @@ static void beat(struct run *x)
     n = x->n_segments;
     x->segments = NULL;
     x->n_segments = x->room = 0;
-    steno_buf_init(&x->texts, SEGMENTS_MAX);
+    steno_buf_init(&x->texts, STENO_JOB_SEGMENTS_MAX);
     pthread_mutex_unlock(&r->lock);
     if (n)
         seg = calloc(n, sizeof *seg);
@@ -451,40 +157,40 @@ static void beat(struct run *x)
     p.n = seg ? n : 0;
     st = r->q->ops->progress(r->q, x->rec.id, x->rec.attempts, &p, &err);
     if (!st)
-        st = r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + lease_ms(r),
-                                  &err);
+        st = r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts,
+                                  steno_job_now() + steno_job_runner_lease_ms(r), &err);
     if (st == STENO_ERR_CANCELLED) {
         pthread_mutex_lock(&r->lock);
         x->removed = true;
         pthread_mutex_unlock(&r->lock);
     } else if (st)
-        complain(r, err.msg);
+        steno_job_runner_complain(r, err.msg);
     free(seg);
     free(from);
     steno_buf_free(&texts);
 }
 
 /* The run on the pool is over. */
-static void conclude(struct run *x, bool removed, bool stopping)
+static void conclude(struct steno_job_run *x, bool removed, bool stopping)
 {
     const struct steno_transcription_result *r = steno_transcription_get_result(x->work);
     const char *code = steno_status_info(r->status)->name;
-    observe(x, r);
+    steno_job_run_observe(x, r);
     if (removed)
-        clear_run(x);
+        steno_job_run_clear(x);
     else if (!r->status) {
         beat(x); /* the last segments */
-        store_result(x, r);
+        steno_job_run_store_result(x, r);
     } else if (r->status == STENO_ERR_CANCELLED && x->late)
-        try_again(x, "timeout", "it took longer than jobs.timeout");
+        steno_job_run_try_again(x, "timeout", "it took longer than jobs.timeout");
     else if (r->status == STENO_ERR_CANCELLED || stopping)
-        give_up(x, false, 0, "interrupted", "the server was stopped");
+        steno_job_run_give_up(x, false, 0, "interrupted", "the server was stopped");
     else if (r->status == STENO_ERR_BUSY)
-        give_up(x, false, 2000, "busy", r->err.msg);
-    else if (is_passing(r->status))
-        try_again(x, code, r->err.msg);
+        steno_job_run_give_up(x, false, 2000, "busy", r->err.msg);
+    else if (steno_job_run_is_passing(r->status))
+        steno_job_run_try_again(x, code, r->err.msg);
     else
-        fail_run(x, code, r->err.msg);
+        steno_job_run_fail(x, code, r->err.msg);
 }
 
 /* ---- a run ----------------------------------------------------------------------------------- */
@@ -509,7 +215,8 @@ static steno_status add_to_copy(void *user, const void *p, size_t n, steno_err *
         for (int i = 0; i < r->n; i++)
             if (r->runs[i].phase != IDLE)
                 (void)!r->q->ops->heartbeat(r->q, r->runs[i].rec.id, r->runs[i].rec.attempts,
-                                            steno_job_now() + lease_ms(r), &ignored);
+                                            steno_job_now() + steno_job_runner_lease_ms(r),
+                                            &ignored);
     }
     c->disk_failed = steno_spool_write(c->file, p, n, err);
     return c->disk_failed ? STENO_ERR_IO : STENO_OK;
@@ -517,7 +224,7 @@ static steno_status add_to_copy(void *user, const void *p, size_t n, steno_err *
 
 /* Copy the recording from a store of several machines into the spool. STENO_ERR_BUSY: the store is
  * away, which is not the recording's fault. */
-static steno_status copy_recording(struct run *x, steno_err *err)
+static steno_status copy_recording(struct steno_job_run *x, steno_err *err)
 {
     struct copy c = {.r = x->r};
     steno_status st = steno_spool_begin(&c.file, x->r->spool, x->rec.id, SIZE_MAX, err);
@@ -531,7 +238,7 @@ static steno_status copy_recording(struct run *x, steno_err *err)
 }
 
 /* Open the recording. STENO_NEED_MORE: it is lost; STENO_ERR_BUSY as above. */
-static steno_status open_recording(struct run *x, steno_err *err)
+static steno_status open_recording(struct steno_job_run *x, steno_err *err)
 {
     steno_status st = steno_spool_read(x->r->spool, x->rec.id, &x->fd, err);
     if (!st)
@@ -545,7 +252,7 @@ static steno_status open_recording(struct run *x, steno_err *err)
 }
 
 /* Deepgram's answer tells the sum of the recording. */
-static bool hash_recording(struct run *x)
+static bool hash_recording(struct steno_job_run *x)
 {
     uint8_t digest[STENO_SHA256_BYTES];
     char block[16384];
@@ -558,7 +265,7 @@ static bool hash_recording(struct run *x)
 }
 
 /* The model is there, or the reason is known why it never will be. */
-static void try_start(struct run *x)
+static void try_start(struct steno_job_run *x)
 {
     struct steno_upload_refused why = {0};
     struct steno_transcription_request job;
@@ -571,27 +278,27 @@ static void try_start(struct run *x)
             x->up->served = NULL;
             return;
         }
-        if (is_passing(err.code))
-            try_again(x, why.code, err.msg);
+        if (steno_job_run_is_passing(err.code))
+            steno_job_run_try_again(x, why.code, err.msg);
         else
-            fail_run(x, why.code, err.msg);
+            steno_job_run_fail(x, why.code, err.msg);
         return;
     }
     st = open_recording(x, &err);
     if (st == STENO_NEED_MORE) {
-        fail_run(x, "lost", err.msg);
+        steno_job_run_fail(x, "lost", err.msg);
         return;
     }
     if (st == STENO_ERR_BUSY) {
-        give_up(x, false, 2000, "busy", err.msg);
+        steno_job_run_give_up(x, false, 2000, "busy", err.msg);
         return;
     }
     if (st) {
-        try_again(x, "io_error", err.msg);
+        steno_job_run_try_again(x, "io_error", err.msg);
         return;
     }
     if (x->rec.form == STENO_JOB_DEEPGRAM && !hash_recording(x)) {
-        try_again(x, "io_error", "the stored recording cannot be read");
+        steno_job_run_try_again(x, "io_error", "the stored recording cannot be read");
         return;
     }
     job = steno_upload_transcription(x->up);
@@ -609,11 +316,11 @@ static void try_start(struct run *x)
     st = steno_transcription_start(&x->work, x->r->sv->transcriber, &job, &err);
     if (st) {
         x->work = NULL;
-        give_up(x, false, 0, "interrupted", err.msg);
+        steno_job_run_give_up(x, false, 0, "interrupted", err.msg);
     }
 }
 
-static void end_fetch(struct run *x)
+static void end_fetch(struct steno_job_run *x)
 {
     steno_err err = x->fetch_err;
     x->r->put_off = 0;
@@ -629,20 +336,20 @@ static void end_fetch(struct run *x)
         return;
     }
     if (err.code == STENO_ERR_LIMIT)
-        fail_run(x, "limit_exceeded", err.msg);
+        steno_job_run_fail(x, "limit_exceeded", err.msg);
     else
-        try_again(x, "fetch_failed", err.msg);
+        steno_job_run_try_again(x, "fetch_failed", err.msg);
 }
 
 /* Slow servers hold all places to fetch. The job comes back later, and each next one later still,
  * so that jobs behind a thousand of this kind have their turn before the first ones return. */
-static void put_off(struct run *x, const char *why)
+static void put_off(struct steno_job_run *x, const char *why)
 {
     const int64_t delay = 2000 * ++x->r->put_off, most = 60000;
-    give_up(x, false, delay < most ? delay : most, "busy", why);
+    steno_job_run_give_up(x, false, delay < most ? delay : most, "busy", why);
 }
 
-static void start_fetch(struct run *x)
+static void start_fetch(struct steno_job_run *x)
 {
     static const struct steno_fetch_sink sink = {on_fetched_data, is_unwanted};
     steno_job_runner *r = x->r;
@@ -660,15 +367,15 @@ static void start_fetch(struct run *x)
     if (st == STENO_ERR_BUSY)
         put_off(x, err.msg);
     else if (st == STENO_ERR_CANCELLED)
-        give_up(x, false, 1000, "busy", err.msg);
+        steno_job_run_give_up(x, false, 1000, "busy", err.msg);
     else if (st == STENO_ERR_INVAL)
-        fail_run(x, "fetch_failed", err.msg);
+        steno_job_run_fail(x, "fetch_failed", err.msg);
     else if (st)
-        try_again(x, steno_status_info(st)->name, err.msg);
+        steno_job_run_try_again(x, steno_status_info(st)->name, err.msg);
 }
 
 /* The job in x->rec was claimed. */
-static void begin_run(struct run *x)
+static void begin_run(struct steno_job_run *x)
 {
     const bool deepgram = x->rec.form == STENO_JOB_DEEPGRAM;
     steno_err err;
@@ -681,7 +388,7 @@ static void begin_run(struct run *x)
         steno_metric_add(x->r->metrics->retried, 1);
     x->up = steno_upload_new(x->r->sv, STENO_SESSION_JOB);
     if (!x->up) {
-        try_again(x, "out_of_memory", "out of memory");
+        steno_job_run_try_again(x, "out_of_memory", "out of memory");
         return;
     }
     x->up->form = deepgram ? STENO_UPLOAD_DEEPGRAM : STENO_UPLOAD_NATIVE;
@@ -693,7 +400,7 @@ static void begin_run(struct run *x)
         steno_keys_named(x->r->sv->srv->keys, x->rec.owner, &x->up->key, &err))
         st = steno_fail(&err, STENO_ERR_INVAL, "its API key is no longer valid");
     if (st) {
-        fail_run(x, steno_status_info(st)->name, err.msg);
+        steno_job_run_fail(x, steno_status_info(st)->name, err.msg);
         return;
     }
     x->phase = WAITING;
@@ -707,7 +414,7 @@ static void begin_run(struct run *x)
 }
 
 /* Move a run on. */
-static void step_run(struct run *x)
+static void step_run(struct steno_job_run *x)
 {
     steno_job_runner *r = x->r;
     const int64_t now = steno_now_ns();
@@ -722,9 +429,9 @@ static void step_run(struct run *x)
         break;
     case FETCHING:
         if (over && removed)
-            clear_run(x);
+            steno_job_run_clear(x);
         else if (over && stop)
-            give_up(x, false, 0, "interrupted", "the server was stopped");
+            steno_job_run_give_up(x, false, 0, "interrupted", "the server was stopped");
         else if (over)
             end_fetch(x);
         else if (now >= x->next) {
@@ -734,9 +441,9 @@ static void step_run(struct run *x)
         break;
     case WAITING:
         if (removed)
-            clear_run(x);
+            steno_job_run_clear(x);
         else if (stop)
-            give_up(x, false, 0, "interrupted", "the server was stopped");
+            steno_job_run_give_up(x, false, 0, "interrupted", "the server was stopped");
         else if (now >= x->next) {
             x->next = now + SECOND;
             beat(x);
@@ -758,19 +465,19 @@ static void step_run(struct run *x)
         break;
     case STORING:
         if (removed)
-            clear_run(x);
+            steno_job_run_clear(x);
         else if (stop || now >= x->next)
-            store_end(x);
+            steno_job_run_store_end(x);
         if (stop && x->phase == STORING) /* the next start runs it again */
-            clear_run(x);
+            steno_job_run_clear(x);
         break;
     case GIVING_UP:
         if (removed)
-            clear_run(x);
+            steno_job_run_clear(x);
         else if (stop || now >= x->next)
-            release_run(x);
+            steno_job_run_release(x);
         if (stop && x->phase == GIVING_UP)
-            clear_run(x);
+            steno_job_run_clear(x);
         break;
     }
 }
@@ -792,7 +499,7 @@ static void sweep_jobs(steno_job_runner *r, int64_t now)
     r->next_sweep = now + SWEEP;
     if (r->q->ops->sweep(r->q, steno_job_now(), (int64_t)(r->sv->srv->conf->jobs_keep * 1000),
                          on_gone, r, &err))
-        complain(r, err.msg);
+        steno_job_runner_complain(r, err.msg);
 }
 
 /* Claim jobs for the runs that are idle. */
@@ -800,7 +507,7 @@ static void claim_run(steno_job_runner *r, int64_t now_ns)
 {
     r->next_claim = now_ns + SECOND;
     for (int i = 0; i < r->n && !steno_limits_draining(r->sv->srv->limits); i++) {
-        struct run *x = &r->runs[i];
+        struct steno_job_run *x = &r->runs[i];
         const int64_t now = steno_job_now();
         struct steno_job_record rec;
         steno_err err;
@@ -809,9 +516,9 @@ static void claim_run(steno_job_runner *r, int64_t now_ns)
             continue;
         if (count_busy(r) >= r->workers)
             return;
-        st = r->q->ops->claim(r->q, "stenod", now, now + lease_ms(r), &rec, &err);
+        st = r->q->ops->claim(r->q, "stenod", now, now + steno_job_runner_lease_ms(r), &rec, &err);
         if (st && st != STENO_NEED_MORE)
-            complain(r, err.msg);
+            steno_job_runner_complain(r, err.msg);
         if (st)
             return;
         pthread_mutex_lock(&r->lock);
@@ -870,8 +577,8 @@ steno_status steno_job_runner_open(steno_job_runner **out, const struct steno_jo
     r->workers = workers;
     r->n = n;
     for (int i = 0; i < n; i++) {
-        r->runs[i] = (struct run){.r = r, .fd = -1, .cutting = -1};
-        steno_buf_init(&r->runs[i].texts, SEGMENTS_MAX);
+        r->runs[i] = (struct steno_job_run){.r = r, .fd = -1, .cutting = -1};
+        steno_buf_init(&r->runs[i].texts, STENO_JOB_SEGMENTS_MAX);
     }
     pthread_mutex_init(&r->lock, NULL);
     steno_cond_init(&r->wake);
