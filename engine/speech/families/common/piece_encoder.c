@@ -178,6 +178,8 @@ static size_t count_rows(const steno_piece_runs *r, size_t i, size_t size, size_
             n = count_ones(t, i, frames);
     } else if (e->ahead >= 0) {
         n = r->long_lengths[i] + e->ahead;
+    } else if (e->every > 0 && size > 1) { /* alone all frames are the piece's */
+        n = (r->long_lengths[i] + e->every - 1) / e->every;
     }
     return n < 0 ? 0 : (size_t)n < frames ? (size_t)n : frames;
 }
@@ -388,10 +390,13 @@ steno_status steno_piece_encoder_try(struct steno_piece_encoder *e, int threads,
         st = add_noise(r, frames[i], i, err);
         if (!st)
             st = run_alone(r, &r->wait[i], &alone[i], err);
+        if (!st && e->every > 0 &&
+            alone[i].n != (frames[i] + (size_t)e->every - 1) / (size_t)e->every)
+            e->every = 0;
     }
     if (!st && e->length >= 0 && steno_network_input(e->net, e->x)->shape.dim[0] < 0) {
         e->batches = same_together(r, r->wait + 1, alone + 1, exact);
-        e->pads = e->batches && (e->lengths >= 0 || e->ahead >= 0) &&
+        e->pads = e->batches && (e->lengths >= 0 || e->ahead >= 0 || e->every > 0) &&
                   same_together(r, r->wait, alone, exact);
     }
     for (int i = 0; i < TRY_PIECES; i++)

@@ -28,7 +28,10 @@ struct steno_piece_encoder {
     int y;         /* output */
     int lengths;   /* output [N] i32 or i64, or a mask [N, T] i64 or bool whose ones are counted;
                     * -1: there is none, and y of a piece of n frames has n + ahead */
-    int64_t ahead; /* -1: not known without lengths; only pieces of one length share a run */
+    int64_t ahead; /* -1: not known without lengths; only pieces of one length share a run, or */
+    /* without lengths: y of a piece of n frames has ceil(n / every); 0: not known. The test at load
+     * sets 0 where that is not so. */
+    int64_t every;
     size_t bins, dim;
     bool bins_first, dim_first; /* the frames are the last dimension of x; of y */
     bool frames_first;          /* y [T, 1, dim] of one piece */

@@ -246,7 +246,9 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     out->network = m->net.name;
-    out->language = out->languages = m->meta.kind->languages;
+    out->languages = m->meta.kind->languages;
+    if (!strchr(out->languages, ' '))
+        out->language = out->languages;
     out->results_of = m->sherpa ? "sherpa-onnx" : "";
     out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }

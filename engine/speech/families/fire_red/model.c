@@ -321,7 +321,7 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     out->network = m->encoder.name;
-    out->language = out->languages = "zh en";
+    out->languages = "zh en";
     out->weight_bytes =
         steno_network_weight_bytes(m->encoder.net) + steno_network_weight_bytes(m->decoder.net);
 }

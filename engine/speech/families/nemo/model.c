@@ -424,7 +424,8 @@ void steno_nemo_info(const void *model, struct steno_family_info *out)
     out->language = out->languages =
         m->conf.gigaam ? RUSSIAN : languages_of(steno_network_meta(m->encoder, "url"));
     if (m->prompt >= 0) {
-        out->language = out->languages = m->prompts.languages;
+        out->languages = m->prompts.languages;
+        out->language = "";
         out->detects_language = true;
     }
     if (m->conf.kind == STENO_NEMO_CANARY) {

@@ -129,6 +129,7 @@ static steno_status open_pieces(struct steno_nemo_model *m, steno_err *err)
                                                   .y = m->scores,
                                                   .lengths = m->lengths,
                                                   .ahead = -1,
+                                                  .every = m->conf.subsampling,
                                                   .bins = (size_t)m->conf.bins,
                                                   .dim = m->dim,
                                                   .bins_first = !canary || m->conf.onnx_asr,
