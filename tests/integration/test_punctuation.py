@@ -100,11 +100,12 @@ def transcripts_without_marks_get_them(d):
 
 @case
 def segments_of_a_long_recording_are_marked(d):
-    """An offline model cuts a recording into segments of at most 30 s: each is written alone, and its words and times stay."""
+    """An offline model cuts a recording into segments of at most 30 s: each is written alone, and its words and times stay.
+    The text is English: the CT-Transformer reads both."""
     model = need(os.path.join(SHARED, "zoo", "tiny", "paraformer-offline"))
     with tempfile.TemporaryDirectory() as data:
         os.makedirs(os.path.join(data, "models"))
-        os.symlink(need(os.path.join(NETWORKS, "ct-transformer")), os.path.join(data, "models", "punctuation-en"))
+        os.symlink(need(os.path.join(NETWORKS, "ct-transformer")), os.path.join(data, "models", "punctuation-zh"))
         recording = os.path.join(data, "long.wav")
         with wave.open(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")) as r, wave.open(recording, "wb") as w:
             w.setparams(r.getparams())

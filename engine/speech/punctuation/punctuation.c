@@ -194,6 +194,11 @@ void steno_punctuator_close(steno_punctuator *p)
     free(p);
 }
 
+bool steno_punctuator_is_bilingual(const steno_punctuator *p)
+{
+    return p->layout == CT_TRANSFORMER;
+}
+
 steno_status steno_punctuation_writer_open(steno_punctuation_writer **out,
                                            const steno_punctuator *p, steno_err *err)
 {

@@ -40,6 +40,8 @@ bool steno_punctuator_is_dir(const char *dir);
 STENO_MUST steno_status steno_punctuator_open(steno_punctuator **out, const char *dir,
                                               steno_err *err);
 void steno_punctuator_close(steno_punctuator *p);
+/* Whether it is a CT-Transformer, which writes marks of Chinese and of English. */
+bool steno_punctuator_is_bilingual(const steno_punctuator *p);
 
 /* p must outlive it. */
 STENO_MUST steno_status steno_punctuation_writer_open(steno_punctuation_writer **out,

@@ -31,8 +31,8 @@ static void close_grammar(void *tool)
     steno_itn_close(tool);
 }
 
-const struct steno_tool_kind steno_grammars = {"grammars",       "itn-",       "en zh ja",
-                                               open_own_grammar, open_grammar, close_grammar};
+const struct steno_tool_kind steno_grammars = {
+    "grammars", "itn-", "en zh ja", open_own_grammar, open_grammar, close_grammar, NULL};
 
 static steno_status open_punctuator(void **out, const char *dir, const char *language,
                                     steno_err *err)
@@ -61,8 +61,14 @@ static void close_punctuator(void *tool)
     steno_punctuator_close(tool);
 }
 
+static bool is_bilingual(const void *tool)
+{
+    return steno_punctuator_is_bilingual(tool);
+}
+
 const struct steno_tool_kind steno_punctuators = {
-    "punctuators", "punctuation-", "en zh", open_own_punctuator, open_punctuator, close_punctuator};
+    "punctuators",   "punctuation-",   "en zh",     open_own_punctuator,
+    open_punctuator, close_punctuator, is_bilingual};
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -74,9 +80,12 @@ static steno_status add_tool(struct steno_by_language *b, const struct steno_too
         return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d", kind->name,
                           STENO_BY_LANGUAGE_MAX);
     st = kind->open(&b->v[b->n].tool, dir, language, err);
-    if (!st)
-        snprintf(b->v[b->n++].language, sizeof b->v[0].language, "%s", language);
-    return st;
+    if (st)
+        return st;
+    snprintf(b->v[b->n].language, sizeof b->v[0].language, "%s", language);
+    b->v[b->n].english = kind->is_bilingual && kind->is_bilingual(b->v[b->n].tool);
+    b->n++;
+    return STENO_OK;
 }
 
 /* A language that a text of code [n] may name; false: it is too long for one. */
@@ -190,6 +199,9 @@ const struct steno_tool *steno_by_language_choose(const struct steno_by_language
     for (size_t i = 0; i < b->n; i++)
         if (!*b->v[i].language ||
             (*told ? !strcmp(b->v[i].language, told) : is_of_letters(b->v[i].language)))
+            return &b->v[i];
+    for (size_t i = 0; i < b->n && (!*told || !strcmp(told, "en")); i++)
+        if (b->v[i].english)
             return &b->v[i];
     return NULL;
 }

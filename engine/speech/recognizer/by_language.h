@@ -11,6 +11,7 @@
 struct steno_tool {
     char language[8]; /* "": any */
     void *tool;       /* steno_itn or steno_punctuator */
+    bool english;     /* it is for English too, where no other one is */
 };
 
 struct steno_by_language {
@@ -27,6 +28,7 @@ struct steno_tool_kind {
     steno_status (*open_of_model)(void **out, const char *dir, steno_err *err);
     steno_status (*open)(void **out, const char *dir, const char *language, steno_err *err);
     void (*close)(void *tool);
+    bool (*is_bilingual)(const void *tool); /* of English and another language; NULL: none is */
 };
 extern const struct steno_tool_kind steno_grammars, steno_punctuators;
 
@@ -39,7 +41,8 @@ STENO_MUST steno_status steno_by_language_open(struct steno_by_language *b,
                                                steno_err *err);
 void steno_by_language_close(struct steno_by_language *b, const struct steno_tool_kind *kind);
 /* The one for a text in this language. "": it is not known; then characters tell Chinese and
- * Japanese, and other texts get the first one of other languages. NULL: none. */
+ * Japanese, and other texts get the first one of other languages, else a bilingual one. NULL:
+ * none. */
 const struct steno_tool *steno_by_language_choose(const struct steno_by_language *b,
                                                   const char *language, const char *text);
 
