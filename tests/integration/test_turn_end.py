@@ -1,4 +1,5 @@
-"""steno turn: what it prints, and its errors; with the real network of ../shared the decisions of recorded pieces."""
+"""steno turn: what it prints, and its errors; with the real network of ../shared the decisions of recorded pieces, and
+what a live session of Deepgram Flux tells of its turns."""
 import json
 import os
 import subprocess
@@ -6,7 +7,7 @@ import sys
 import tempfile
 import wave
 
-from daemon import BUILD, DIGITS, SHARED, case, need, tap
+from daemon import BUILD, DIGITS, DIGITS_TEXT, SHARED, Stenod, case, converse, need, tap
 
 STENO = os.path.join(BUILD, "steno")
 NETWORK = os.path.join(SHARED, "turn")
@@ -64,6 +65,28 @@ def what_is_missing_is_named():
     assert r.returncode == 74 and FOLDER in r.stderr and "smart-turn" in r.stderr, r
     r = turn("--model", DIGITS, DIGITS)
     assert r.returncode == 65 and DIGITS in r.stderr, r
+
+
+@case
+def eager_ends_of_flux_are_the_networks():
+    """With a threshold of 1 no pause is an end: each is told as one that may be, until the timeout."""
+    need(NETWORK)
+    with wave.open(DIGITS) as r:
+        rate, pcm = r.getframerate(), r.readframes(r.getnframes()) + bytes(2 * 3 * r.getframerate())
+    with Stenod(f"turn.model={NETWORK}") as d:
+        where = f"ws://127.0.0.1:{d.port}/v2/listen?encoding=linear16&sample_rate={rate}&eot_threshold=1&eot_timeout_ms=2000"
+        for eager in ("", "&eager_eot_threshold=0.3"):
+            got, code, *_ = converse(where + eager, [pcm[i:i + rate // 5] for i in range(0, len(pcm), rate // 5)] + [{"type": "CloseStream"}])
+            turns = [m for m in got if m["type"] == "TurnInfo" and m["event"] != "Update"]
+            told = [m for m in turns if m["event"] == "EagerEndOfTurn"]
+            assert code == 1000 and turns[-1]["event"] == "EndOfTurn" and turns[-1]["trigger"] == "timeout", turns
+            assert turns[-1]["transcript"] == DIGITS_TEXT, turns
+            assert bool(told) == bool(eager) and all(m["transcript"] and 0.3 <= m["end_of_turn_confidence"] <= 1 for m in told), told
+            if told:  # the last pause is the end of the recording
+                assert turns[-2] == told[-1] and told[-1]["transcript"] == DIGITS_TEXT, turns
+                assert turns[-1]["audio_window_end"] - told[-1]["audio_window_end"] > 1, turns
+        assert d.wait_idle().metric('steno_turn_answers_total{end="false"}') >= len(told)
+        assert d.metric('steno_turn_answers_total{end="true"}') == 0 and d.metric("steno_turn_seconds_total") > 0
 
 
 if __name__ == "__main__":
