@@ -145,7 +145,9 @@ struct steno_endpoint_rules { /* seconds; in stream options a value <= 0 = the m
 
 /* Strings belong to the model, and are never NULL. */
 struct steno_model_info {
-    const char *dir, *name, *version, *family, *language, *license;
+    const char *dir, *name, *version, *family;
+    const char *language; /* code of its only one; "" = it has several, or not known */
+    const char *license;
     const char *network; /* file name of the (first) network */
     /* The program whose results the model reproduces, with its faults; "" = none. */
     const char *results_of;

@@ -26,7 +26,8 @@ static void languages_have_codes_names_tags_and_other_names(void **state)
                  {"en-US", "en"},   {"pt_BR", "pt"},    {"zh-Hant-TW", "zh"}, {"mandarin", "zh"},
                  {"yue", "yue"},    {"yue-HK", "yue"},  {"jv", "jw"},         {"castilian", "es"},
                  {"klingon", NULL}, {"english-", NULL}, {"", NULL},           {"e", NULL},
-                 {"en,de", NULL},   {"zh-TW,en", NULL}};
+                 {"en,de", NULL},   {"zh-TW,en", NULL}, {"nb-NO", "nb"},      {"bokmal", "nb"},
+                 {"no", "no"},      {"zu", "zu"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *code = steno_language_code(cases[i].text);

@@ -262,7 +262,7 @@ void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
         .name = i->name,
         .version = i->version,
         .family = m->family->name,
-        .language = i->language,
+        .language = strchr(i->language, ' ') ? "" : i->language,
         .license = i->license,
         .network = i->network,
         .results_of = i->results_of,

@@ -153,6 +153,14 @@ static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis
     return st;
 }
 
+/* The language of a hypothesis, which may be NULL: as the model has it, else the one given; "": not
+ * known. */
+static const char *language_of(const steno_stream *s, const struct steno_hypothesis *h)
+{
+    const char *language = h && h->language ? h->language : s->given;
+    return language ? language : "";
+}
+
 /* What is known of the best hypothesis besides its words; h NULL: there is none. */
 static steno_status add_details(steno_stream *s, const struct steno_hypothesis *h,
                                 struct steno_event *ev)
@@ -160,8 +168,8 @@ static steno_status add_details(steno_stream *s, const struct steno_hypothesis *
     steno_status st = h && h->n_sections ? fill_sections(s, h) : STENO_OK;
     ev->n_sections = h && !st ? h->n_sections : 0;
     ev->sections = s->results.sections;
-    ev->language = h && h->language ? h->language : "";
-    ev->language_probability = h && h->language ? h->language_probability : 0;
+    ev->language = language_of(s, h);
+    ev->language_probability = h && h->language ? h->language_probability : *ev->language ? 1 : 0;
     ev->labels = h ? h->labels : (struct steno_labels){0};
     return st;
 }
@@ -342,7 +350,8 @@ static steno_status open_hand(const steno_stream *s, const struct steno_hypothes
 {
     const struct steno_family_info *i = &s->model->info;
     const bool one = *i->language && !strchr(i->language, ' ');
-    const char *language = h->language ? h->language : one ? i->language : "";
+    const char *known = language_of(s, h);
+    const char *language = !*known && one ? i->language : known;
     const char *text = s->results.alts[0].text;
     const struct steno_tool *grammar = NULL, *marks = NULL;
     *by = (struct steno_written_by){0};

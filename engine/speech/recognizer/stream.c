@@ -71,6 +71,8 @@ static steno_status check_options(steno_stream *s, steno_err *err)
         e->longest = i->endpoint.longest;
     s->asked = s->opt.hints.language;
     st = steno_hints_resolve(s->model, &s->opt.hints, err);
+    if (!st && s->opt.hints.language)
+        s->given = steno_language_code(s->opt.hints.language);
     if (!st)
         st = steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
     return st ? st : choose_writing(s, err);

@@ -101,6 +101,7 @@ struct steno_stream {
     void *state; /* of the family */
     struct steno_stream_options opt;
     const char *asked;      /* the language as the request has it; borrowed for the open only */
+    const char *given;      /* its code; NULL: none or several. Static */
     steno_batcher *own;     /* of a stream that steps by itself; made at its first step */
     steno_turn_watch *turn; /* NULL: silence alone ends an utterance */
     /* audio in */

@@ -3,7 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* whisper/tokenizer.py, LANGUAGES: in the order of its pieces, on which the numbers rest. */
+/* whisper/tokenizer.py, LANGUAGES: in the order of its pieces, on which the numbers rest. Behind
+ * them what other models speak: ISO 639. */
 static const struct {
     const char *code, *name;
 } languages[] = {
@@ -32,6 +33,10 @@ static const struct {
     {"bo", "tibetan"},        {"tl", "tagalog"},     {"mg", "malagasy"},      {"as", "assamese"},
     {"tt", "tatar"},          {"haw", "hawaiian"},   {"ln", "lingala"},       {"ha", "hausa"},
     {"ba", "bashkir"},        {"jw", "javanese"},    {"su", "sundanese"},     {"yue", "cantonese"},
+    {"ay", "aymara"},         {"gn", "guarani"},     {"ig", "igbo"},          {"ku", "kurdish"},
+    {"ky", "kyrgyz"},         {"nah", "nahuatl"},    {"nb", "bokmal"},        {"ny", "chichewa"},
+    {"or", "odia"},           {"qu", "quechua"},     {"rw", "kinyarwanda"},   {"sm", "samoan"},
+    {"to", "tongan"},         {"zu", "zulu"},
 };
 
 /* ... TO_LANGUAGE_CODE, and the codes of ISO 639-1 and BCP 47 for what has another here. */

@@ -2,8 +2,8 @@
 #ifndef STENO_TEXT_LANGUAGE_H
 #define STENO_TEXT_LANGUAGE_H
 
-/* Number i, in the order of Whisper's pieces: large-v3 has all 100, earlier models the first 99.
- * NULL past the last. Static. */
+/* Number i, in the order of Whisper's pieces: large-v3 has the first 100, earlier models 99; those
+ * behind are of other models. NULL past the last. Static. */
 const char *steno_language_code_at(int i); /* "en" */
 const char *steno_language_name_at(int i); /* "english" */
 /* Number of a language given by code, name or an alias that openai/whisper takes, any case, or as
