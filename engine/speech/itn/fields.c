@@ -84,7 +84,7 @@ static bool read_value(struct parser *p, struct slice *out)
 }
 
 /* A token with its keys. False: it is damaged. */
-static bool read_token(struct parser *p)
+static bool read_token_fields(struct parser *p)
 {
     size_t last = p->begin = p->at;
     p->n_keys = 0;
@@ -186,6 +186,6 @@ steno_status steno_itn_fields_order(const char *text, size_t n, struct steno_buf
     steno_buf_reset(out);
     f->n = 0;
     for (skip_blanks(&p); !st && p.at < p.n; skip_blanks(&p))
-        st = read_token(&p) ? write_token(&p, out, f) : STENO_ERR_FORMAT;
+        st = read_token_fields(&p) ? write_token(&p, out, f) : STENO_ERR_FORMAT;
     return st;
 }

@@ -12,7 +12,7 @@
 #define VERBALIZER "_itn_verbalizer.fst"
 #define MAX_PATH 4096
 
-static bool ends_with(const char *name, const char *end)
+static bool ends_with_itn_files(const char *name, const char *end)
 {
     const size_t n = strlen(name), k = strlen(end);
     return n > k && !strcmp(name + n - k, end);
@@ -74,7 +74,7 @@ static bool find_tagger(const struct listing *l, char (*name)[MAX_PATH])
 {
     const char *found = NULL;
     for (int i = 0; i < l->n; i++)
-        if (ends_with(l->entry[i]->d_name, TAGGER)) {
+        if (ends_with_itn_files(l->entry[i]->d_name, TAGGER)) {
             if (found)
                 return false;
             found = l->entry[i]->d_name;
@@ -88,12 +88,12 @@ static bool find_tagger(const struct listing *l, char (*name)[MAX_PATH])
 
 static bool is_fst(const char *name)
 {
-    return ends_with(name, ".fst");
+    return ends_with_itn_files(name, ".fst");
 }
 
 static bool is_far(const char *name)
 {
-    return ends_with(name, ".far");
+    return ends_with_itn_files(name, ".far");
 }
 
 /* In a model's folder other transducers may lie, such as graphs of words. */

@@ -87,7 +87,7 @@ static bool read_name(struct reader *r, const char **text, size_t *n)
     return true;
 }
 
-static bool is_name(const char *text, size_t n, const char *name)
+static bool is_name_fst(const char *text, size_t n, const char *name)
 {
     return n == strlen(name) && !memcmp(text, name, n);
 }
@@ -149,12 +149,12 @@ static steno_status read_types(struct reader *r, struct header *h, steno_err *er
         return fail_file(r, err, "not an OpenFst file");
     if (!read_name(r, &type, &n) || !read_name(r, &arcs, &n_arcs))
         return fail_file(r, err, "cut short in its header");
-    h->is_const = is_name(type, n, "const");
-    if (!h->is_const && !is_name(type, n, "vector"))
+    h->is_const = is_name_fst(type, n, "const");
+    if (!h->is_const && !is_name_fst(type, n, "vector"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: its type is \"%.*s\"; vector and const are read", r->name,
                           n < 32 ? (int)n : 32, type);
-    if (!is_name(arcs, n_arcs, "standard"))
+    if (!is_name_fst(arcs, n_arcs, "standard"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: its arcs are \"%.*s\"; standard ones are read", r->name,
                           n_arcs < 32 ? (int)n_arcs : 32, arcs);

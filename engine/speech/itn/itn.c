@@ -245,7 +245,7 @@ static steno_status write_chain(steno_itn_writer *w, const struct steno_itn *g, 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* The text without blanks at its ends, each byte its own origin. */
-static steno_status take_text(steno_itn_writer *w, const char *text, uint32_t *shift)
+static steno_status take_text_itn(steno_itn_writer *w, const char *text, uint32_t *shift)
 {
     size_t n;
     const char *p = text + strspn(text, " \t\r\n");
@@ -268,7 +268,7 @@ steno_status steno_itn_write(steno_itn_writer *w, const steno_itn *g, const char
     uint32_t shift = 0;
     bool read = false;
     size_t begin = 0;
-    steno_status st = take_text(w, text, &shift);
+    steno_status st = take_text_itn(w, text, &shift);
     if (!st && w->text.len && g->tagged)
         st = write_tagged(w, g, shift, &read);
     else if (!st && w->text.len)

@@ -147,8 +147,8 @@ static steno_status try_text(const steno_punctuator *p, steno_err *err)
     return st;
 }
 
-static steno_status open_network(steno_punctuator *p, const char *dir, const char *path,
-                                 steno_err *err)
+static steno_status open_network_punctuation(steno_punctuator *p, const char *dir, const char *path,
+                                             steno_err *err)
 {
     const struct steno_network_options o = {
         .opt_level = -1, .precision = STENO_AUTO_WEIGHTS, .cache_dir = steno_cache_dir()};
@@ -170,7 +170,7 @@ steno_status steno_punctuator_open(steno_punctuator **out, const char *dir, sten
                           "punctuation: %.200s has no network of the layouts of sherpa-onnx", dir);
     if (p) {
         p->layout = layout;
-        st = open_network(p, dir, path, err);
+        st = open_network_punctuation(p, dir, path, err);
     } else {
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }

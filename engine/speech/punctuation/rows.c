@@ -19,7 +19,7 @@ steno_status steno_punctuation_words(struct steno_punctuation_tokens *t, const c
     return st;
 }
 
-static void add_piece(struct steno_punctuation_row *row, int32_t piece, bool valid)
+static void add_piece_rows(struct steno_punctuation_row *row, int32_t piece, bool valid)
 {
     row->piece[row->n] = piece;
     row->valid[row->n++] = valid;
@@ -40,7 +40,7 @@ steno_status steno_punctuation_fill_row(struct steno_punctuation_row *row, const
                                         size_t first)
 {
     memset(row, 0, sizeof *row);
-    add_piece(row, BEGIN, true);
+    add_piece_rows(row, BEGIN, true);
     for (size_t i = first; i < t->n; i++) {
         int32_t pieces[sizeof MARK + WORD_MAX];
         size_t n = 0;
@@ -51,9 +51,9 @@ steno_status steno_punctuation_fill_row(struct steno_punctuation_row *row, const
         if (row->n + n > STENO_PUNCTUATION_ROW - 1)
             break;
         for (size_t k = 0; k < n; k++)
-            add_piece(row, pieces[k], !k);
+            add_piece_rows(row, pieces[k], !k);
         row->words++;
     }
-    add_piece(row, END, true);
+    add_piece_rows(row, END, true);
     return STENO_OK;
 }

@@ -11,8 +11,8 @@ struct column {
     size_t size;
 };
 
-static steno_status grow(const struct column *cols, size_t n_cols, size_t n, size_t more,
-                         size_t *cap)
+static steno_status grow_events(const struct column *cols, size_t n_cols, size_t n, size_t more,
+                                size_t *cap)
 {
     size_t want = *cap ? *cap : 4;
     if (n + more <= *cap)
@@ -48,33 +48,33 @@ static struct counts count(const struct steno_event *ev)
     return c;
 }
 
-static steno_status reserve(struct steno_events *q, size_t recs, const struct counts *c)
+static steno_status reserve_events(struct steno_events *q, size_t recs, const struct counts *c)
 {
     void *r = q->recs, *w = q->words, *wt = q->word_text;
     void *a = q->alts, *at = q->alt_text, *aw = q->alt_words, *ak = q->alt_tokens;
     void *ai = q->alt_ids, *k = q->tokens, *d = q->ids;
     void *s = q->sections, *s_text = q->section_text, *s_ids = q->section_ids;
-    steno_status st = grow((struct column[]){{&r, sizeof *q->recs}}, 1, q->n, recs, &q->cap);
+    steno_status st = grow_events((struct column[]){{&r, sizeof *q->recs}}, 1, q->n, recs, &q->cap);
     if (!st)
-        st = grow((struct column[]){{&w, sizeof *q->words}, {&wt, sizeof *q->word_text}}, 2,
-                  q->n_words, c->words, &q->cap_words);
+        st = grow_events((struct column[]){{&w, sizeof *q->words}, {&wt, sizeof *q->word_text}}, 2,
+                         q->n_words, c->words, &q->cap_words);
     if (!st)
-        st = grow((struct column[]){{&a, sizeof *q->alts},
-                                    {&at, sizeof *q->alt_text},
-                                    {&aw, sizeof *q->alt_words},
-                                    {&ak, sizeof *q->alt_tokens},
-                                    {&ai, sizeof *q->alt_ids}},
-                  5, q->n_alts, c->alts, &q->cap_alts);
+        st = grow_events((struct column[]){{&a, sizeof *q->alts},
+                                           {&at, sizeof *q->alt_text},
+                                           {&aw, sizeof *q->alt_words},
+                                           {&ak, sizeof *q->alt_tokens},
+                                           {&ai, sizeof *q->alt_ids}},
+                         5, q->n_alts, c->alts, &q->cap_alts);
     if (!st)
-        st = grow((struct column[]){{&k, sizeof *q->tokens}}, 1, q->n_tokens, c->tokens,
-                  &q->cap_tokens);
+        st = grow_events((struct column[]){{&k, sizeof *q->tokens}}, 1, q->n_tokens, c->tokens,
+                         &q->cap_tokens);
     if (!st)
-        st = grow((struct column[]){{&d, sizeof *q->ids}}, 1, q->n_ids, c->ids, &q->cap_ids);
+        st = grow_events((struct column[]){{&d, sizeof *q->ids}}, 1, q->n_ids, c->ids, &q->cap_ids);
     if (!st && c->sections) /* few models have any */
-        st = grow((struct column[]){{&s, sizeof *q->sections},
-                                    {&s_text, sizeof *q->section_text},
-                                    {&s_ids, sizeof *q->section_ids}},
-                  3, q->n_sections, c->sections, &q->cap_sections);
+        st = grow_events((struct column[]){{&s, sizeof *q->sections},
+                                           {&s_text, sizeof *q->section_text},
+                                           {&s_ids, sizeof *q->section_ids}},
+                         3, q->n_sections, c->sections, &q->cap_sections);
     q->recs = r;
     q->words = w;
     q->word_text = wt;
@@ -97,7 +97,7 @@ steno_status steno_events_init(struct steno_events *q)
     *q = (struct steno_events){0};
     steno_buf_init(&q->text, MAX_TEXT);
     st = steno_buf_reserve(&q->text, 1000);
-    return st ? st : reserve(q, 4, &(struct counts){32, 4, 64, 8, 0});
+    return st ? st : reserve_events(q, 4, &(struct counts){32, 4, 64, 8, 0});
 }
 
 void steno_events_free(struct steno_events *q)
@@ -209,7 +209,7 @@ steno_status steno_events_add(struct steno_events *q, const struct steno_event *
 {
     struct steno_event_rec rec;
     const struct counts c = count(ev);
-    steno_status st = reserve(q, 1, &c);
+    steno_status st = reserve_events(q, 1, &c);
     if (st)
         return st;
     if (q->head == q->n) {

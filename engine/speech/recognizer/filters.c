@@ -158,7 +158,7 @@ static bool is_inner(unsigned char c)
 }
 
 /* False: out of memory. */
-static bool add_piece(struct job *j, const char *text, size_t n, size_t gap, size_t word)
+static bool add_piece_filters(struct job *j, const char *text, size_t n, size_t gap, size_t word)
 {
     struct piece *p = &j->piece[j->n];
     size_t end = n;
@@ -179,7 +179,7 @@ static bool add_piece(struct job *j, const char *text, size_t n, size_t gap, siz
 
 /* The words of a text as pieces. *fits is false, and there are none, if they do not follow each
  * other in it. False: out of memory. */
-static bool take_words(struct job *j, const char *text, size_t n_words, bool *fits)
+static bool take_words_filters(struct job *j, const char *text, size_t n_words, bool *fits)
 {
     const char *p = text;
     *fits = true;
@@ -191,7 +191,7 @@ static bool take_words(struct job *j, const char *text, size_t n_words, bool *fi
             j->n = 0;
             return true;
         }
-        if (!add_piece(j, at, n, (size_t)(at - p), i))
+        if (!add_piece_filters(j, at, n, (size_t)(at - p), i))
             return false;
         p = at + n;
     }
@@ -205,7 +205,7 @@ static bool take_blanks(struct job *j, const char *text)
 {
     while (*text) {
         const size_t gap = strspn(text, " "), n = strcspn(text + gap, " ");
-        if (n && !add_piece(j, text + gap, n, gap, j->n))
+        if (n && !add_piece_filters(j, text + gap, n, gap, j->n))
             return false;
         text += gap + n;
     }
@@ -534,7 +534,7 @@ static steno_status filter(struct job *j, const struct steno_alternative *in)
     bool fits = false;
     j->piece = steno_arena_calloc(j->arena, strlen(in->text) + in->n_words + 1, sizeof *j->piece);
     j->words = in->n_words ? in->words : NULL;
-    if (!j->piece || (j->words && !take_words(j, in->text, in->n_words, &fits)))
+    if (!j->piece || (j->words && !take_words_filters(j, in->text, in->n_words, &fits)))
         return steno_arena_failure(j->arena);
     if (!fits) {
         j->words = NULL;

@@ -147,14 +147,14 @@ static double processed(const steno_stream *s)
     return seconds(s, (double)(s->in.g.n - s->in.g.keep));
 }
 
-static double begin(const steno_stream *s)
+static double begin_segments(const steno_stream *s)
 {
     return seconds(s, 0);
 }
 
 /* ---- audio in -------------------------------------------------------------------------------- */
 
-static steno_status append(struct steno_segments *g, const float *pcm, size_t n)
+static steno_status append_segments(struct steno_segments *g, const float *pcm, size_t n)
 {
     size_t cap = g->cap ? g->cap : 16384, had = g->n - g->dropped;
     float *p;
@@ -405,7 +405,7 @@ static steno_status drain(steno_stream *s)
     while (!st && !must_step(s) && s->pos < s->len) {
         size_t room = hop - (size_t)((g->from + (int64_t)g->n) % (int64_t)hop);
         size_t k = s->len - s->pos < room ? s->len - s->pos : room;
-        st = append(g, s->pending + s->pos, k);
+        st = append_segments(g, s->pending + s->pos, k);
         if (st)
             break;
         s->pos += k;
@@ -440,7 +440,7 @@ static double slack(const steno_stream *s)
                : 0;
 }
 
-static size_t block(const steno_stream *s, size_t n)
+static size_t block_segments(const steno_stream *s, size_t n)
 {
     (void)s;
     return n;
@@ -689,11 +689,11 @@ const struct steno_feeder steno_feed_segments = {.open = open_segments,
                                                  .ready = ready,
                                                  .missing = missing,
                                                  .slack = slack,
-                                                 .block = block,
+                                                 .block = block_segments,
                                                  .fill_item = fill_item,
                                                  .finish_step = finish_step,
                                                  .finish_turn = finish_turn,
                                                  .flush = flush,
                                                  .frame_time = frame_time,
                                                  .processed = processed,
-                                                 .begin = begin};
+                                                 .begin = begin_segments};

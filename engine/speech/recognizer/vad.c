@@ -76,7 +76,7 @@ bool steno_vad_is_dir(const char *dir)
     return find_file(dir, path, sizeof path);
 }
 
-static steno_status bind(steno_vad *v, const char *path, steno_err *err)
+static steno_status bind_vad(steno_vad *v, const char *path, steno_err *err)
 {
     v->x = steno_network_find_input(v->net, "input");
     v->state = steno_network_find_input(v->net, "state");
@@ -123,7 +123,7 @@ steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err)
         if (!st)
             st = steno_network_open(&v->net, path, NULL, err);
         if (!st)
-            st = bind(v, path, err);
+            st = bind_vad(v, path, err);
         if (!st)
             st = try_silence(v, err);
     }
@@ -172,7 +172,7 @@ static steno_status acquire(steno_vad *v, struct idle **out, steno_err *err)
     return STENO_OK;
 }
 
-static void release(steno_vad *v, struct idle *i)
+static void release_vad(steno_vad *v, struct idle *i)
 {
     pthread_mutex_lock(&v->lock);
     i->next = v->idle;
@@ -182,7 +182,7 @@ static void release(steno_vad *v, struct idle *i)
 
 /* ---- one stream's ---------------------------------------------------------------------------- */
 
-static steno_status open_network(steno_vad_state *v, steno_err *err)
+static steno_status open_network_vad(steno_vad_state *v, steno_err *err)
 {
     steno_status st = steno_resampler_open(&v->resampler, v->rate, NET_RATE, err);
     if (st)
@@ -199,7 +199,7 @@ static steno_status open_network(steno_vad_state *v, steno_err *err)
                                          : steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
 }
 
-static void begin(steno_vad_state *v)
+static void begin_vad(steno_vad_state *v)
 {
     v->frames = 0;
     v->have = v->context;
@@ -224,12 +224,12 @@ steno_status steno_vad_state_open(steno_vad_state **out, const steno_vad *vad, i
     v->frame = (size_t)(rate * RULE_SECONDS);
     steno_activity_init(&v->rule, RULE_SECONDS);
     if (vad->net)
-        st = open_network(v, err);
+        st = open_network_vad(v, err);
     if (st) {
         steno_vad_state_close(v);
         return st;
     }
-    begin(v);
+    begin_vad(v);
     *out = v;
     return STENO_OK;
 }
@@ -259,7 +259,7 @@ int64_t steno_vad_state_latency(const steno_vad_state *v)
 
 steno_status steno_vad_state_reset(steno_vad_state *v, steno_err *err)
 {
-    begin(v); /* the rule keeps its noise floor */
+    begin_vad(v); /* the rule keeps its noise floor */
     return v->resampler ? steno_resampler_reset(v->resampler, err) : STENO_OK;
 }
 
@@ -312,7 +312,7 @@ static steno_status classify(steno_vad_state *v, bool *speech, steno_err *err)
         if (st)
             return st;
         st = run_network(v, i, &p, err);
-        release(vad, i);
+        release_vad(vad, i);
         if (st)
             return st;
         v->speech = p >= (v->speech ? END : BEGIN);
@@ -324,7 +324,7 @@ static steno_status classify(steno_vad_state *v, bool *speech, steno_err *err)
     return STENO_OK;
 }
 
-static size_t fill(steno_vad_state *v, const float *p, size_t n)
+static size_t fill_vad(steno_vad_state *v, const float *p, size_t n)
 {
     size_t room = v->context + v->frame - v->have;
     n = n < room ? n : room;
@@ -345,9 +345,9 @@ steno_status steno_vad_state_push(steno_vad_state *v, const float *pcm, size_t n
         size_t k = n - *used;
         steno_status st;
         if (v->resampler)
-            v->at += fill(v, v->made + v->at, v->len - v->at);
+            v->at += fill_vad(v, v->made + v->at, v->len - v->at);
         else
-            *used += fill(v, pcm + *used, k);
+            *used += fill_vad(v, pcm + *used, k);
         if (v->have == v->context + v->frame)
             return classify(v, speech, err);
         if (*used == n)

@@ -20,7 +20,7 @@ struct steno_vad_filter {
     bool ended;
 };
 
-static void begin(steno_vad_filter *f)
+static void begin_vad_filter(steno_vad_filter *f)
 {
     f->at = f->len = 0;
     f->out = f->left_padding;
@@ -46,7 +46,7 @@ steno_status steno_vad_filter_open(steno_vad_filter **out, const steno_vad *vad,
     f->pre_roll = (int64_t)(STENO_VAD_PRE_ROLL * rate);
     f->hangover = (int64_t)(STENO_VAD_HANGOVER * rate);
     f->look_ahead = f->pre_roll + steno_vad_state_latency(f->vad);
-    begin(f);
+    begin_vad_filter(f);
     *out = f;
     return STENO_OK;
 }
@@ -62,7 +62,7 @@ void steno_vad_filter_close(steno_vad_filter *f)
 
 steno_status steno_vad_filter_reset(steno_vad_filter *f, steno_err *err)
 {
-    begin(f);
+    begin_vad_filter(f);
     return steno_vad_state_reset(f->vad, err);
 }
 
@@ -86,7 +86,7 @@ static void note_frame(steno_vad_filter *f, bool speech, int64_t now)
     }
 }
 
-static steno_status add(steno_vad_filter *f, const float *pcm, size_t n, steno_err *err)
+static steno_status add_vad_filter(steno_vad_filter *f, const float *pcm, size_t n, steno_err *err)
 {
     size_t held = f->len - f->at, cap = f->cap;
     if (f->at && f->len + n > f->cap) {
@@ -108,7 +108,7 @@ static steno_status add(steno_vad_filter *f, const float *pcm, size_t n, steno_e
 
 steno_status steno_vad_filter_push(steno_vad_filter *f, const float *pcm, size_t n, steno_err *err)
 {
-    steno_status st = n ? add(f, pcm, n, err) : STENO_OK;
+    steno_status st = n ? add_vad_filter(f, pcm, n, err) : STENO_OK;
     if (st)
         return st;
     for (;;) {

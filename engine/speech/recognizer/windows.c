@@ -143,7 +143,7 @@ static double processed(const steno_stream *s)
     return t > end ? end : t; /* rounding may place the last one later */
 }
 
-static double begin(const steno_stream *s)
+static double begin_windows(const steno_stream *s)
 {
     const struct steno_windows *w = &s->in.w;
     return frame_time(s, w->first_sound >= 0 ? w->first_sound : w->begin);
@@ -339,7 +339,7 @@ static size_t missing(const steno_stream *s)
 /* ---- audio in -------------------------------------------------------------------------------- */
 
 /* Make feature frames of samples at the model's rate, until the window is full. */
-static steno_status take_samples(steno_stream *s, const float *pcm, size_t n, size_t *used)
+static steno_status take_samples_windows(steno_stream *s, const float *pcm, size_t n, size_t *used)
 {
     struct steno_windows *w = &s->in.w;
     size_t room = info_of(s)->frames - w->frames, made = 0;
@@ -374,7 +374,7 @@ static steno_status drain_left_padding(steno_stream *s)
     while (padding_waits(s) && !ready(s)) {
         size_t used = 0, n = w->left_padding < STENO_STREAM_BLOCK ? (size_t)w->left_padding
                                                                   : STENO_STREAM_BLOCK;
-        steno_status st = take_samples(s, silence, n, &used);
+        steno_status st = take_samples_windows(s, silence, n, &used);
         if (st)
             return st;
         w->left_padding -= (int64_t)used;
@@ -406,13 +406,13 @@ static steno_status drain(steno_stream *s)
     const float *pcm;
     size_t n, used = 0;
     while (!st && w->vad_filter && !ready(s) && steno_vad_filter_peek(w->vad_filter, &pcm, &n)) {
-        st = take_samples(s, pcm, n, &used);
+        st = take_samples_windows(s, pcm, n, &used);
         steno_vad_filter_drop(w->vad_filter, used);
         if (!st)
             st = skip_quiet(s);
     }
     while (!st && s->pos < s->len && !ready(s)) {
-        st = take_samples(s, s->pending + s->pos, s->len - s->pos, &used);
+        st = take_samples_windows(s, s->pending + s->pos, s->len - s->pos, &used);
         s->pos += used;
         if (!st)
             st = skip_quiet(s);
@@ -433,7 +433,7 @@ static steno_status arrive(steno_stream *s, steno_err *err)
 
 /* Stop at the end of the next window, so that the frames of a step come in whole blocks: the front
  * end computes eight at once. Do not split off only a few samples. */
-static size_t block(const steno_stream *s, size_t n)
+static size_t block_windows(const steno_stream *s, size_t n)
 {
     size_t need = s->in.w.vad_filter ? STENO_STREAM_BLOCK : missing(s);
     return need >= STENO_STREAM_BLOCK / 8 && need < n ? need : n;
@@ -566,11 +566,11 @@ const struct steno_feeder steno_feed_windows = {.open = open_windows,
                                                 .undrained = undrained,
                                                 .ready = ready,
                                                 .missing = missing,
-                                                .block = block,
+                                                .block = block_windows,
                                                 .fill_item = fill_item,
                                                 .finish_step = finish_step,
                                                 .finish_turn = finish_turn,
                                                 .flush = flush,
                                                 .frame_time = frame_time,
                                                 .processed = processed,
-                                                .begin = begin};
+                                                .begin = begin_windows};

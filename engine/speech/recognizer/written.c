@@ -144,7 +144,7 @@ static steno_status find_labels(struct job *j, steno_punctuation_writer *w)
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* The words as they were spoken. False: out of memory. */
-static bool take_words(struct job *j)
+static bool take_words_written(struct job *j)
 {
     j->piece = steno_arena_calloc(j->arena, j->in->n_words, sizeof *j->piece);
     for (size_t i = 0; j->piece && i < j->n; i++) {
@@ -310,7 +310,7 @@ static char *join_pieces(struct job *j)
     return text;
 }
 
-static float mean_confidence(const struct steno_word *w, struct range r)
+static float mean_confidence_written(const struct steno_word *w, struct range r)
 {
     double sum = 0;
     if (r.end == r.first + 1)
@@ -354,7 +354,7 @@ static bool write_words(struct job *j, struct steno_alternative *io)
     for (size_t i = 0; ok && i < j->n_pieces; i++) {
         ok = write_piece(j, i);
         out[i].text = j->piece[i].text;
-        out[i].confidence = mean_confidence(j->in->words, j->piece[i].from);
+        out[i].confidence = mean_confidence_written(j->in->words, j->piece[i].from);
     }
     for (size_t i = 0, end; ok && i < j->n_pieces; i = end) {
         struct range r;
@@ -438,5 +438,6 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
     }
     if (!j.out && !j.label)
         return STENO_OK;
-    return (j.out || take_words(&j)) && write_words(&j, io) ? STENO_OK : steno_arena_failure(arena);
+    return (j.out || take_words_written(&j)) && write_words(&j, io) ? STENO_OK
+                                                                    : steno_arena_failure(arena);
 }

@@ -6,7 +6,7 @@
 
 /* ---- distances ------------------------------------------------------------------------------- */
 
-static size_t place(size_t n, size_t i, size_t j)
+static size_t place_cluster(size_t n, size_t i, size_t j)
 {
     return i < j ? n * i - i * (i + 1) / 2 + j - i - 1 : n * j - j * (j + 1) / 2 + i - j - 1;
 }
@@ -49,18 +49,18 @@ struct linkage {
     float *d;
     size_t n;
     enum steno_linkage how;
-    float *weight; /* [n] of the cluster at this place; 0: merged into another */
+    float *weight; /* [n] of the cluster at this place_cluster; 0: merged into another */
 };
 
 /* The nearest cluster of i; of equals `favour`, so that a chain ends. */
 static size_t nearest(const struct linkage *l, size_t i, size_t favour)
 {
     size_t best = favour;
-    float least = favour < l->n ? l->d[place(l->n, i, favour)] : INFINITY;
+    float least = favour < l->n ? l->d[place_cluster(l->n, i, favour)] : INFINITY;
     for (size_t j = 0; j < l->n; j++) {
         if (j == i || l->weight[j] <= 0)
             continue;
-        const float d = l->d[place(l->n, i, j)];
+        const float d = l->d[place_cluster(l->n, i, j)];
         if (d < least || best == l->n) {
             least = d;
             best = j;
@@ -76,8 +76,8 @@ static void merge(struct linkage *l, size_t a, size_t b)
     for (size_t j = 0; j < l->n; j++) {
         if (j == a || j == b || l->weight[j] <= 0)
             continue;
-        const float da = l->d[place(l->n, a, j)];
-        float *db = &l->d[place(l->n, b, j)];
+        const float da = l->d[place_cluster(l->n, a, j)];
+        float *db = &l->d[place_cluster(l->n, b, j)];
         if (l->how == STENO_LINKAGE_AVERAGE)
             *db = (wa * da + wb * *db) / (wa + wb);
         else
@@ -105,7 +105,7 @@ static void make_chain(struct linkage *l, uint32_t *chain, struct steno_merge *o
         }
         len -= 2;
         out[k] = (struct steno_merge){chain[len], chain[len + 1],
-                                      l->d[place(l->n, chain[len], chain[len + 1])]};
+                                      l->d[place_cluster(l->n, chain[len], chain[len + 1])]};
         merge(l, chain[len], chain[len + 1]);
     }
 }

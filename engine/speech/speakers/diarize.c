@@ -52,7 +52,7 @@ struct steno_diarization {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static steno_status check(const struct steno_speaker_options *o, steno_err *err)
+static steno_status check_diarize(const struct steno_speaker_options *o, steno_err *err)
 {
     const int most = o->max_speakers ? o->max_speakers : MAX_SPEAKERS;
     if (o->speakers < 0 || o->speakers > MAX_SPEAKERS || o->min_speakers < 0 ||
@@ -74,7 +74,7 @@ static steno_status set_rules(steno_diarization *d, const struct steno_speaker_o
     const struct steno_speaker_options none = {0};
     steno_status st;
     opt = opt ? opt : &none;
-    st = check(opt, err);
+    st = check_diarize(opt, err);
     if (st)
         return st;
     d->opt = *opt;
@@ -84,7 +84,7 @@ static steno_status set_rules(steno_diarization *d, const struct steno_speaker_o
     return STENO_OK;
 }
 
-static steno_status prepare(steno_diarization *d, int sample_rate, steno_err *err)
+static steno_status prepare_diarize(steno_diarization *d, int sample_rate, steno_err *err)
 {
     const struct steno_segmentation *g = &d->speakers->segmentation;
     steno_status st;
@@ -121,7 +121,7 @@ steno_status steno_diarization_open_rules(steno_diarization **out, const steno_s
     d->items.dim = speakers->embedding.dim;
     st = set_rules(d, opt, rules, err);
     if (!st)
-        st = prepare(d, sample_rate, err);
+        st = prepare_diarize(d, sample_rate, err);
     if (st) {
         steno_diarization_close(d);
         return st;
@@ -241,8 +241,8 @@ struct voice {
 
 /* Add what the speaker says alone in frames [from, to) of the window, a cell. Too short pieces add
  * nothing. */
-static steno_status add_piece(steno_diarization *d, struct voice *v, size_t cell, size_t from,
-                              size_t to, steno_err *err)
+static steno_status add_piece_diarize(steno_diarization *d, struct voice *v, size_t cell,
+                                      size_t from, size_t to, steno_err *err)
 {
     const float *known;
     size_t talks;
@@ -278,7 +278,7 @@ static steno_status sum_pieces(steno_diarization *d, struct voice *v, steno_err 
         size_t to = steno_turns_first_frame(d->hop, g->shift, cell + 1) - first;
         steno_status st;
         to = to < g->frames ? to : g->frames;
-        st = add_piece(d, v, cell, from, to, err);
+        st = add_piece_diarize(d, v, cell, from, to, err);
         if (st)
             return st;
         from = to;
@@ -336,7 +336,8 @@ static steno_status take_window(steno_diarization *d, size_t samples, steno_err 
     return STENO_OK;
 }
 
-static steno_status take_samples(steno_diarization *d, const float *x, size_t n, steno_err *err)
+static steno_status take_samples_diarize(steno_diarization *d, const float *x, size_t n,
+                                         steno_err *err)
 {
     const size_t window = d->speakers->segmentation.window;
     d->samples += (int64_t)n;
@@ -372,7 +373,7 @@ steno_status steno_diarization_push(steno_diarization *d, const float *pcm, size
         steno_status st = steno_resampler_push(d->resampler, pcm, n, &used, out, BLOCK, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
-        st = take_samples(d, out, made, err);
+        st = take_samples_diarize(d, out, made, err);
         if (st)
             return st;
         pcm += used;
@@ -393,7 +394,7 @@ static steno_status flush(steno_diarization *d, steno_err *err)
     while (!st && made) {
         st = steno_resampler_flush(d->resampler, out, BLOCK, &made, err);
         if (!st)
-            st = take_samples(d, out, made, err);
+            st = take_samples_diarize(d, out, made, err);
     }
     if (st || !d->have || d->have == window)
         return st;
@@ -483,7 +484,7 @@ static steno_status make_turns(steno_diarization *d, const int32_t *cluster, ste
     return st ? st : renumber(d, err);
 }
 
-static steno_status finish(steno_diarization *d, steno_err *err)
+static steno_status finish_diarize(steno_diarization *d, steno_err *err)
 {
     const size_t n = (d->windows + 1) * (size_t)d->speakers->segmentation.speakers;
     int32_t *cluster = malloc(n * sizeof *cluster);
@@ -499,7 +500,7 @@ steno_status steno_diarization_end(steno_diarization *d, steno_err *err)
 {
     steno_status st = d->ended ? STENO_OK : flush(d, err);
     if (!st && !d->ended)
-        st = finish(d, err);
+        st = finish_diarize(d, err);
     d->ended |= !st;
     return st;
 }
@@ -512,7 +513,7 @@ steno_status steno_diarization_again(steno_diarization *d, const struct steno_sp
     free(d->exclusive);
     d->turns = d->exclusive = NULL;
     d->n_turns = d->n_exclusive = 0;
-    return st ? st : finish(d, err);
+    return st ? st : finish_diarize(d, err);
 }
 
 const struct steno_turn *steno_diarization_turns(const steno_diarization *d, size_t *n)

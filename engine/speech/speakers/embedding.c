@@ -82,9 +82,9 @@ static steno_status read_nemo(struct steno_embedding *e, steno_err *err)
     return STENO_OK;
 }
 
-/* Inputs: the features, and for NeMo their number. The vector is the only output, or NeMo's second
- * one. */
-static steno_status bind(struct steno_embedding *e, steno_err *err)
+/* Inputs: the features_embedding, and for NeMo their number. The vector is the only output, or
+ * NeMo's second one. */
+static steno_status bind_embedding(struct steno_embedding *e, steno_err *err)
 {
     const int inputs = e->channels_first ? 2 : 1;
     e->length = -1;
@@ -169,7 +169,7 @@ steno_status steno_embedding_open(struct steno_embedding *e, const char *path, s
         return st;
     st = read_meta(e, err);
     if (!st)
-        st = bind(e, err);
+        st = bind_embedding(e, err);
     if (!st)
         st = try_hum(e, err);
     if (!st)
@@ -220,7 +220,7 @@ void steno_embedder_close(steno_embedder *m)
     free(m);
 }
 
-static steno_status reserve(steno_embedder *m, size_t frames, steno_err *err)
+static steno_status reserve_embedding(steno_embedder *m, size_t frames, steno_err *err)
 {
     const size_t bins = m->e->fbank.bins;
     if (frames <= m->cap)
@@ -239,14 +239,14 @@ static steno_status reserve(steno_embedder *m, size_t frames, steno_err *err)
 }
 
 /* Normalized features of the samples, frames [*n, bins]. */
-static steno_status features(steno_embedder *m, const float *samples, size_t n, size_t *frames,
-                             steno_err *err)
+static steno_status features_embedding(steno_embedder *m, const float *samples, size_t n,
+                                       size_t *frames, steno_err *err)
 {
     const int64_t want = steno_fbank_whole_count(m->fbank, (int64_t)n);
     steno_status st;
     if (want < 1)
         return STENO_NEED_MORE;
-    st = reserve(m, (size_t)want, err);
+    st = reserve_embedding(m, (size_t)want, err);
     if (!st)
         st = steno_fbank_whole(m->fbank, samples, n, m->frames, m->cap, frames);
     if (st)
@@ -261,8 +261,8 @@ static steno_status features(steno_embedder *m, const float *samples, size_t n, 
     return STENO_OK;
 }
 
-static steno_status run(steno_embedder *m, size_t frames, const struct steno_tensor **y,
-                        steno_err *err)
+static steno_status run_embedding(steno_embedder *m, size_t frames, const struct steno_tensor **y,
+                                  steno_err *err)
 {
     const int64_t t = (int64_t)frames, bins = (int64_t)m->e->fbank.bins;
     int64_t length = t;
@@ -294,9 +294,9 @@ steno_status steno_embedder_run(steno_embedder *m, const float *samples, size_t 
     steno_status st;
     if (n > (size_t)m->e->rate * MAX_SECONDS)
         n = (size_t)m->e->rate * MAX_SECONDS;
-    st = features(m, samples, n, &frames, err);
+    st = features_embedding(m, samples, n, &frames, err);
     if (!st)
-        st = run(m, frames, &y, err);
+        st = run_embedding(m, frames, &y, err);
     if (st)
         return st;
     if (y->dtype != STENO_F32 || steno_shape_count(&y->shape, &count) || count != m->e->dim)

@@ -92,7 +92,7 @@ steno_status steno_speaker_name_check(const char *name, steno_err *err)
 }
 
 /* The path of a person's file, which the caller frees. STENO_ERR_INVAL: there is no such name. */
-static steno_status path_of(const char *dir, const char *name, char **path, steno_err *err)
+static steno_status path_of_enrolled(const char *dir, const char *name, char **path, steno_err *err)
 {
     char file[STENO_VOICEPRINT_FILE];
     if (steno_speaker_name_check(name, err))
@@ -138,7 +138,7 @@ static int is_voice(const struct dirent *e)
     return steno_voiceprint_person(name, e->d_name);
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int by_name_enrolled(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -147,7 +147,7 @@ static steno_status read_directory(steno_enrolled *e, const char *dir, const ste
                                    steno_err *err)
 {
     struct dirent **list = NULL;
-    const int n = scandir(dir, &list, is_voice, by_name);
+    const int n = scandir(dir, &list, is_voice, by_name_enrolled);
     steno_status st =
         n < 0 ? steno_fail(err, STENO_ERR_IO, "%.300s: %s", dir, strerror(errno)) : STENO_OK;
     for (int i = 0; i < n; i++) {
@@ -230,7 +230,8 @@ static steno_status check_room(const char *dir, const char *path, steno_err *err
                             STENO_ENROLLED_MAX);
 }
 
-static steno_status write_file(const char *path, const struct steno_voiceprint *v, steno_err *err)
+static steno_status write_file_enrolled(const char *path, const struct steno_voiceprint *v,
+                                        steno_err *err)
 {
     struct steno_atomic_file f;
     struct steno_buf text;
@@ -259,7 +260,7 @@ steno_status steno_enroll(const char *dir, const char *name, const steno_speaker
                                  .since = (int64_t)time(NULL),
                                  .n = s->embedding.dim};
     char *path = NULL;
-    steno_status st = path_of(dir, name, &path, err);
+    steno_status st = path_of_enrolled(dir, name, &path, err);
     if (!st)
         st = make_directory(dir, err);
     if (!st)
@@ -269,7 +270,7 @@ steno_status steno_enroll(const char *dir, const char *name, const steno_speaker
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st) {
         memcpy(v.print, print, v.n * sizeof *v.print);
-        st = write_file(path, &v, err);
+        st = write_file_enrolled(path, &v, err);
     }
     free(v.print);
     free(path);
@@ -282,7 +283,7 @@ steno_status steno_enrolled_delete(const char *dir, const char *name, steno_err 
     bool there;
     steno_status st = check_directory(dir, &there, err);
     if (!st)
-        st = path_of(dir, name, &path, err);
+        st = path_of_enrolled(dir, name, &path, err);
     if (st)
         return st;
     if (unlink(path))

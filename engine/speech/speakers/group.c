@@ -89,7 +89,7 @@ static void find_candidates(struct choice *c, size_t i, const float *vector)
 
 /* Try all ways in which items from i on take different means. With fewer means than items some
  * have none. */
-static void choose(struct choice *c, size_t i, float sum)
+static void choose_group(struct choice *c, size_t i, float sum)
 {
     if (i == c->n) {
         if (sum > c->best_sum) {
@@ -104,11 +104,11 @@ static void choose(struct choice *c, size_t i, float sum)
         for (size_t j = 0; j < i; j++)
             taken |= c->now[j] == c->now[i];
         if (!taken)
-            choose(c, i + 1, sum + c->cosine[i][q]);
+            choose_group(c, i + 1, sum + c->cosine[i][q]);
     }
     if (c->k < (int)c->n) {
         c->now[i] = -1;
-        choose(c, i + 1, sum - 10);
+        choose_group(c, i + 1, sum - 10);
     }
 }
 
@@ -122,7 +122,7 @@ static void assign(struct steno_group_items *g, const float *mean, int k)
         c.n = n;
         for (size_t j = 0; j < n; j++)
             find_candidates(&c, j, g->vector + (i + j) * g->dim);
-        choose(&c, 0, 0);
+        choose_group(&c, 0, 0);
         for (size_t j = 0; j < n; j++)
             g->item[i + j].cluster = c.best[j] >= 0 ? c.best[j] : c.candidate[j][0];
     }

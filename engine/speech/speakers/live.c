@@ -99,7 +99,7 @@ static size_t lead(const struct steno_segmentation *g)
     return g->window / g->shift * g->shift;
 }
 
-static steno_status prepare(steno_live_speakers *l, int sample_rate, steno_err *err)
+static steno_status prepare_speaker_live(steno_live_speakers *l, int sample_rate, steno_err *err)
 {
     const struct steno_segmentation *g = &l->speakers->segmentation;
     const size_t dim = l->speakers->embedding.dim;
@@ -145,7 +145,7 @@ steno_status steno_live_speakers_open_rules(steno_live_speakers **out,
     for (int k = 0; k < STENO_LIVE_SPEAKERS; k++)
         l->person[k] = -1;
     l->rules.labels.max_speakers = max_speakers ? max_speakers : STENO_LIVE_SPEAKERS;
-    st = prepare(l, sample_rate, err);
+    st = prepare_speaker_live(l, sample_rate, err);
     if (st) {
         steno_live_speakers_close(l);
         return st;
@@ -403,8 +403,8 @@ static int64_t behind(const steno_live_speakers *l)
 
 /* ---- audio ----------------------------------------------------------------------------------- */
 
-static steno_status take_samples(steno_live_speakers *l, steno_live_networks *w, const float *x,
-                                 size_t n, steno_err *err)
+static steno_status take_samples_speaker_live(steno_live_speakers *l, steno_live_networks *w,
+                                              const float *x, size_t n, steno_err *err)
 {
     const size_t window = l->speakers->segmentation.window;
     steno_status st = STENO_OK;
@@ -433,7 +433,7 @@ steno_status steno_live_speakers_push(steno_live_speakers *l, steno_live_network
         steno_status st = steno_resampler_push(l->resampler, pcm, n, &used, out, BLOCK, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
-        st = take_samples(l, w, out, made, err);
+        st = take_samples_speaker_live(l, w, out, made, err);
         if (st)
             return st;
         pcm += used;
@@ -480,7 +480,7 @@ steno_status steno_live_speakers_end(steno_live_speakers *l, steno_live_networks
     while (!l->ended && !st && made) {
         st = steno_resampler_flush(l->resampler, out, BLOCK, &made, err);
         if (!st)
-            st = take_samples(l, w, out, made, err);
+            st = take_samples_speaker_live(l, w, out, made, err);
     }
     if (l->ended || st)
         return st;

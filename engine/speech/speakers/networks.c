@@ -41,14 +41,14 @@ static int wanted(const struct dirent *e)
 }
 
 /* Look at the files of a directory by name, and at those of its directories. */
-static void search(struct found *f, const char *dir, bool deeper)
+static void search_networks(struct found *f, const char *dir, bool deeper)
 {
     struct dirent **list = NULL;
     const int n = scandir(dir, &list, wanted, alphasort);
     for (int i = 0; i < n; i++) {
         char *path = i < MAX_FILES ? steno_path_join(dir, list[i]->d_name) : NULL;
         if (path && deeper && steno_path_is_dir(path))
-            search(f, path, false);
+            search_networks(f, path, false);
         if (path && is_onnx(path) && !steno_path_is_dir(path))
             look(f, path);
         else
@@ -68,7 +68,7 @@ bool steno_speakers_is_dir(const char *dir)
 {
     struct found f = {0};
     bool both;
-    search(&f, dir, true);
+    search_networks(&f, dir, true);
     both = f.segmentation && f.embedding;
     forget(&f);
     return both;
@@ -100,7 +100,7 @@ steno_status steno_speakers_open(steno_speakers **out, const char *dir, int thre
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     s->threads = threads > 0 ? threads : 1;
-    search(&f, dir, true);
+    search_networks(&f, dir, true);
     st = open_both(s, &f, dir, err);
     forget(&f);
     if (st) {

@@ -11,14 +11,14 @@
 #define PLAUSIBLE 0.4 /* a known number splits no cluster whose parts are nearer than this */
 #define SPEAKER 2.0f  /* s of speech that make a cluster a speaker, where the number is known */
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory_nodes(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static bool grow(float **array, size_t floats)
+static bool grow_nodes(float **array, size_t floats)
 {
     float *grown = realloc(*array, floats * sizeof *grown);
     if (grown)
@@ -40,10 +40,10 @@ steno_status steno_nodes_add(struct steno_nodes *t, const float *unit, float sec
     if (t->n == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 256;
         size_t floats;
-        if (!steno_mul_size(cap, t->dim * sizeof *unit, &floats) || !grow(&t->sum, cap * t->dim) ||
-            !grow(&t->talk, cap * t->dim) || !grow(&t->members, cap) || !grow(&t->seconds, cap) ||
-            !grow_windows(t, cap))
-            return no_memory(err);
+        if (!steno_mul_size(cap, t->dim * sizeof *unit, &floats) ||
+            !grow_nodes(&t->sum, cap * t->dim) || !grow_nodes(&t->talk, cap * t->dim) ||
+            !grow_nodes(&t->members, cap) || !grow_nodes(&t->seconds, cap) || !grow_windows(t, cap))
+            return no_memory_nodes(err);
         t->cap = cap;
     }
     memcpy(t->sum + t->n * t->dim, unit, t->dim * sizeof *unit);
@@ -65,7 +65,7 @@ void steno_nodes_free(struct steno_nodes *t)
 }
 
 /* Node `from` joins node `to`, or takes its place if it is the first there. */
-static void join(struct steno_nodes *t, size_t to, size_t from, bool first)
+static void join_nodes(struct steno_nodes *t, size_t to, size_t from, bool first)
 {
     for (size_t d = 0; d < t->dim; d++) {
         t->sum[to * t->dim + d] = t->sum[from * t->dim + d] + (first ? 0 : t->sum[to * t->dim + d]);
@@ -96,7 +96,7 @@ static steno_status merges(const struct steno_nodes *t, size_t from, size_t n,
 {
     float *distance = malloc((n * (n - 1) / 2 + 1) * sizeof *distance);
     float *mean = malloc(n * t->dim * sizeof *mean);
-    steno_status st = distance && mean ? STENO_OK : no_memory(err);
+    steno_status st = distance && mean ? STENO_OK : no_memory_nodes(err);
     if (!st) {
         for (size_t i = 0; i < n; i++)
             for (size_t d = 0; d < t->dim; d++)
@@ -115,7 +115,7 @@ static steno_status merge_blocks(struct steno_nodes *t, steno_err *err)
 {
     struct steno_merge *merge = malloc(BLOCK * sizeof *merge);
     uint32_t *label = malloc(BLOCK * sizeof *label);
-    steno_status st = merge && label ? STENO_OK : no_memory(err);
+    steno_status st = merge && label ? STENO_OK : no_memory_nodes(err);
     size_t made = 0;
     for (size_t from = 0, n; !st && from < t->n; from += n) {
         size_t k = 0, seen = 0;
@@ -127,7 +127,7 @@ static steno_status merge_blocks(struct steno_nodes *t, steno_err *err)
             break;
         (void)steno_cluster_cut(merge, k, n, label);
         for (size_t i = 0; i < n; i++) { /* a label's first node comes no later than its place */
-            join(t, made + label[i], from + i, label[i] == seen);
+            join_nodes(t, made + label[i], from + i, label[i] == seen);
             seen += label[i] == seen;
         }
         made += seen;
@@ -240,7 +240,7 @@ static steno_status write_means(const struct cut *c, float **mean, int *k, steno
     const size_t dim = c->t->dim;
     float *m = calloc(c->k * dim, sizeof *m);
     if (!m)
-        return no_memory(err);
+        return no_memory_nodes(err);
     for (size_t i = 0; i < c->t->n; i++)
         for (size_t d = 0; c->label[i] < c->k && d < dim; d++)
             m[c->label[i] * dim + d] += c->t->talk[i * dim + d];
@@ -263,7 +263,7 @@ steno_status steno_nodes_means(struct steno_nodes *t, const struct steno_group_r
     c.merge = merge = malloc(t->n * sizeof *merge);
     c.label = malloc(t->n * sizeof *c.label);
     c.seconds = malloc(t->n * sizeof *c.seconds);
-    st = merge && c.label && c.seconds ? merges(t, 0, t->n, merge, err) : no_memory(err);
+    st = merge && c.label && c.seconds ? merges(t, 0, t->n, merge, err) : no_memory_nodes(err);
     if (!st) {
         cut(&c);
         st = write_means(&c, mean, k, err);

@@ -24,7 +24,7 @@ const float *steno_pieces_find(const struct steno_pieces *p, size_t cell, const 
     return NULL;
 }
 
-static bool grow(struct steno_pieces *p)
+static bool grow_pieces(struct steno_pieces *p)
 {
     const size_t cap = p->cap ? 2 * p->cap : 32;
     size_t *cell = realloc(p->cell, cap * sizeof *cell);
@@ -41,7 +41,7 @@ steno_status steno_pieces_add(struct steno_pieces *p, size_t cell, const uint8_t
                               const float *vector, steno_err *err)
 {
     float *to;
-    if (p->n == p->cap && !grow(p))
+    if (p->n == p->cap && !grow_pieces(p))
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     to = p->vector + p->n * p->dim;
     memcpy(to, vector, p->dim * sizeof *vector);

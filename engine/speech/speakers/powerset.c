@@ -1,14 +1,14 @@
 #include "speech/speakers/powerset.h"
 
 /* Add the sets of `more` further speakers from `first` on. */
-static size_t add(uint8_t *sets, size_t n, int set, int first, int speakers, int more)
+static size_t add_powerset(uint8_t *sets, size_t n, int set, int first, int speakers, int more)
 {
     if (!more) {
         sets[n] = (uint8_t)set;
         return n + 1;
     }
     for (int s = first; s < speakers; s++)
-        n = add(sets, n, set | 1 << s, s + 1, speakers, more - 1);
+        n = add_powerset(sets, n, set | 1 << s, s + 1, speakers, more - 1);
     return n;
 }
 
@@ -16,7 +16,7 @@ size_t steno_powerset(uint8_t sets[STENO_POWERSET_CLASSES], int speakers, int to
 {
     size_t n = 0;
     for (int size = 0; size <= together; size++)
-        n = add(sets, n, 0, 0, speakers, size);
+        n = add_powerset(sets, n, 0, 0, speakers, size);
     return n;
 }
 

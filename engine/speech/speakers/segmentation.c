@@ -49,8 +49,9 @@ static steno_status read_meta(struct steno_segmentation *s, steno_err *err)
     return st;
 }
 
-static steno_status run(const struct steno_segmentation *s, steno_session *session,
-                        const float *samples, const struct steno_tensor **y, steno_err *err)
+static steno_status run_segmentation(const struct steno_segmentation *s, steno_session *session,
+                                     const float *samples, const struct steno_tensor **y,
+                                     steno_err *err)
 {
     union {
         const float *in;
@@ -82,7 +83,7 @@ static steno_status try_silence(struct steno_segmentation *s, steno_err *err)
     steno_status st = silence ? steno_session_open(&session, s->net, NULL, err)
                               : steno_fail(err, STENO_ERR_NOMEM, "segmentation: out of memory");
     if (!st)
-        st = run(s, session, silence, &y, err);
+        st = run_segmentation(s, session, silence, &y, err);
     if (!st)
         s->frames = (size_t)y->shape.dim[1];
     if (!st && s->frames * s->shift > s->window + s->field)
@@ -124,7 +125,7 @@ steno_status steno_segmentation_run(const struct steno_segmentation *s, steno_se
                                     const float *samples, uint8_t *sets, steno_err *err)
 {
     const struct steno_tensor *y;
-    steno_status st = run(s, session, samples, &y, err);
+    steno_status st = run_segmentation(s, session, samples, &y, err);
     if (st)
         return st;
     if ((size_t)y->shape.dim[1] != s->frames)

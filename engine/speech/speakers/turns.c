@@ -31,7 +31,7 @@ static double seconds(const struct steno_windows *w, int64_t frame)
     return ((double)frame * (double)w->shift + 0.5 * (double)w->field) / w->rate;
 }
 
-static bool add(struct maker *m, int cluster)
+static bool add_turns(struct maker *m, int cluster)
 {
     struct track *t = &m->track[cluster];
     if (!t->pending || t->end - t->start <= m->rules->least)
@@ -59,7 +59,7 @@ static bool stop(struct maker *m, int cluster, int64_t frame)
         t->end = end;
         return true;
     }
-    if (!add(m, cluster))
+    if (!add_turns(m, cluster))
         return false;
     t->pending = true;
     t->start = start;
@@ -93,7 +93,7 @@ static int count(struct maker *m, size_t frame, size_t from, size_t to)
 }
 
 /* The cluster with the most votes; its votes are then taken. -1: none is left. */
-static int take(struct maker *m, const bool *chosen)
+static int take_turns(struct maker *m, const bool *chosen)
 {
     int best = -1;
     for (int k = 0; k < m->w->clusters; k++)
@@ -108,7 +108,7 @@ static bool frame_turns(struct maker *m, size_t frame, size_t from, size_t to, b
     if (m->rules->exclusive && talking > 1)
         talking = 1;
     memset(chosen, 0, (size_t)m->w->clusters * sizeof *chosen);
-    for (int k; talking > 0 && (k = take(m, chosen)) >= 0; talking--)
+    for (int k; talking > 0 && (k = take_turns(m, chosen)) >= 0; talking--)
         chosen[k] = true;
     for (int k = 0; k < m->w->clusters; k++) {
         struct track *t = &m->track[k];
@@ -156,7 +156,7 @@ static bool make(struct maker *m, bool *chosen)
     for (int k = 0; k < w->clusters; k++) {
         if (m->track[k].begin >= 0 && !stop(m, k, (int64_t)total - 1))
             return false;
-        if (!add(m, k))
+        if (!add_turns(m, k))
             return false;
     }
     return true;

@@ -161,7 +161,7 @@ steno_status steno_bpe_vocab_of_model(steno_bpe_vocab **out, const steno_sentenc
 }
 
 /* <blk>, <|en|>: no text has them. */
-static bool is_mark(const char *piece, size_t n)
+static bool is_mark_bpe_vocab(const char *piece, size_t n)
 {
     return n > 2 && piece[0] == '<' && piece[n - 1] == '>';
 }
@@ -187,7 +187,7 @@ static steno_status add_tokens(steno_bpe_vocab *v, const steno_tokens *tokens)
     steno_status st = STENO_OK;
     for (int32_t i = 0, rank = 0; !st && i < n; i++) {
         const char *piece = steno_tokens_piece(tokens, i);
-        if (!is_mark(piece, strlen(piece)) && steno_tokens_find(tokens, piece) == i)
+        if (!is_mark_bpe_vocab(piece, strlen(piece)) && steno_tokens_find(tokens, piece) == i)
             st = add_scored_piece(v, piece, strlen(piece), estimate(rank++, n), tokens);
     }
     return st;

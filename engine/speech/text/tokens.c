@@ -52,7 +52,7 @@ static bool utf8_valid(const char *s, size_t n)
 }
 
 /* Nothing but marks that stand behind a word, without a space before them. */
-static bool is_mark(const char *s, size_t n)
+static bool is_mark_text_tokens(const char *s, size_t n)
 {
     utf8proc_int32_t c = 0;
     for (utf8proc_ssize_t k; n > 0; s += k, n -= (size_t)k) {
@@ -108,9 +108,9 @@ static void classify(struct token *t, size_t n)
         t->flags = STENO_TOKEN_WORD;
     } else if (n &&
                utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) > 0) {
-        t->flags = steno_tokens_is_cjk(c) ? STENO_TOKEN_ALONE
-                   : is_mark(t->piece, n) ? STENO_TOKEN_FOLLOWS
-                                          : 0;
+        t->flags = steno_tokens_is_cjk(c)             ? STENO_TOKEN_ALONE
+                   : is_mark_text_tokens(t->piece, n) ? STENO_TOKEN_FOLLOWS
+                                                      : 0;
     }
 }
 

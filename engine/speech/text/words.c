@@ -188,7 +188,7 @@ static void mark_stable(struct steno_words *w, size_t closed, bool all)
     w->stable_bytes = w->stable_words ? w->w[w->stable_words - 1].end : 0;
 }
 
-static void mean_confidence(struct steno_words *w)
+static void mean_confidence_text_words(struct steno_words *w)
 {
     double sum = 0;
     for (size_t i = 0; i < w->n; i++)
@@ -221,6 +221,6 @@ steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
     if (st)
         return st;
     mark_stable(w, closed, stable > n || (stable >= n && whole));
-    mean_confidence(w);
+    mean_confidence_text_words(w);
     return STENO_OK;
 }

@@ -57,7 +57,7 @@ void steno_turn_recent_keep(steno_turn_recent *r, size_t n)
 }
 
 /* Make room for k more samples, k <= ROOM - STENO_TURN_SAMPLES. */
-static bool reserve(steno_turn_recent *r, size_t k)
+static bool reserve_recent(steno_turn_recent *r, size_t k)
 {
     size_t cap = r->cap ? r->cap : ROOM / 8;
     float *pcm;
@@ -76,11 +76,11 @@ static bool reserve(steno_turn_recent *r, size_t k)
     return true;
 }
 
-static steno_status take(steno_turn_recent *r, size_t made, steno_err *err)
+static steno_status take_recent(steno_turn_recent *r, size_t made, steno_err *err)
 {
     if (!made)
         return STENO_OK;
-    if (!reserve(r, made))
+    if (!reserve_recent(r, made))
         return steno_fail(err, STENO_ERR_NOMEM, "turn: out of memory");
     memcpy(r->pcm + r->n, r->made, made * sizeof *r->pcm);
     r->n += made;
@@ -98,7 +98,7 @@ steno_status steno_turn_recent_push(steno_turn_recent *r, const float *pcm, size
         st = steno_resampler_push(r->resampler, r->clean, k, &used, r->made, r->cap_made, &made,
                                   err);
         if (!st || st == STENO_NEED_MORE)
-            st = take(r, made, err);
+            st = take_recent(r, made, err);
         if (st)
             return st;
         pcm += used;
@@ -114,7 +114,7 @@ steno_status steno_turn_recent_end(steno_turn_recent *r, steno_err *err)
     do {
         st = steno_resampler_flush(r->resampler, r->made, r->cap_made, &made, err);
         if (!st)
-            st = take(r, made, err);
+            st = take_recent(r, made, err);
     } while (!st && made);
     return st;
 }

@@ -82,13 +82,13 @@ struct steno_cached_decoder {
     steno_cached_decoder_state *own;
 };
 
-static steno_status no_memory(const steno_cached_decoder *s, steno_err *err)
+static steno_status no_memory_cached_decoder(const steno_cached_decoder *s, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
 }
 
 /* Make room for `bytes`. The first `keep` bytes stay; new ones are zero. */
-static bool reserve(struct block *b, size_t bytes, size_t keep)
+static bool reserve_cached_decoder(struct block *b, size_t bytes, size_t keep)
 {
     void *p;
     if (bytes <= b->bytes)
@@ -150,7 +150,7 @@ static bool is_attention(const struct steno_node *n)
     return !n->dead && strcmp(n->op_type, "CachedAttention") == 0;
 }
 
-static steno_status bind(steno_cached_decoder *s, steno_err *err)
+static steno_status bind_cached_decoder(steno_cached_decoder *s, steno_err *err)
 {
     const struct steno_graph *g = steno_network_graph(s->net);
     const int memories_wanted =
@@ -241,7 +241,7 @@ static bool grow_rows(const steno_cached_decoder *s, steno_cached_decoder_state 
     for (int i = 0; i < s->n_layers; i++)
         if (!resize_rows(&k->layer[i].rows, &s->layer[i].cache_of, k->cap_rows, cap))
             return false;
-    if (!reserve(&k->biases, cap * sizeof(float), k->cap_rows * sizeof(float)))
+    if (!reserve_cached_decoder(&k->biases, cap * sizeof(float), k->cap_rows * sizeof(float)))
         return false;
     used = realloc(k->used, cap * sizeof *used);
     if (!used)
@@ -383,8 +383,8 @@ static steno_status read_zeros(steno_cached_decoder *s, steno_err *err)
         struct layer *l = &s->layer[i];
         if (!t || t->dtype != STENO_F32 || steno_numel(t) != l->cache_of.width)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d has another width", s->name, i);
-        if (!reserve(&l->zero, l->cache_of.width * sizeof(float), 0))
-            return no_memory(s, err);
+        if (!reserve_cached_decoder(&l->zero, l->cache_of.width * sizeof(float), 0))
+            return no_memory_cached_decoder(s, err);
         memcpy(l->zero.p, t->data, l->cache_of.width * sizeof(float));
     }
     return st;
@@ -407,15 +407,15 @@ steno_status steno_cached_decoder_open(steno_cached_decoder **out, steno_network
     s->n_layers = count_layers(step);
     s->layer = calloc((size_t)s->n_layers + 1, sizeof *s->layer);
     if (!s->layer)
-        st = no_memory(s, err);
+        st = no_memory_cached_decoder(s, err);
     if (!st)
-        st = bind(s, err);
+        st = bind_cached_decoder(s, err);
     if (!st)
         st = steno_session_open(&s->step, step, &so, err);
     if (!st && once)
         st = steno_session_open(&s->once, once, &so, err);
     if (!st && !(s->own = steno_cached_decoder_state_new(s)))
-        st = no_memory(s, err);
+        st = no_memory_cached_decoder(s, err);
     if (!st)
         s->own->rewinds = false;
     if (!st && opt->zero_row && !steno_network_n_inputs(once))
@@ -549,7 +549,7 @@ static steno_status project(steno_cached_decoder *s, steno_cached_decoder_state 
     steno_status st;
     memcpy(&t.data, &frames, sizeof t.data); /* inputs are not written */
     if (!grow_memory(s, k, k->n_memory + n))
-        return no_memory(s, err);
+        return no_memory_cached_decoder(s, err);
     st = steno_session_set(s->once, 0, &t, err);
     if (!st)
         st = run_once(s, err);
@@ -673,8 +673,8 @@ static void make_views(const steno_cached_decoder *s, steno_cached_decoder_state
 }
 
 /* Prepare the lists, rows and views of one search's step. */
-static bool prepare(const steno_cached_decoder *s, steno_cached_decoder_state *k,
-                    const struct steno_score_request *r)
+static bool prepare_cached_decoder(const steno_cached_decoder *s, steno_cached_decoder_state *k,
+                                   const struct steno_score_request *r)
 {
     size_t count = r->length - 1, n = r->n;
     if (!grow_lists(k, n > k->beam ? n : k->beam, r->length + 1) || !grow_rows(s, k, 2 * n))
@@ -708,14 +708,15 @@ static steno_status set_input(steno_cached_decoder *s, int input, int64_t *data,
     return input < 0 ? STENO_OK : steno_session_set(s->step, input, &t, err);
 }
 
-/* m: hypotheses to run; those after the requested ones are padding. */
-static steno_status set_inputs(steno_cached_decoder *s, const struct steno_score_request *r,
-                               size_t n, size_t m, steno_err *err)
+/* m: hypotheses to run_cached_decoder; those after the requested ones are padding. */
+static steno_status set_inputs_cached_decoder(steno_cached_decoder *s,
+                                              const struct steno_score_request *r, size_t n,
+                                              size_t m, steno_err *err)
 {
     size_t at = 0;
     steno_status st;
     if (!grow_inputs(s, m, n))
-        return no_memory(s, err);
+        return no_memory_cached_decoder(s, err);
     for (size_t i = 0; i < n; i++) {
         const steno_cached_decoder_state *k = state_of(&r[i]);
         s->view[i] = (struct steno_kv_view){.hyps = r[i].n,
@@ -761,8 +762,8 @@ static steno_status store_rows(steno_cached_decoder *s, const struct steno_score
 }
 
 /* Run the hypotheses of n prepared searches at once. */
-static steno_status run(steno_cached_decoder *s, const struct steno_score_request *r, size_t n,
-                        steno_err *err)
+static steno_status run_cached_decoder(steno_cached_decoder *s, const struct steno_score_request *r,
+                                       size_t n, steno_err *err)
 {
     const size_t vocab = (size_t)s->o.vocab;
     const struct steno_tensor *y;
@@ -771,7 +772,7 @@ static steno_status run(steno_cached_decoder *s, const struct steno_score_reques
     for (size_t i = 0; i < n; i++)
         all += r[i].n;
     m = rounded(state_of(r)->beam, all);
-    st = set_inputs(s, r, n, m, err);
+    st = set_inputs_cached_decoder(s, r, n, m, err);
     if (!st)
         st = steno_session_run(s->step, err);
     if (st)
@@ -791,17 +792,19 @@ static steno_status run(steno_cached_decoder *s, const struct steno_score_reques
 /* Like run. If it fails, run each search alone, so that none fails because of another. */
 static void run_or_each(steno_cached_decoder *s, struct steno_score_request *r, size_t n)
 {
-    if (n > 1 && run(s, r, n, NULL) == STENO_OK)
+    if (n > 1 && run_cached_decoder(s, r, n, NULL) == STENO_OK)
         return;
     for (size_t i = 0; i < n; i++)
-        r[i].st = run(s, &r[i], 1, r[i].err);
+        r[i].st = run_cached_decoder(s, &r[i], 1, r[i].err);
 }
 
 void steno_cached_decoder_score_each(struct steno_score_request *r, size_t n)
 {
     steno_cached_decoder *s = ((struct steno_cached_decoder_search *)r->self)->decoder;
     for (size_t i = 0; i < n; i++)
-        r[i].st = prepare(s, state_of(&r[i]), &r[i]) ? STENO_OK : no_memory(s, r[i].err);
+        r[i].st = prepare_cached_decoder(s, state_of(&r[i]), &r[i])
+                      ? STENO_OK
+                      : no_memory_cached_decoder(s, r[i].err);
     for (size_t i = 0, end; i<n; i = end> i ? end : i + 1) {
         size_t hyps = 0;
         for (end = i; end < n && !r[end].st && (end == i || hyps + r[end].n <= MOST_HYPS); end++)

@@ -30,7 +30,7 @@ void steno_cached_encoder_state_free(struct steno_cached_encoder_state *s)
     s->data = NULL;
 }
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory_cached_encoder_batch(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a batch of the encoder");
 }
@@ -56,7 +56,7 @@ static steno_status open_session(steno_cached_encoder_batch *b, int threads, ste
     b->rows = calloc(states * (size_t)b->max, sizeof *b->rows);
     b->in_place = calloc(states, sizeof *b->in_place);
     if (!b->rows || !b->in_place)
-        return no_memory(err);
+        return no_memory_cached_encoder_batch(err);
     for (int k = 0; k < e->n_states; k++)
         b->in_place[k] = e->states[k].axis == 0 && e->states[k].out >= 0 &&
                          steno_session_in_place(b->session, e->states[k].in) == e->states[k].out;
@@ -70,7 +70,7 @@ steno_status steno_cached_encoder_batch_open(steno_cached_encoder_batch **out,
     steno_cached_encoder_batch *b = calloc(1, sizeof *b);
     steno_status st;
     if (!b)
-        return no_memory(err);
+        return no_memory_cached_encoder_batch(err);
     b->e = e;
     b->max = e->batches ? max : 1;
     b->window_bytes = steno_cached_encoder_window(e) * sizeof(float);
@@ -85,7 +85,7 @@ steno_status steno_cached_encoder_batch_open(steno_cached_encoder_batch **out,
         (b->whole || steno_network_input(e->net, e->x)->dtype != STENO_I32))
         st = open_session(b, threads, err);
     else
-        st = no_memory(err);
+        st = no_memory_cached_encoder_batch(err);
     if (st) {
         steno_cached_encoder_batch_close(b);
         return st;
@@ -138,8 +138,8 @@ static struct steno_tensor tensor_of(const struct steno_cached_encoder_slot *s, 
 }
 
 /* Copy stream i's share of a state from its own memory into a batch of `size`, or back. */
-static void gather(const struct steno_cached_encoder_slot *s, char *batch, int size, int i,
-                   const char *own)
+static void gather_cached_encoder_batch(const struct steno_cached_encoder_slot *s, char *batch,
+                                        int size, int i, const char *own)
 {
     for (size_t k = 0; k < s->blocks; k++)
         memcpy(batch + (k * (size_t)size + (size_t)i) * s->block, own + k * s->block, s->block);
@@ -170,9 +170,9 @@ static steno_status set_rows(steno_cached_encoder_batch *b, int k,
     return steno_session_set_rows(b->session, d->in, &t, row, err);
 }
 
-static steno_status set_states(steno_cached_encoder_batch *b,
-                               struct steno_cached_encoder_state *const *s, int n, int size,
-                               steno_err *err)
+static steno_status set_states_cached_encoder_batch(steno_cached_encoder_batch *b,
+                                                    struct steno_cached_encoder_state *const *s,
+                                                    int n, int size, steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int k = 0; k < b->e->n_states && !st; k++) {
@@ -187,7 +187,8 @@ static steno_status set_states(steno_cached_encoder_batch *b,
             at = (s[0]->fresh ? b->begin : s[0]->data) + d->offset;
         } else {
             for (int i = 0; i < n; i++)
-                gather(d, at, size, i, (s[i]->fresh ? b->begin : s[i]->data) + d->offset);
+                gather_cached_encoder_batch(d, at, size, i,
+                                            (s[i]->fresh ? b->begin : s[i]->data) + d->offset);
         }
         t = tensor_of(d, size, at);
         st = steno_session_set(b->session, d->in, &t, err);
@@ -285,10 +286,10 @@ steno_status steno_cached_encoder_batch_step(steno_cached_encoder_batch *b,
         cut_samples(b, (size_t)size);
     for (int i = 0; i < n; i++)
         if (!s[i]->data && !(s[i]->data = zeroed(1, b->e->state_bytes)))
-            return no_memory(err);
+            return no_memory_cached_encoder_batch(err);
     st = steno_session_set(b->session, b->e->x, &in, err);
     if (!st)
-        st = set_states(b, s, n, size, err);
+        st = set_states_cached_encoder_batch(b, s, n, size, err);
     if (!st)
         st = steno_session_run(b->session, err);
     if (!st)

@@ -8,8 +8,8 @@
 #include "speech/families/common/noise.h"
 #include "speech/families/family.h"
 
-static void fill(const struct steno_cached_encoder *e, steno_cached_encoder_batch *b, int i,
-                 uint32_t seed)
+static void fill_cached_encoder_trial(const struct steno_cached_encoder *e,
+                                      steno_cached_encoder_batch *b, int i, uint32_t seed)
 {
     steno_noise_fill(steno_cached_encoder_batch_x(b, i), steno_cached_encoder_window(e), seed);
 }
@@ -31,7 +31,7 @@ steno_status steno_cached_encoder_trial_open(void **trial, steno_cached_encoder_
     for (int i = 0; i < STENO_BATCH_MAX; i++)
         t->state[i].fresh = true;
     for (int i = 0; i < steno_cached_encoder_batch_max(b); i++)
-        fill(steno_cached_encoder_batch_encoder(b), b, i, (uint32_t)i);
+        fill_cached_encoder_trial(steno_cached_encoder_batch_encoder(b), b, i, (uint32_t)i);
     *trial = t;
     return STENO_OK;
 }
@@ -77,14 +77,15 @@ struct test {
 };
 
 /* Step n streams, from stream `first` on, whose windows are those of step k. out: [n, values]. */
-static steno_status step(const struct test *t, struct steno_cached_encoder_state *s, int first,
-                         int n, int k, float *out, steno_err *err)
+static steno_status cached_encoder_trial_step(const struct test *t,
+                                              struct steno_cached_encoder_state *s, int first,
+                                              int n, int k, float *out, steno_err *err)
 {
     struct steno_cached_encoder_state *of[2] = {s, s + 1};
     const float *y;
     steno_status st;
     for (int i = 0; i < n; i++)
-        fill(t->e, t->b, i, (uint32_t)(2 * k + first + i));
+        fill_cached_encoder_trial(t->e, t->b, i, (uint32_t)(2 * k + first + i));
     st = steno_cached_encoder_batch_step(t->b, of, n, n, &y, err);
     if (!st && t->r->read)
         return t->r->read(t->r->arg, y, (size_t)n, out, err);
@@ -99,7 +100,7 @@ static steno_status run_alone(const struct test *t, int i, float *out, steno_err
     struct steno_cached_encoder_state s = {.fresh = true};
     steno_status st = STENO_OK;
     for (int k = 0; k < 2 && !st; k++) /* the second step reads the states of the first */
-        st = step(t, &s, i, 1, k, out, err);
+        st = cached_encoder_trial_step(t, &s, i, 1, k, out, err);
     steno_cached_encoder_state_free(&s);
     return st;
 }
@@ -109,7 +110,7 @@ static steno_status run_both(const struct test *t, float *out, steno_err *err)
     struct steno_cached_encoder_state s[2] = {{.fresh = true}, {.fresh = true}};
     steno_status st = STENO_OK;
     for (int k = 0; k < 2 && !st; k++)
-        st = step(t, s, 0, 2, k, out, err);
+        st = cached_encoder_trial_step(t, s, 0, 2, k, out, err);
     for (int i = 0; i < 2; i++)
         steno_cached_encoder_state_free(&s[i]);
     return st;
@@ -136,8 +137,9 @@ static steno_status try_exact(const struct test *t, float *out, bool *same, sten
     return st;
 }
 
-/* Of others one stream is, in its second step, which it takes alone with the states that a first
- * step of both left: each step reads all weights, and loading takes as long as these steps. */
+/* Of others one stream is, in its second cached_encoder_trial_step, which it takes alone with the
+ * states that a first step of both left: each step reads all weights, and loading takes as long as
+ * these steps. */
 static steno_status try_near(const struct test *t, float *out, bool *same, steno_err *err)
 {
     const size_t n = values_of(t->e, t->r);
@@ -146,14 +148,15 @@ static steno_status try_near(const struct test *t, float *out, bool *same, steno
     *same = false;
     if (!t->e->batches)
         return run_alone(t, 1, out, err);
-    if (step(t, s, 0, 2, 0, out, NULL)) { /* no batches */
+    if (cached_encoder_trial_step(t, s, 0, 2, 0, out, NULL)) { /* no batches */
         st = run_alone(t, 1, out, err);
     } else if (!(copy.data = steno_aligned_alloc(t->e->state_bytes + 1))) {
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     } else {
         memcpy(copy.data, s[1].data, t->e->state_bytes);
-        st = step(t, &copy, 1, 1, 1, out + 2 * n, err);
-        *same = !st && !step(t, s, 0, 2, 1, out, NULL) && agree(out + 2 * n, out + n, n, ERROR);
+        st = cached_encoder_trial_step(t, &copy, 1, 1, 1, out + 2 * n, err);
+        *same = !st && !cached_encoder_trial_step(t, s, 0, 2, 1, out, NULL) &&
+                agree(out + 2 * n, out + n, n, ERROR);
     }
     for (int i = 0; i < 2; i++)
         steno_cached_encoder_state_free(&s[i]);

@@ -173,7 +173,7 @@ static void cut_full(steno_cutter *c)
     complete(c, at - at % c->grain, best ? 0 : c->overlap);
 }
 
-static steno_status reserve(steno_cutter *c, size_t n)
+static steno_status reserve_cutter(steno_cutter *c, size_t n)
 {
     size_t cap = c->cap ? c->cap : FIRST_ROOM;
     float *p;
@@ -215,7 +215,7 @@ steno_status steno_cutter_push(steno_cutter *c, const float *pcm, size_t n, bool
         return STENO_OK;
     if (c->n + n > c->full)
         n = c->full - c->n;
-    if (reserve(c, c->n + n))
+    if (reserve_cutter(c, c->n + n))
         return STENO_ERR_NOMEM;
     if (speech && n) {
         note_pause(c);

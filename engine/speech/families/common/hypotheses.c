@@ -32,7 +32,7 @@ void steno_hypothesis_list_clear(struct steno_hypothesis_list *l)
 }
 
 /* Grow *p to *cap >= n elements. */
-static bool grow(void **p, size_t element, size_t *cap, size_t n)
+static bool grow_hypotheses(void **p, size_t element, size_t *cap, size_t n)
 {
     size_t want = n < 8 ? 8 : 2 * n;
     void *q;
@@ -46,14 +46,14 @@ static bool grow(void **p, size_t element, size_t *cap, size_t n)
     return true;
 }
 
-static bool reserve(struct steno_hypothesis_list *l, size_t spans, size_t ids)
+static bool reserve_hypotheses(struct steno_hypothesis_list *l, size_t spans, size_t ids)
 {
     void *h = l->h, *parts = l->parts, *s = l->spans, *i = l->ids;
     size_t cap = l->cap;
-    bool ok = grow(&h, sizeof *l->h, &cap, l->n + 1) &&
-              grow(&parts, sizeof *l->parts, &l->cap, l->n + 1) &&
-              grow(&s, sizeof *l->spans, &l->cap_spans, l->n_spans + spans) &&
-              grow(&i, sizeof *l->ids, &l->cap_ids, l->n_ids + ids);
+    bool ok = grow_hypotheses(&h, sizeof *l->h, &cap, l->n + 1) &&
+              grow_hypotheses(&parts, sizeof *l->parts, &l->cap, l->n + 1) &&
+              grow_hypotheses(&s, sizeof *l->spans, &l->cap_spans, l->n_spans + spans) &&
+              grow_hypotheses(&i, sizeof *l->ids, &l->cap_ids, l->n_ids + ids);
     l->h = h;
     l->parts = parts;
     l->spans = s;
@@ -65,7 +65,7 @@ steno_status steno_hypothesis_list_add(struct steno_hypothesis_list *l,
                                        const struct steno_span *spans, size_t n, const int32_t *ids,
                                        size_t n_ids, double score)
 {
-    if (!reserve(l, n, n_ids))
+    if (!reserve_hypotheses(l, n, n_ids))
         return STENO_ERR_NOMEM;
     l->parts[l->n] = (struct steno_hypothesis_part){l->n_spans, l->n_ids, NO_TEXT};
     l->h[l->n] = (struct steno_hypothesis){.n = n, .n_ids = ids ? n_ids : 0, .score = score};

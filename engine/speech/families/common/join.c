@@ -23,8 +23,8 @@ static size_t before(const struct steno_span *s, size_t n, int64_t at)
     return i;
 }
 
-static size_t run(const struct steno_span *a, size_t na, const struct steno_span *b, size_t nb,
-                  int64_t slack)
+static size_t run_join(const struct steno_span *a, size_t na, const struct steno_span *b, size_t nb,
+                       int64_t slack)
 {
     size_t n = 0;
     while (n < na && n < nb && is_same(&a[n], &b[n], slack))
@@ -42,7 +42,7 @@ void steno_join_spans(const struct steno_span *a, size_t na, const struct steno_
     *skip = before(b, nb, cut);
     for (size_t i = from; i < na; i++)
         for (size_t k = 0; k < to; k++) {
-            const size_t n = run(a + i, na - i, b + k, to - k, slack);
+            const size_t n = run_join(a + i, na - i, b + k, to - k, slack);
             const int64_t far = n ? llabs((long long)(middle(&a[i + n / 2]) - 2 * cut)) : 0;
             if (!n || n < longest || (n == longest && far >= best))
                 continue;

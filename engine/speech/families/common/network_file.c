@@ -12,7 +12,7 @@ bool steno_network_file_is_int8(const char *name)
     return strstr(name, ".int8.") != NULL;
 }
 
-static bool ends_with(const char *s, const char *end)
+static bool ends_with_network_file(const char *s, const char *end)
 {
     const size_t n = strlen(s), k = strlen(end);
     return n >= k && strcmp(s + n - k, end) == 0;
@@ -23,7 +23,7 @@ static int fit(const char *name, const char *stem, bool int8)
 {
     const size_t n = strlen(stem);
     const char next = strncmp(name, stem, n) == 0 ? name[n] : 'a';
-    if ((next >= 'a' && next <= 'z') || next == '_' || !ends_with(name, ".onnx"))
+    if ((next >= 'a' && next <= 'z') || next == '_' || !ends_with_network_file(name, ".onnx"))
         return 0;
     if (steno_network_file_is_int8(name) == int8 && !strstr(name, ".fp16"))
         return 3;

@@ -129,7 +129,8 @@ steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *
 
 /* ---- audio ----------------------------------------------------------------------------------- */
 
-static steno_status push(struct offline *s, const float *pcm, size_t n, steno_err *err)
+static steno_status push_common_offline(struct offline *s, const float *pcm, size_t n,
+                                        steno_err *err)
 {
     steno_status st = STENO_OK;
     if (!s->cutter)
@@ -153,7 +154,7 @@ steno_status steno_offline_accept(void *state, const float *pcm, size_t dropped,
     struct offline *s = state;
     steno_status st = STENO_OK;
     if (end > s->accepted && !has_chunk(s))
-        st = push(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
+        st = push_common_offline(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
     *due = !st && (has_chunk(s) || s->accepted >= s->partial);
     return st;
 }
@@ -181,7 +182,7 @@ static void plan_partial(struct offline *s)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static bool grow(struct steno_span **p, size_t *cap, size_t n)
+static bool grow_common_offline(struct steno_span **p, size_t *cap, size_t n)
 {
     struct steno_span *q;
     if (n <= *cap)
@@ -220,7 +221,7 @@ struct joint {
     const struct steno_span *from;
 };
 
-static struct joint join(const struct offline *s, const struct steno_cutter_chunk *c)
+static struct joint join_common_offline(const struct offline *s, const struct steno_cutter_chunk *c)
 {
     const int64_t before = (int64_t)(c->before / s->family->frame_samples);
     const struct steno_hypothesis none = {0}, *h = s->piece.n ? &s->piece.h[0] : &none;
@@ -241,8 +242,8 @@ static void copy(struct steno_span *to, const struct steno_span *from, size_t n)
 static steno_status show_partial(struct offline *s, const struct steno_cutter_chunk *c,
                                  steno_err *err)
 {
-    const struct joint j = join(s, c);
-    if (!grow(&s->shown, &s->cap_shown, j.keep + j.n))
+    const struct joint j = join_common_offline(s, c);
+    if (!grow_common_offline(&s->shown, &s->cap_shown, j.keep + j.n))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     copy(s->shown, s->done, j.keep);
     copy(s->shown + j.keep, j.from, j.n);
@@ -277,7 +278,7 @@ static void take_details(struct offline *s, const struct steno_offline_piece *p)
 static steno_status finish_chunk(struct offline *s, const struct steno_cutter_chunk *c,
                                  const struct steno_offline_piece *p, steno_err *err)
 {
-    const struct joint j = join(s, c);
+    const struct joint j = join_common_offline(s, c);
     const struct steno_section section = {.first_token = j.keep,
                                           .n_tokens = j.n,
                                           .labels = p->labels,
@@ -286,7 +287,7 @@ static steno_status finish_chunk(struct offline *s, const struct steno_cutter_ch
         struct steno_section *before = &s->sections[s->n_chunks - 1];
         before->n_tokens = j.keep - before->first_token;
     }
-    if (!grow(&s->done, &s->cap_done, j.keep + j.n) || !add_section(s, &section))
+    if (!grow_common_offline(&s->done, &s->cap_done, j.keep + j.n) || !add_section(s, &section))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     copy(s->done + j.keep, j.from, j.n);
     s->n_done = j.keep + j.n;
@@ -307,7 +308,7 @@ struct work {
 };
 
 /* Take the rest of the segment in, once. Whether there is a chunk to recognize. */
-static bool prepare(struct work *w)
+static bool prepare_common_offline(struct work *w)
 {
     struct steno_step_item *item = w->item;
     struct offline *s = item->state;
@@ -315,8 +316,8 @@ static bool prepare(struct work *w)
     item->more = item->deferred = false;
     if (item->goal == STENO_STEP_FINAL && !s->ended) {
         if (item->n > s->accepted)
-            item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
-                            item->err);
+            item->st = push_common_offline(s, item->pcm + (s->accepted - item->dropped),
+                                           item->n - s->accepted, item->err);
         if (!item->st && s->cutter)
             item->st = steno_speech_cutter_end(s->cutter, item->err);
         s->ended = true;
@@ -343,7 +344,7 @@ static struct steno_offline_piece piece_of(const struct work *w)
 }
 
 /* The piece has been recognized. */
-static void finish(const struct work *w, const struct steno_offline_piece *p)
+static void finish_common_offline(const struct work *w, const struct steno_offline_piece *p)
 {
     struct steno_step_item *item = w->item;
     struct offline *s = item->state;
@@ -371,7 +372,7 @@ void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, i
     (void)spent; /* offline.h */
     for (size_t i = 0; i < n; i++) {
         struct work w = {.item = &items[i]};
-        const bool has = prepare(&w);
+        const bool has = prepare_common_offline(&w);
         items[i].deferred = has && k && samples + w.chunk.n > most;
         if (items[i].deferred)
             continue;
@@ -385,7 +386,7 @@ void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, i
     if (k)
         f->recognize(worker, pieces, k);
     for (size_t i = 0; i < k; i++)
-        finish(&works[i], &pieces[i]);
+        finish_common_offline(&works[i], &pieces[i]);
     for (size_t i = 0; i < n; i++)
         if (!items[i].deferred)
             plan_partial(items[i].state);

@@ -9,7 +9,7 @@
 #include "speech/families/common/part.h"
 #include "speech/families/common/piece_features.h"
 
-#define WASTE 0.2    /* most zeros of a run, relative to its frames */
+#define WASTE 0.2    /* most zeros of a run_piece_encoder, relative to its frames */
 #define ERROR 1e-3f  /* allowed difference of a frame alone and in a run of two */
 #define TRY_FRAMES 4 /* times those of a trial: the test's pieces have a second and more */
 #define TRY_PIECES 3 /* of the test: a longer one, and two of one length */
@@ -30,7 +30,7 @@ struct steno_piece_runs {
     size_t used, cap;
     float *x; /* of a run */
     size_t cap_x;
-    float *rows; /* of a run, transposed where dim_first */
+    float *rows; /* of a run_piece_encoder, transposed where dim_first */
     size_t cap_rows;
     int64_t long_lengths[STENO_BATCH_MAX];
     int32_t lengths[STENO_BATCH_MAX];
@@ -79,7 +79,8 @@ static void transpose(const float *x, size_t rows, size_t columns, float *y, siz
 }
 
 /* Put n frames as piece i of a run of `longest` frames. */
-static void put(steno_piece_runs *r, size_t i, const float *frames, size_t n, size_t longest)
+static void put_piece_encoder(steno_piece_runs *r, size_t i, const float *frames, size_t n,
+                              size_t longest)
 {
     const size_t bins = r->e->bins;
     float *x = r->x + i * longest * bins;
@@ -122,7 +123,8 @@ static steno_status set_lengths(steno_piece_runs *r, size_t size, size_t frames,
         v->dtype == STENO_I64 ? (const void *)r->long_lengths : (const void *)r->lengths, err);
 }
 
-static steno_status set_inputs(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
+static steno_status set_inputs_piece_encoder(steno_piece_runs *r, size_t size, size_t frames,
+                                             steno_err *err)
 {
     const struct steno_piece_encoder *e = r->e;
     const int64_t n = (int64_t)size;
@@ -209,8 +211,8 @@ static steno_status take_rows(steno_piece_runs *r, struct steno_piece *p, size_t
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* Run n waiting pieces, the longest first. */
-static steno_status run(steno_piece_runs *r, const struct waiting *w, size_t n,
-                        struct steno_piece *p, steno_err *err)
+static steno_status run_piece_encoder(steno_piece_runs *r, const struct waiting *w, size_t n,
+                                      struct steno_piece *p, steno_err *err)
 {
     const size_t longest = w[0].n;
     steno_status st;
@@ -219,11 +221,11 @@ static steno_status run(steno_piece_runs *r, const struct waiting *w, size_t n,
     if (!steno_floats_reserve(&r->x, &r->cap_x, n * longest * r->e->bins))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     for (size_t i = 0; i < n; i++) {
-        put(r, i, r->features + w[i].at, w[i].n, longest);
+        put_piece_encoder(r, i, r->features + w[i].at, w[i].n, longest);
         for (int k = 0; k < r->e->n_numbers; k++)
             r->numbers[k][i] = w[i].p.numbers[k];
     }
-    st = set_inputs(r, n, longest, err);
+    st = set_inputs_piece_encoder(r, n, longest, err);
     if (!st)
         st = steno_session_run(r->session, err);
     if (st)
@@ -232,7 +234,8 @@ static steno_status run(steno_piece_runs *r, const struct waiting *w, size_t n,
     return st ? st : take_rows(r, p, n, err);
 }
 
-static steno_status add(steno_piece_runs *r, const struct steno_piece *p, const float *x, size_t n)
+static steno_status add_piece_encoder(steno_piece_runs *r, const struct steno_piece *p,
+                                      const float *x, size_t n)
 {
     const size_t floats = n * r->e->bins;
     if (r->used + floats > r->cap) {
@@ -295,7 +298,7 @@ static void collect(steno_piece_runs *r, const struct steno_piece_functions *f, 
         if (frames < r->e->least)
             f->search(worker, &one, 1);
         else
-            p[i].st = add(r, &one, x, frames);
+            p[i].st = add_piece_encoder(r, &one, x, frames);
     }
     qsort(r->wait, r->n_wait, sizeof *r->wait, longest_first);
 }
@@ -309,7 +312,7 @@ void steno_piece_runs_recognize(steno_piece_runs *r, const struct steno_piece_fu
         steno_err why = {0};
         steno_status st;
         k = next_run(r, r->wait + at, r->n_wait - at);
-        st = run(r, r->wait + at, k, of_run, &why);
+        st = run_piece_encoder(r, r->wait + at, k, of_run, &why);
         if (st)
             fail_pieces(of_run, k, st, &why);
         else
@@ -327,7 +330,7 @@ static steno_status add_noise(steno_piece_runs *r, size_t n, uint32_t seed, sten
     steno_status st = noise ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st) {
         steno_noise_fill(noise, n * r->e->bins, seed);
-        st = add(r, &(struct steno_piece){.of = &of}, noise, n);
+        st = add_piece_encoder(r, &(struct steno_piece){.of = &of}, noise, n);
     }
     free(noise);
     return st;
@@ -356,7 +359,7 @@ static steno_status run_alone(steno_piece_runs *r, const struct waiting *w, stru
                               steno_err *err)
 {
     struct steno_piece p;
-    steno_status st = run(r, w, 1, &p, err);
+    steno_status st = run_piece_encoder(r, w, 1, &p, err);
     if (st)
         return st;
     out->n = p.n;
@@ -373,7 +376,8 @@ static bool same_together(steno_piece_runs *r, const struct waiting *w, const st
                           bool exact)
 {
     struct steno_piece p[2];
-    return !run(r, w, 2, p, NULL) && agree(&p[0], a[0].rows, a[0].n, r->e->dim, exact) &&
+    return !run_piece_encoder(r, w, 2, p, NULL) &&
+           agree(&p[0], a[0].rows, a[0].n, r->e->dim, exact) &&
            agree(&p[1], a[1].rows, a[1].n, r->e->dim, exact);
 }
 
@@ -423,7 +427,7 @@ steno_status steno_piece_trial_run(void *trial, int size, steno_err *err)
 {
     steno_piece_runs *r = trial;
     struct steno_piece p[STENO_BATCH_MAX];
-    return run(r, r->wait, (size_t)size, p, err);
+    return run_piece_encoder(r, r->wait, (size_t)size, p, err);
 }
 
 void steno_piece_trial_close(void *trial)

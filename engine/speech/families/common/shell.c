@@ -210,7 +210,7 @@ static void search(void *worker, struct steno_piece *p, size_t n)
             p[i].of->st = shell->search(worker, &p[i]);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+static void recognize_shell(void *worker, struct steno_offline_piece *p, size_t n)
 {
     static const struct steno_piece_functions f = {compute, search};
     struct steno_shell_worker *w = worker;
@@ -230,7 +230,7 @@ void steno_shell_set_cuts(struct steno_shell_model *m, int rate, double full, si
                                       .frame_samples = frame_samples,
                                       .slack = slack,
                                       .tokens = m->tokens,
-                                      .recognize = recognize,
+                                      .recognize = recognize_shell,
                                       .settings_free = steno_shell_state_free};
 }
 
@@ -249,7 +249,7 @@ steno_status steno_shell_try_piece(struct steno_shell_model *m, steno_err *err)
         st = steno_shell_state_new(&p.settings, m, &o, err);
     if (!st) {
         steno_noise_fill(noise, n, 1);
-        recognize(w, &p, 1);
+        recognize_shell(w, &p, 1);
         st = p.st;
     }
     steno_hypothesis_list_free(&out);

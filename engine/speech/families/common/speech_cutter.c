@@ -98,7 +98,8 @@ static steno_status advance(steno_speech_cutter *s, steno_err *err)
     }
 }
 
-static steno_status append(steno_speech_cutter *s, const float *pcm, size_t n, steno_err *err)
+static steno_status append_speech_cutter(steno_speech_cutter *s, const float *pcm, size_t n,
+                                         steno_err *err)
 {
     const size_t left = s->len - s->at;
     if (s->at && s->len + n > s->cap) {
@@ -124,7 +125,7 @@ static steno_status append(steno_speech_cutter *s, const float *pcm, size_t n, s
 steno_status steno_speech_cutter_push(steno_speech_cutter *s, const float *pcm, size_t n,
                                       steno_err *err)
 {
-    steno_status st = n ? append(s, pcm, n, err) : STENO_OK;
+    steno_status st = n ? append_speech_cutter(s, pcm, n, err) : STENO_OK;
     return st ? st : advance(s, err);
 }
 

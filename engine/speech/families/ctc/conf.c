@@ -91,7 +91,7 @@ static bool parse_bool(const char *value, bool *out)
     return false;
 }
 
-static bool set(struct parser *p, const struct key *k, const char *value)
+static bool set_ctc_conf(struct parser *p, const struct key *k, const char *value)
 {
     char *at = (char *)p->conf + k->offset;
     double num;
@@ -147,13 +147,14 @@ static int on_pair(void *user, const char *section, const char *name, const char
             return 0;
         }
         p->seen[i] = true;
-        return set(p, &keys[i], value);
+        return set_ctc_conf(p, &keys[i], value);
     }
     snprintf(p->msg, sizeof p->msg, "unknown key '%.40s' in section [%.40s]", name, section);
     return 0;
 }
 
-static steno_status check(const struct steno_model_conf *c, const char *name, steno_err *err)
+static steno_status check_ctc_conf(const struct steno_model_conf *c, const char *name,
+                                   steno_err *err)
 {
     double nyquist = c->sample_rate / 2.0;
     if (c->shift_frames > c->window_frames)
@@ -188,9 +189,9 @@ steno_status steno_model_conf_parse(struct steno_model_conf *out, const char *te
         if (!keys[i].fallback)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: [%s] %s is missing", name,
                               keys[i].section, keys[i].name);
-        (void)set(&p, &keys[i], keys[i].fallback);
+        (void)set_ctc_conf(&p, &keys[i], keys[i].fallback);
     }
-    if (check(&conf, name, err))
+    if (check_ctc_conf(&conf, name, err))
         return STENO_ERR_FORMAT;
     *out = conf;
     return STENO_OK;

@@ -12,7 +12,7 @@
 
 #define FAMILY "ctc_streaming"
 
-static bool probe(const char *dir)
+static bool probe_ctc(const char *dir)
 {
     return steno_path_readable(dir, "model.conf");
 }
@@ -28,7 +28,7 @@ static bool languages(const char *dir, struct steno_model_languages *out)
     return known;
 }
 
-static steno_status no_memory(const struct steno_ctc_model *m, steno_err *err)
+static steno_status no_memory_ctc(const struct steno_ctc_model *m, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
 }
@@ -36,7 +36,7 @@ static steno_status no_memory(const struct steno_ctc_model *m, steno_err *err)
 static steno_status open_conf(struct steno_ctc_model *m, steno_err *err)
 {
     char *path = steno_path_join(m->base.dir, "model.conf");
-    steno_status st = path ? steno_model_conf_open(&m->conf, path, err) : no_memory(m, err);
+    steno_status st = path ? steno_model_conf_open(&m->conf, path, err) : no_memory_ctc(m, err);
     free(path);
     if (st)
         return st;
@@ -51,10 +51,10 @@ static steno_status open_conf(struct steno_ctc_model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_tokens(struct steno_ctc_model *m, steno_err *err)
+static steno_status open_tokens_ctc(struct steno_ctc_model *m, steno_err *err)
 {
     char *path = steno_path_join(m->base.dir, m->conf.tokens);
-    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory(m, err);
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory_ctc(m, err);
     if (!st && (st = steno_tokens_drop(m->base.tokens, m->conf.drop, err)))
         st = steno_fail_in(err, st, "%s: drop", path);
     if (!st && (m->blank = steno_tokens_find(m->base.tokens, m->conf.blank)) < 0)
@@ -67,7 +67,7 @@ static steno_status open_tokens(struct steno_ctc_model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_features(struct steno_ctc_model *m, steno_err *err)
+static steno_status open_features_ctc(struct steno_ctc_model *m, steno_err *err)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(m->conf.sample_rate, (size_t)m->conf.mel_bins);
     steno_status st;
@@ -86,7 +86,7 @@ static steno_status load_network(struct steno_ctc_model *m, const struct steno_f
     char *path = steno_path_join(m->base.dir, m->conf.network);
     steno_status st = path ? steno_choose_precision(o->precision, o->cpu, m->conf.int8,
                                                     m->conf.bf16, &opt.precision, err)
-                           : no_memory(m, err);
+                           : no_memory_ctc(m, err);
     if (!st)
         st = steno_network_open(&m->network, path, &opt, err);
     free(path);
@@ -109,8 +109,8 @@ static steno_status check_metadata(const struct steno_ctc_model *m, steno_err *e
 }
 
 /* The output is log-probabilities, a frame for each `subsampling` frames of features. */
-static steno_status open_network(struct steno_ctc_model *m, const struct steno_family_open *o,
-                                 steno_err *err)
+static steno_status open_network_ctc(struct steno_ctc_model *m, const struct steno_family_open *o,
+                                     steno_err *err)
 {
     const struct steno_model_conf *c = &m->conf;
     const struct steno_cached_encoder_shape shape = {.window = c->window_frames,
@@ -124,7 +124,7 @@ static steno_status open_network(struct steno_ctc_model *m, const struct steno_f
               : steno_cached_encoder_bind(&m->encoder, m->network, "x", &shape, c->network, err);
 }
 
-static void close_model(void *model)
+static void close_model_ctc(void *model)
 {
     struct steno_ctc_model *m = model;
     steno_cached_encoder_unbind(&m->encoder);
@@ -145,26 +145,26 @@ static steno_status try_steps(struct steno_ctc_model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->conf.network) : STENO_OK;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_ctc(void *model, const struct steno_family_open *o, steno_err *err)
 {
     struct steno_ctc_model *m = model;
     steno_status st = open_conf(m, err);
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_ctc(m, err);
     if (!st)
-        st = open_features(m, err);
+        st = open_features_ctc(m, err);
     if (!st)
-        st = open_network(m, o, err);
+        st = open_network_ctc(m, o, err);
     if (!st)
         st = try_steps(m, err);
     if (st)
         return st;
     m->quiet =
         steno_ctc_quiet(m->encoder.shape.frames, steno_tokens_count(m->base.tokens), m->blank);
-    return m->quiet ? STENO_OK : no_memory(m, err);
+    return m->quiet ? STENO_OK : no_memory_ctc(m, err);
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_ctc(const void *model, struct steno_family_info *out)
 {
     const struct steno_ctc_model *m = model;
     const struct steno_model_conf *c = &m->conf;
@@ -196,7 +196,7 @@ static void get_info(const void *model, struct steno_family_info *out)
                                                .rows = (size_t)m->encoder.shape.frames};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_ctc(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_ctc_model *m = model;
     const struct steno_model_conf *c = &m->conf;
@@ -216,10 +216,10 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_model),
                                          .stream_bytes = sizeof(struct steno_cached_stream),
                                          .worker_bytes = sizeof(struct steno_cached_worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
+                                         .open = open_model_ctc,
+                                         .close = close_model_ctc,
+                                         .info = get_info_ctc,
+                                         .describe = describe_ctc,
                                          .stream_open = steno_ctc_stream_open,
                                          .stream_close = steno_cached_stream_close,
                                          .worker_open = steno_ctc_worker_open,
@@ -227,7 +227,7 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_
 
 const struct steno_family steno_family_ctc = {.name = FAMILY,
                                               .layout = "model.conf",
-                                              .probe = probe,
+                                              .probe = probe_ctc,
                                               .languages = languages,
                                               .shell = &shell,
                                               STENO_WINDOWED_SHELL,

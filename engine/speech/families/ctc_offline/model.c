@@ -45,7 +45,7 @@ struct worker {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool probe(const char *dir)
+static bool probe_ctc_offline(const char *dir)
 {
     steno_onnx_head *h =
         steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, STEM) : NULL;
@@ -63,7 +63,8 @@ static bool languages(const char *dir, struct steno_model_languages *out)
     return *out->languages;
 }
 
-static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
+static steno_status open_network_ctc_offline(struct model *m, const struct steno_family_open *o,
+                                             steno_err *err)
 {
     steno_onnx_head *h = NULL;
     bool int8 = false;
@@ -101,7 +102,7 @@ static steno_status find_blank(struct model *m, const char *path, steno_err *err
                                       "%s: there is no <blk>, <blank>, <eps> or <epsilon>", path);
 }
 
-static steno_status open_tokens(struct model *m, steno_err *err)
+static steno_status open_tokens_ctc_offline(struct model *m, steno_err *err)
 {
     char *path = steno_path_join(m->base.dir, "tokens.txt");
     steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err)
@@ -118,8 +119,8 @@ static steno_status open_tokens(struct model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_features(struct model *m, const struct steno_family_open *o,
-                                  steno_err *err)
+static steno_status open_features_ctc_offline(struct model *m, const struct steno_family_open *o,
+                                              steno_err *err)
 {
     const struct steno_ctc_offline_kind *k = m->meta.kind;
     const char *front = steno_option_value(o->options, o->n_options, "frontend");
@@ -170,14 +171,15 @@ static steno_status open_encoder(struct model *m, steno_err *err)
     return steno_piece_encoder_try(&m->base.pieces, m->base.threads, m->net.quantized, err);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_ctc_offline(void *model, const struct steno_family_open *o,
+                                           steno_err *err)
 {
     struct model *m = model;
-    steno_status st = open_network(m, o, err);
+    steno_status st = open_network_ctc_offline(m, o, err);
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_ctc_offline(m, err);
     if (!st)
-        st = open_features(m, o, err);
+        st = open_features_ctc_offline(m, o, err);
     if (!st)
         st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
                                      steno_tokens_count(m->base.tokens), err);
@@ -188,7 +190,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return open_encoder(m, err);
 }
 
-static void close_model(void *model)
+static void close_model_ctc_offline(void *model)
 {
     struct model *m = model;
     steno_part_file_close(&m->net);
@@ -212,7 +214,7 @@ static steno_status features(void *worker, struct steno_piece *p, float **x, siz
 }
 
 /* Some networks give logits, others log-probabilities, which the softmax leaves as they are. */
-static steno_status search(void *worker, const struct steno_piece *p)
+static steno_status search_ctc_offline(void *worker, const struct steno_piece *p)
 {
     struct worker *w = worker;
     const struct model *m = w->base.model;
@@ -226,13 +228,13 @@ static steno_status search(void *worker, const struct steno_piece *p)
     return st ? st : steno_shell_list(p->of);
 }
 
-static void close_worker(void *worker)
+static void close_worker_ctc_offline(void *worker)
 {
     steno_aligned_free(((struct worker *)worker)->scores);
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_ctc_offline(void *stream, const void *model,
+                                            struct steno_family_stream *o, steno_err *err)
 {
     const struct model *m = model;
     return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
@@ -242,7 +244,7 @@ static steno_status open_stream(void *stream, const void *model, struct steno_fa
 
 /* ---- information ----------------------------------------------------------------------------- */
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_ctc_offline(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     out->network = m->net.name;
@@ -253,7 +255,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_ctc_offline(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     fprintf(out, "model      %s, %s, CTC, %s\n", i->name, i->family, m->meta.kind->title);
@@ -275,14 +277,14 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct steno_shell_stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .stream_open = open_stream,
-                                         .worker_close = close_worker,
+                                         .open = open_model_ctc_offline,
+                                         .close = close_model_ctc_offline,
+                                         .info = get_info_ctc_offline,
+                                         .describe = describe_ctc_offline,
+                                         .stream_open = open_stream_ctc_offline,
+                                         .worker_close = close_worker_ctc_offline,
                                          .features = features,
-                                         .search = search};
+                                         .search = search_ctc_offline};
 
 static const struct steno_option_info options[] = {STENO_FRONTEND_OPTION(FAMILY),
                                                    STENO_SEARCH_OPTIONS(FAMILY)};
@@ -293,7 +295,7 @@ const struct steno_family steno_family_ctc_offline = {
         "model.onnx with model_type fire-red-asr-2-ctc, dolphin, medasr_ctc or telespeech_ctc",
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .probe = probe,
+    .probe = probe_ctc_offline,
     .languages = languages,
     .shell = &shell,
     STENO_OFFLINE_SHELL};

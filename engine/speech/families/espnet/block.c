@@ -32,8 +32,8 @@ static steno_status find_io(const struct steno_espnet *e, const char *name, bool
                                  output ? "output" : "input", name);
 }
 
-static steno_status bind(struct steno_espnet_blocks *b, const struct steno_espnet *e,
-                         steno_err *err)
+static steno_status bind_block(struct steno_espnet_blocks *b, const struct steno_espnet *e,
+                               steno_err *err)
 {
     steno_status st = find_io(e, "xs_pad", false, &b->xs, err);
     if (!st)
@@ -109,7 +109,7 @@ static steno_status make_mask(struct steno_espnet_blocks *b, const struct steno_
 steno_status steno_espnet_blocks_open(struct steno_espnet_blocks *b, struct steno_espnet *e,
                                       steno_err *err)
 {
-    steno_status st = bind(b, e, err);
+    steno_status st = bind_block(b, e, err);
     if (!st)
         st = open_positions(b, e, err);
     if (!st)
@@ -138,7 +138,7 @@ size_t steno_espnet_next_frames(const struct steno_espnet_conf *c)
 
 /* ---- one stream's state -------------------------------------------------------------------- */
 
-static steno_status reserve(struct steno_espnet_state *s, int i, size_t n, steno_err *err)
+static steno_status reserve_block(struct steno_espnet_state *s, int i, size_t n, steno_err *err)
 {
     float *p;
     if (n <= s->cap[i])
@@ -163,7 +163,7 @@ steno_status steno_espnet_state_reset(struct steno_espnet_state *s, const struct
     s->block = 0;
     for (int i = 0; i < 4; i++) {
         size_t n = rows[i] * (size_t)(i ? e->dim : c->bins);
-        steno_status st = reserve(s, i, n, err);
+        steno_status st = reserve_block(s, i, n, err);
         if (st)
             return st;
         memset(s->part[i], 0, n * sizeof *s->part[i]);
@@ -224,7 +224,7 @@ struct batch {
     float *mem;
 };
 
-static float *place(struct batch *b, size_t floats)
+static float *place_block(struct batch *b, size_t floats)
 {
     float *p = b->mem;
     size_t line = STENO_ALIGN / sizeof *p;
@@ -247,7 +247,7 @@ static steno_status set_positions(const struct steno_espnet *e, steno_session *s
 {
     const struct steno_espnet_conf *c = &e->conf;
     size_t each = (size_t)(c->block * e->dim), dim = (size_t)e->dim;
-    float *pos = place(b, b->n * each), *addin = place(b, b->n * dim);
+    float *pos = place_block(b, b->n * each), *addin = place_block(b, b->n * dim);
     steno_status st = STENO_OK;
     for (size_t i = 0; i < b->n && !st; i++) {
         int64_t block = b->s[i]->block;
@@ -268,7 +268,7 @@ static steno_status set_each(steno_session *session, struct batch *b, int input,
     float *all;
     if (b->n == 1)
         return set3(session, input, x[0], 1, (int64_t)rows, width, err);
-    all = place(b, b->n * each);
+    all = place_block(b, b->n * each);
     for (size_t k = 0; k < b->n; k++)
         memcpy(all + k * each, x[k], each * sizeof *all);
     return set3(session, input, all, b->n, (int64_t)rows, width, err);
@@ -288,15 +288,15 @@ static steno_status set_streams(const struct steno_espnet *e, steno_session *ses
     return st;
 }
 
-static steno_status set_inputs(const struct steno_espnet *e, steno_session *session,
-                               struct batch *b, size_t frames, steno_err *err)
+static steno_status set_inputs_block(const struct steno_espnet *e, steno_session *session,
+                                     struct batch *b, size_t frames, steno_err *err)
 {
     const struct steno_espnet_blocks *w = e->blocks;
     int64_t side = e->conf.block + 2;
     struct steno_tensor mask = {
         .dtype = STENO_F32, .shape = {.rank = 4, .dim = {1, 1, side, side}}, .data = w->mask_data};
     struct steno_tensor flag = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}};
-    int64_t *is_first = (int64_t *)(void *)place(b, sizeof *is_first / sizeof(float));
+    int64_t *is_first = (int64_t *)(void *)place_block(b, sizeof *is_first / sizeof(float));
     steno_status st;
     *is_first = b->s[0]->block == 0;
     flag.data = is_first;
@@ -318,7 +318,7 @@ static steno_status prepare_state(const struct steno_espnet *e, const struct ste
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %s has another shape than %s", file_of(e),
                           out_names[i], in_names[i]);
     for (size_t k = 0; k < b->n && !st; k++)
-        st = reserve(b->s[k], i, steno_numel(t) / b->n, err);
+        st = reserve_block(b->s[k], i, steno_numel(t) / b->n, err);
     return st;
 }
 
@@ -355,7 +355,7 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
     const struct steno_tensor *y;
     steno_status st = steno_espnet_scratch(r, batch_floats(e, &b, frames), &b.mem, err);
     if (!st)
-        st = set_inputs(e, session, &b, frames, err);
+        st = set_inputs_block(e, session, &b, frames, err);
     if (!st)
         st = steno_session_run(session, err);
     if (st)
@@ -377,7 +377,8 @@ struct rows {
     size_t n, cap;
 };
 
-static steno_status append(struct rows *to, const float *x, size_t n, size_t dim, steno_err *err)
+static steno_status append_block(struct rows *to, const float *x, size_t n, size_t dim,
+                                 steno_err *err)
 {
     if (to->n + n > to->cap) {
         size_t cap = 2 * (to->n + n);
@@ -408,7 +409,7 @@ static steno_status one_piece(steno_espnet_runner *r, struct steno_espnet_state 
     st = steno_espnet_features(r, piece, size, &feats, &frames, err);
     if (!st)
         st = steno_espnet_block(r, &s, &feats, 1, frames - 1, &y, &n_rows, err);
-    return st ? st : append(to, y, n_rows, (size_t)steno_espnet_runner_model(r)->dim, err);
+    return st ? st : append_block(to, y, n_rows, (size_t)steno_espnet_runner_model(r)->dim, err);
 }
 
 steno_status steno_espnet_onnx_rows(steno_espnet_runner *r, const float *pcm, size_t n,

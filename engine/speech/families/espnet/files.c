@@ -48,7 +48,7 @@ const char *steno_espnet_find_named(struct steno_espnet_conf *c, const char *giv
     return found ? found : existing(c, c->dir, base + 1);
 }
 
-static bool ends_with(const char *s, const char *end)
+static bool ends_with_espnet_files(const char *s, const char *end)
 {
     size_t n = strlen(s), k = strlen(end);
     return n >= k && strcmp(s + n - k, end) == 0;
@@ -59,7 +59,7 @@ static bool ends_with(const char *s, const char *end)
 static bool of_role(const char *name, const char *role)
 {
     static const char *const others[] = {"predecoder", "transducer"};
-    if (!strstr(name, role) || !ends_with(name, ".onnx"))
+    if (!strstr(name, role) || !ends_with_espnet_files(name, ".onnx"))
         return false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(role, others[i]) != 0 && strstr(name, others[i]))
@@ -94,7 +94,7 @@ const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *en
     if (!d)
         return NULL;
     while ((e = readdir(d)))
-        if (ends_with(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
+        if (ends_with_espnet_files(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
             hits++;
             snprintf(hit, sizeof hit, "%s", e->d_name);
         }

@@ -68,7 +68,7 @@ static steno_status drop_controls(struct steno_espnet_model *m, const struct ste
     return st;
 }
 
-static steno_status open_tokens(struct steno_espnet_model *m, steno_err *err)
+static steno_status open_tokens_espnet(struct steno_espnet_model *m, steno_err *err)
 {
     const struct steno_espnet_conf *c = &m->net.conf;
     struct steno_buf b;
@@ -132,7 +132,7 @@ static struct steno_espnet_options read_options(const struct steno_family_open *
     return e;
 }
 
-static void close_model(void *model)
+static void close_model_espnet(void *model)
 {
     struct steno_espnet_model *m = model;
     if (!m)
@@ -143,7 +143,8 @@ static void close_model(void *model)
     free(m);
 }
 
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_espnet(void **model, const struct steno_family_open *o,
+                                      steno_err *err)
 {
     const struct steno_espnet_options e = read_options(o);
     struct steno_espnet_model *m = calloc(1, sizeof *m);
@@ -153,9 +154,9 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     m->opened = true;
     st = steno_espnet_open(&m->net, o->dir, &e, err);
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_espnet(m, err);
     if (st) {
-        close_model(m);
+        close_model_espnet(m);
         return st;
     }
     set_names(m);
@@ -165,13 +166,13 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     return STENO_OK;
 }
 
-static bool probe(const char *dir)
+static bool probe_espnet(const char *dir)
 {
     return steno_espnet_is_dir(dir);
 }
 
-static steno_status check(const char *dir, const struct steno_option *options, size_t n,
-                          steno_err *err)
+static steno_status check_espnet(const char *dir, const struct steno_option *options, size_t n,
+                                 steno_err *err)
 {
     bool quantized = false;
     if (steno_option_get_flag(options, n, "quantized", &quantized) && quantized &&
@@ -180,7 +181,7 @@ static steno_status check(const char *dir, const struct steno_option *options, s
     return STENO_OK;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_espnet(const void *model, struct steno_family_info *out)
 {
     const struct steno_espnet_model *m = model;
     const struct steno_espnet *e = &m->net;
@@ -243,7 +244,7 @@ static void describe_spm(FILE *out, const struct steno_espnet_conf *c)
         fprintf(out, "%d tokens of the list are none of them\n", (int)c->not_in_sentencepiece);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_espnet(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_espnet *e = &((const struct steno_espnet_model *)model)->net;
     static const char *const norms[] = {"none", "global mean and variance",
@@ -326,12 +327,12 @@ const struct steno_family steno_family_espnet = {.name = FAMILY,
                                                  .layout = "config.yaml",
                                                  .options = options,
                                                  .n_options = sizeof options / sizeof *options,
-                                                 .probe = probe,
-                                                 .check = check,
-                                                 .open = open_model,
-                                                 .close = close_model,
-                                                 .info = get_info,
-                                                 .describe = describe,
+                                                 .probe = probe_espnet,
+                                                 .check = check_espnet,
+                                                 .open = open_model_espnet,
+                                                 .close = close_model_espnet,
+                                                 .info = get_info_espnet,
+                                                 .describe = describe_espnet,
                                                  .state_new = steno_espnet_state_new,
                                                  .state_free = steno_espnet_stream_free,
                                                  .reset = steno_espnet_reset,

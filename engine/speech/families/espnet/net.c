@@ -135,7 +135,7 @@ static size_t table_rows(const steno_network *net, int64_t dim)
     return least;
 }
 
-static steno_status open_networks(struct steno_espnet *e, steno_err *err)
+static steno_status open_networks_espnet_net(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     steno_status st = load_encoder(e, err);
@@ -179,7 +179,7 @@ static steno_status check_supported(const struct steno_espnet_conf *c, steno_err
                 : STENO_OK;
 }
 
-static steno_status open_features(struct steno_espnet *e, steno_err *err)
+static steno_status open_features_espnet_net(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     steno_status st;
@@ -288,11 +288,11 @@ steno_status steno_espnet_open(struct steno_espnet *e, const char *dir,
     if (st)
         return st;
     e->has_lock = true;
-    st = open_features(e, err);
+    st = open_features_espnet_net(e, err);
     if (!st)
         st = steno_espnet_open_stats(e, err);
     if (!st)
-        st = open_networks(e, err);
+        st = open_networks_espnet_net(e, err);
     if (!st)
         st = steno_espnet_open_ngram(e, err);
     return st ? st : try_run(e, err);
@@ -448,7 +448,7 @@ void steno_espnet_release(struct steno_espnet *e, steno_espnet_runner *r)
     pthread_mutex_unlock(&e->lock);
 }
 
-static steno_status grow(float **p, size_t *cap, size_t n, steno_err *err)
+static steno_status grow_espnet_net(float **p, size_t *cap, size_t n, steno_err *err)
 {
     size_t want = *cap ? *cap : 4096;
     float *q;
@@ -482,7 +482,7 @@ steno_session *steno_espnet_encoder(steno_espnet_runner *r)
 
 steno_status steno_espnet_scratch(steno_espnet_runner *r, size_t n, float **out, steno_err *err)
 {
-    steno_status st = grow(&r->scratch, &r->cap_scratch, n, err);
+    steno_status st = grow_espnet_net(&r->scratch, &r->cap_scratch, n, err);
     if (!st)
         *out = r->scratch;
     return st;
@@ -515,7 +515,7 @@ steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, siz
     /* a centred transform mirrors half a window at each end; a shorter signal cannot be mirrored */
     if (e->conf.center && n <= (size_t)e->conf.n_fft / 2)
         return STENO_OK;
-    st = grow(&r->feats, &r->cap_feats, max * bins + 1, err);
+    st = grow_espnet_net(&r->feats, &r->cap_feats, max * bins + 1, err);
     if (st)
         return st;
     *feats = r->feats;
@@ -575,7 +575,7 @@ steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, siz
                           pick(e, &e->conf.encoder));
     /* copied, because the next run of the session overwrites its output */
     n = steno_numel(y);
-    st = grow(&r->rows, &r->cap_rows, n + 1, err);
+    st = grow_espnet_net(&r->rows, &r->cap_rows, n + 1, err);
     if (st)
         return st;
     memcpy(r->rows, y->data, n * sizeof *r->rows);

@@ -26,8 +26,8 @@ steno_status steno_espnet_open_ngram(struct steno_espnet *e, steno_err *err)
     return st;
 }
 
-static steno_status score(void *self, const int32_t *const *prefix, size_t length,
-                          const int32_t *parent, size_t n, float *out, steno_err *err)
+static steno_status ngram_score(void *self, const int32_t *const *prefix, size_t length,
+                                const int32_t *parent, size_t n, float *out, steno_err *err)
 {
     const struct steno_espnet *e = self;
     (void)parent;
@@ -47,7 +47,7 @@ static void keeps_nothing(void *self, int calls)
 struct steno_joint_scorer steno_espnet_ngram_scorer(const struct steno_espnet *e)
 {
     struct steno_joint_scorer s = {.weight = e->conf.weight_ngram,
-                                   .score = score,
+                                   .score = ngram_score,
                                    .rewind = keeps_nothing,
                                    .partial = e->conf.ngram_partial};
     memcpy(&s.self, &e,

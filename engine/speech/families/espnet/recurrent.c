@@ -29,8 +29,8 @@ steno_status steno_espnet_rnns_load(struct steno_espnet *e, steno_err *err)
     return st;
 }
 
-static steno_status open_transducer(struct steno_espnet_rnns *r, struct steno_espnet *e,
-                                    steno_err *err)
+static steno_status open_transducer_recurrent(struct steno_espnet_rnns *r, struct steno_espnet *e,
+                                              steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     struct steno_espnet_transducer_options o = {
@@ -63,7 +63,7 @@ steno_status steno_espnet_rnns_open(struct steno_espnet_rnns *r, struct steno_es
                                            pick(e, &c->decoder), err);
     }
     if (!st && steno_espnet_is_transducer(e))
-        st = open_transducer(r, e, err);
+        st = open_transducer_recurrent(r, e, err);
     return st;
 }
 

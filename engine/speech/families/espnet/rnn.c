@@ -76,7 +76,7 @@ static steno_status bind_state(steno_espnet_rnn *r, int i, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status bind(steno_espnet_rnn *r, steno_err *err)
+static steno_status bind_rnn(steno_espnet_rnn *r, steno_err *err)
 {
     steno_status st;
     r->token = steno_network_find_input(r->net, r->o.token);
@@ -101,7 +101,7 @@ steno_status steno_espnet_rnn_open(steno_espnet_rnn **out, steno_network *net,
     r->net = net;
     r->name = name;
     r->st = &r->own;
-    st = bind(r, err);
+    st = bind_rnn(r, err);
     if (!st)
         st = steno_session_open(&r->session, net,
                                 &(struct steno_session_options){.threads = opt->threads}, err);
@@ -134,7 +134,7 @@ size_t steno_espnet_rnn_state_size(const steno_espnet_rnn *r)
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-static steno_status reserve(steno_espnet_rnn *r, size_t n, steno_err *err)
+static steno_status reserve_rnn(steno_espnet_rnn *r, size_t n, steno_err *err)
 {
     size_t cap = r->cap ? r->cap : 16, bytes;
     if (n <= r->cap)
@@ -157,8 +157,8 @@ static steno_status reserve(steno_espnet_rnn *r, size_t n, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status set_states(steno_espnet_rnn *r, const float *const *state, size_t n,
-                               steno_err *err)
+static steno_status set_states_rnn(steno_espnet_rnn *r, const float *const *state, size_t n,
+                                   steno_err *err)
 {
     size_t units = (size_t)r->o.units, layers = (size_t)r->o.layers;
     steno_status st = STENO_OK;
@@ -202,7 +202,7 @@ steno_status steno_espnet_rnn_step(steno_espnet_rnn *r, const float *const *stat
 {
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 2, .dim = {(int64_t)n, 1}}};
     const struct steno_tensor *y;
-    steno_status st = reserve(r, n, err);
+    steno_status st = reserve_rnn(r, n, err);
     if (st)
         return st;
     for (size_t i = 0; i < n; i++)
@@ -210,7 +210,7 @@ steno_status steno_espnet_rnn_step(steno_espnet_rnn *r, const float *const *stat
     t.data = r->tokens;
     st = steno_session_set(r->session, r->token, &t, err);
     if (!st)
-        st = set_states(r, state, n, err);
+        st = set_states_rnn(r, state, n, err);
     if (!st)
         st = steno_session_run(r->session, err);
     if (st)

@@ -41,7 +41,7 @@ struct steno_espnet_rnn_decoder {
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static int input(const steno_espnet_rnn_decoder *d, const char *base, int i)
+static int rnn_decoder_input(const steno_espnet_rnn_decoder *d, const char *base, int i)
 {
     char name[32];
     snprintf(name, sizeof name, "%s_%d", base, i);
@@ -59,23 +59,23 @@ static steno_status bind_rows(steno_espnet_rnn_decoder *d, steno_err *err)
                             d->name, (long long)d->att_rows, MAX_ROWS);
 }
 
-static steno_status bind(steno_espnet_rnn_decoder *d, steno_err *err)
+static steno_status bind_rnn_decoder(steno_espnet_rnn_decoder *d, steno_err *err)
 {
     int layers = d->o.layers, n_out = steno_network_n_outputs(d->net);
     d->vy = steno_network_find_input(d->net, "vy");
     if (d->vy < 0 || steno_network_input(d->net, d->vy)->dtype != STENO_I64)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: no input vy of i64", d->name);
     for (int i = 0; i < layers; i++) {
-        d->z[i] = input(d, "z_prev", i);
-        d->c[i] = input(d, "c_prev", i);
+        d->z[i] = rnn_decoder_input(d, "z_prev", i);
+        d->c[i] = rnn_decoder_input(d, "c_prev", i);
         if (d->z[i] < 0 || d->c[i] < 0)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: no input %s_prev_%d", d->name,
                               d->z[i] < 0 ? "z" : "c", i);
     }
-    d->a = input(d, "a_prev", 0);
-    d->pceh = input(d, "pceh", 0);
-    d->enc = input(d, "enc_h", 0);
-    d->mask = input(d, "mask", 0);
+    d->a = rnn_decoder_input(d, "a_prev", 0);
+    d->pceh = rnn_decoder_input(d, "pceh", 0);
+    d->enc = rnn_decoder_input(d, "enc_h", 0);
+    d->mask = rnn_decoder_input(d, "mask", 0);
     if (d->pceh >= 0 && !d->predecoder_net)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: input pceh_0, but no predecoder", d->name);
     if (n_out != 2 * layers + 2)
@@ -106,7 +106,7 @@ steno_status steno_espnet_rnn_decoder_open(steno_espnet_rnn_decoder **out, steno
     d->net = decoder;
     d->predecoder_net = predecoder;
     d->st = &d->own;
-    st = bind(d, err);
+    st = bind_rnn_decoder(d, err);
     if (!st)
         st = steno_session_open(&d->session, decoder, &so, err);
     if (!st && predecoder)
@@ -160,13 +160,13 @@ void steno_espnet_rnn_decoder_use(steno_espnet_rnn_decoder *d, steno_espnet_rnn_
 
 /* ---- an utterance -------------------------------------------------------------------------- */
 
-static steno_status no_memory(const steno_espnet_rnn_decoder *d, steno_err *err)
+static steno_status no_memory_rnn_decoder(const steno_espnet_rnn_decoder *d, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->name);
 }
 
 /* Make room for n floats; the first `keep` stay. */
-static steno_status grow(float **p, size_t *cap, size_t n, size_t keep)
+static steno_status grow_rnn_decoder(float **p, size_t *cap, size_t n, size_t keep)
 {
     float *q;
     if (n <= *cap)
@@ -216,8 +216,8 @@ static steno_status add_keys(steno_espnet_rnn_decoder *d, const float *rows, siz
                           d->name, n);
     k->key_width = y->shape.dim[2];
     had = k->n_keys * (size_t)k->key_width;
-    if (grow(&k->keys, &k->cap_keys, had + steno_numel(y), had))
-        return no_memory(d, err);
+    if (grow_rnn_decoder(&k->keys, &k->cap_keys, had + steno_numel(y), had))
+        return no_memory_rnn_decoder(d, err);
     memcpy(k->keys + had, y->data, steno_numel(y) * sizeof(float));
     k->n_keys += n;
     return STENO_OK;
@@ -235,10 +235,10 @@ steno_status steno_espnet_rnn_decoder_extend(steno_espnet_rnn_decoder *d, const 
     struct steno_tensor mask = {.dtype = STENO_F32, .shape = {.rank = 2, .dim = {1, (int64_t)n}}};
     steno_espnet_rnn_decoder_state *k = d->st;
     steno_status st = STENO_OK;
-    if (grow(&d->zeros, &d->cap_zeros, n, 0))
-        return no_memory(d, err);
-    if (d->att_rows > 1 && grow(&d->att, &d->cap_att, n * (size_t)d->att_rows, 0))
-        return no_memory(d, err);
+    if (grow_rnn_decoder(&d->zeros, &d->cap_zeros, n, 0))
+        return no_memory_rnn_decoder(d, err);
+    if (d->att_rows > 1 && grow_rnn_decoder(&d->att, &d->cap_att, n * (size_t)d->att_rows, 0))
+        return no_memory_rnn_decoder(d, err);
     memset(d->zeros, 0, n * sizeof *d->zeros);
     mask.data = d->zeros;
     d->rows = n;
@@ -362,7 +362,7 @@ void steno_espnet_rnn_decoder_rewind(void *self, int calls)
 }
 
 /* States get room for half as many frames again, so that they seldom move. */
-static bool reserve(const steno_espnet_rnn_decoder *d, size_t n)
+static bool reserve_rnn_decoder(const steno_espnet_rnn_decoder *d, size_t n)
 {
     struct steno_beam_states *b = &d->st->hyps;
     size_t frames = (size_t)d->att_rows * d->rows;
@@ -376,7 +376,7 @@ steno_status steno_espnet_rnn_decoder_score(void *self, const int32_t *const *pr
 {
     steno_espnet_rnn_decoder *d = self;
     struct steno_beam_states *b = &d->st->hyps;
-    steno_status st = reserve(d, n) ? STENO_OK : no_memory(d, err);
+    steno_status st = reserve_rnn_decoder(d, n) ? STENO_OK : no_memory_rnn_decoder(d, err);
     if (st)
         return st;
     steno_beam_states_step(b, length > 1 ? parent : NULL, n);

@@ -36,7 +36,7 @@ struct steno_espnet_scorer {
     int64_t row_dim;
 };
 
-static steno_status reserve(struct block *b, size_t bytes)
+static steno_status reserve_scorer(struct block *b, size_t bytes)
 {
     size_t cap = b->bytes ? b->bytes : 4096;
     void *p;
@@ -92,7 +92,7 @@ static steno_status bind_caches(steno_espnet_scorer *s, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status bind(steno_espnet_scorer *s, steno_err *err)
+static steno_status bind_scorer(steno_espnet_scorer *s, steno_err *err)
 {
     s->tgt = steno_network_find_input(s->net, "tgt");
     s->memory = steno_network_find_input(s->net, "memory");
@@ -123,7 +123,7 @@ steno_status steno_espnet_scorer_open(steno_espnet_scorer **out, steno_network *
     if (!s->in || !s->out || !s->caches)
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     if (!st)
-        st = bind(s, err);
+        st = bind_scorer(s, err);
     if (!st)
         st = steno_session_open(&s->session, net,
                                 &(struct steno_session_options){.threads = opt->threads}, err);
@@ -166,7 +166,7 @@ static steno_status set_tokens(steno_espnet_scorer *s, const int32_t *const *pre
     struct steno_tensor t = {.dtype = STENO_I64,
                              .shape = {.rank = 2, .dim = {(int64_t)n, (int64_t)length}}};
     int64_t *to;
-    if (reserve(&s->tokens, n * length * sizeof *to))
+    if (reserve_scorer(&s->tokens, n * length * sizeof *to))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
     to = t.data = s->tokens.p;
     for (size_t i = 0; i < n; i++)
@@ -186,7 +186,7 @@ static steno_status set_memory(steno_espnet_scorer *s, size_t n, steno_err *err)
         return STENO_OK;
     if (s->shared)
         n = t.shape.dim[0] = 1;
-    if (reserve(&s->memories, n * one * sizeof(float)))
+    if (reserve_scorer(&s->memories, n * one * sizeof(float)))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
     if (s->memories.p != before)
         s->copies = 0;
@@ -205,7 +205,7 @@ static steno_status set_cache(steno_espnet_scorer *s, int i, size_t rows, size_t
     struct steno_tensor t = {.dtype = STENO_F32,
                              .shape = {.rank = 3, .dim = {(int64_t)n, (int64_t)rows, s->o.dim}}};
     const struct steno_tensor *o = first ? NULL : steno_session_get(s->session, s->out[i]);
-    if (reserve(&s->caches[i], n * bytes + 1))
+    if (reserve_scorer(&s->caches[i], n * bytes + 1))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
     t.data = s->caches[i].p;
     if (first)

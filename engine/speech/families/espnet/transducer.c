@@ -20,25 +20,27 @@ struct steno_espnet_transducer {
     struct steno_transducer_options search_for;
 };
 
-static steno_status fail(const steno_espnet_transducer *t, const char *what, steno_err *err)
+static steno_status fail_transducer(const steno_espnet_transducer *t, const char *what,
+                                    steno_err *err)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", t->o.joint_name, what);
 }
 
-static steno_status bind(steno_espnet_transducer *t, steno_err *err)
+static steno_status bind_transducer(steno_espnet_transducer *t, steno_err *err)
 {
     const struct steno_value *a, *b;
     t->enc = steno_network_find_input(t->net, "enc_out");
     t->dec = steno_network_find_input(t->net, "dec_out");
     t->out = steno_network_find_output(t->net, "joint_out");
     if (t->enc < 0 || t->dec < 0 || t->out < 0)
-        return fail(t, "no inputs enc_out and dec_out, or no output joint_out", err);
+        return fail_transducer(t, "no inputs enc_out and dec_out, or no output joint_out", err);
     a = steno_network_input(t->net, t->enc);
     b = steno_network_input(t->net, t->dec);
     t->rank = a->shape.rank;
     if (a->dtype != STENO_F32 || b->dtype != STENO_F32 || b->shape.rank != t->rank || t->rank < 1 ||
         t->rank > 2)
-        return fail(t, "enc_out and dec_out are not both f32 [d] or both f32 [n,d]", err);
+        return fail_transducer(t, "enc_out and dec_out are not both f32 [d] or both f32 [n,d]",
+                               err);
     return STENO_OK;
 }
 
@@ -54,7 +56,7 @@ steno_status steno_espnet_transducer_open(steno_espnet_transducer **out, steno_n
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", opt->joint_name);
     t->o = *opt;
     t->net = joint;
-    st = bind(t, err);
+    st = bind_transducer(t, err);
     if (!st)
         st = steno_espnet_rnn_open(&t->prediction, prediction, &opt->prediction,
                                    opt->prediction_name, err);
@@ -81,9 +83,10 @@ void steno_espnet_transducer_close(steno_espnet_transducer *t)
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-static steno_status step(steno_espnet_rnn *r, const float *const *state, const int32_t *token,
-                         size_t n, float *const *next, float *const *row, size_t want,
-                         const char *name, steno_err *err)
+static steno_status transducer_step(steno_espnet_rnn *r, const float *const *state,
+                                    const int32_t *token, size_t n, float *const *next,
+                                    float *const *row, size_t want, const char *name,
+                                    steno_err *err)
 {
     const float *y;
     size_t width;
@@ -102,15 +105,16 @@ static steno_status predict(void *self, const float *const *state, const int32_t
                             float *const *next, float *const *row, steno_err *err)
 {
     steno_espnet_transducer *t = self;
-    return step(t->prediction, state, token, n, next, row, t->width[1], t->o.prediction_name, err);
+    return transducer_step(t->prediction, state, token, n, next, row, t->width[1],
+                           t->o.prediction_name, err);
 }
 
 static steno_status score_lm(void *self, const float *const *state, const int32_t *token, size_t n,
                              float *const *next, float *const *row, steno_err *err)
 {
     steno_espnet_transducer *t = self;
-    steno_status st =
-        step(t->o.lm, state, token, n, next, row, (size_t)t->o.vocab, "language model", err);
+    steno_status st = transducer_step(t->o.lm, state, token, n, next, row, (size_t)t->o.vocab,
+                                      "language model", err);
     for (size_t i = 0; i < n && !st; i++)
         steno_log_softmax(row[i], (size_t)t->o.vocab, row[i]);
     return st;
@@ -160,8 +164,8 @@ static steno_status join_some(steno_espnet_transducer *t, const float *const *en
     return steno_scores_check(out, want, t->o.joint_name, err);
 }
 
-static steno_status join(void *self, const float *const *enc, const float *const *row, size_t n,
-                         float *out, steno_err *err)
+static steno_status join_transducer(void *self, const float *const *enc, const float *const *row,
+                                    size_t n, float *out, steno_err *err)
 {
     steno_espnet_transducer *t = self;
     steno_status st = STENO_OK;
@@ -203,7 +207,7 @@ steno_status steno_espnet_transducer_nets(steno_espnet_transducer *t, size_t dim
                                           .lm_state =
                                               t->o.lm ? steno_espnet_rnn_state_size(t->o.lm) : 0,
                                           .predict = predict,
-                                          .join = join,
+                                          .join = join_transducer,
                                           .lm = t->o.lm && lm ? score_lm : NULL};
     return STENO_OK;
 }

@@ -58,7 +58,7 @@ struct worker {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool probe(const char *dir)
+static bool probe_fire_red(const char *dir)
 {
     steno_onnx_head *h =
         steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, "encoder") : NULL;
@@ -97,7 +97,7 @@ static bool is_cache(const struct model *m, const struct steno_value *v)
            v->shape.dim[3] == m->heads && v->shape.dim[4] == m->width;
 }
 
-static steno_status bind_decoder(struct model *m, steno_err *err)
+static steno_status bind_decoder_fire_red(struct model *m, steno_err *err)
 {
     const steno_network *net = m->decoder.net;
     for (int i = 0; i < INPUTS; i++) {
@@ -122,8 +122,8 @@ static steno_status bind_decoder(struct model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_networks(struct model *m, const struct steno_family_open *o,
-                                  steno_err *err)
+static steno_status open_networks_fire_red(struct model *m, const struct steno_family_open *o,
+                                           steno_err *err)
 {
     steno_onnx_head *h = NULL;
     bool int8 = false;
@@ -137,10 +137,10 @@ static steno_status open_networks(struct model *m, const struct steno_family_ope
     if (!st)
         st = read_metadata(m, h, err);
     steno_onnx_head_close(h);
-    return st ? st : bind_decoder(m, err);
+    return st ? st : bind_decoder_fire_red(m, err);
 }
 
-static steno_status open_tokens(struct model *m, steno_err *err)
+static steno_status open_tokens_fire_red(struct model *m, steno_err *err)
 {
     static const char *const marks[] = {"<pad>", "<unk>", "<sos>", "<eos>"};
     char *path = steno_path_join(m->base.dir, "tokens.txt");
@@ -158,14 +158,15 @@ static steno_status open_tokens(struct model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_fire_red(void *model, const struct steno_family_open *o,
+                                        steno_err *err)
 {
     struct steno_fbank_options front = steno_fbank_kaldi(RATE, BINS);
     struct model *m = model;
-    steno_status st = open_networks(m, o, err);
+    steno_status st = open_networks_fire_red(m, o, err);
     front.scale = 32768;
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_fire_red(m, err);
     if (!st)
         st = steno_fbank_open(&m->base.front, &front, err);
     if (st)
@@ -174,7 +175,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return steno_shell_try_piece(&m->base, err);
 }
 
-static void close_model(void *model)
+static void close_model_fire_red(void *model)
 {
     struct model *m = model;
     steno_part_file_close(&m->encoder);
@@ -186,8 +187,8 @@ static void close_model(void *model)
 
 /* Encode features [n, BINS] and hand the cross keys and values to the decoder. *frames: of the
  * encoder. */
-static steno_status encode(struct worker *w, const float *x, size_t n, size_t *frames,
-                           steno_err *err)
+static steno_status encode_fire_red(struct worker *w, const float *x, size_t n, size_t *frames,
+                                    steno_err *err)
 {
     const struct model *m = w->base.model;
     const int64_t dim[] = {1, (int64_t)n, BINS}, one = 1, length = (int64_t)n;
@@ -233,8 +234,8 @@ static steno_status set_caches(struct worker *w, int64_t offset, size_t most, st
 }
 
 /* Read the token at a position: the scores [vocab] of its successor. */
-static steno_status read_token(struct worker *w, int64_t token, int64_t offset, size_t most,
-                               const float **scores, steno_err *err)
+static steno_status read_token_fire_red(struct worker *w, int64_t token, int64_t offset,
+                                        size_t most, const float **scores, steno_err *err)
 {
     const struct model *m = w->base.model;
     const int64_t ones[] = {1, 1};
@@ -264,14 +265,14 @@ static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
     steno_status st = steno_greedy_text_begin(&w->text, most, err);
     for (size_t i = 0; i < most && !st && token != m->end; i++) {
         const float *scores = NULL;
-        st = read_token(w, token, (int64_t)i, most, &scores, err);
+        st = read_token_fire_red(w, token, (int64_t)i, most, &scores, err);
         if (!st)
             token = steno_greedy_text_add(&w->text, scores, (int32_t)m->end);
     }
     return st;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_fire_red(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     const struct model *m = w->base.model;
@@ -286,7 +287,7 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
         most = (size_t)m->positions / 2;
     if (m->fixed && most > (size_t)m->fixed)
         most = (size_t)m->fixed;
-    st = encode(w, f->frames, n, &frames, p->err);
+    st = encode_fire_red(w, f->frames, n, &frames, p->err);
     if (!st)
         st = write_tokens(w, most, p->err);
     if (st)
@@ -295,7 +296,7 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
     return steno_greedy_text_list(&w->text, p);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_fire_red(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = worker;
@@ -306,7 +307,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
     return st ? st : steno_shell_session_open(&w->decoder, &m->base, m->decoder.net, err);
 }
 
-static void close_worker(void *worker)
+static void close_worker_fire_red(void *worker)
 {
     struct worker *w = worker;
     steno_session_close(w->decoder); /* which borrows from the encoder's */
@@ -317,7 +318,7 @@ static void close_worker(void *worker)
 
 /* ---- information ----------------------------------------------------------------------------- */
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_fire_red(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     out->network = m->encoder.name;
@@ -326,7 +327,7 @@ static void get_info(const void *model, struct steno_family_info *out)
         steno_network_weight_bytes(m->encoder.net) + steno_network_weight_bytes(m->decoder.net);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_fire_red(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     fprintf(out, "model      %s, %s, attention decoder, FireRedASR\n", i->name, i->family);
@@ -343,18 +344,18 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .recognize = recognize};
+                                         .open = open_model_fire_red,
+                                         .close = close_model_fire_red,
+                                         .info = get_info_fire_red,
+                                         .describe = describe_fire_red,
+                                         .worker_open = open_worker_fire_red,
+                                         .worker_close = close_worker_fire_red,
+                                         .recognize = recognize_fire_red};
 
 const struct steno_family steno_family_fire_red = {.name = FAMILY,
                                                    .layout =
                                                        "encoder.onnx with model_type fire-red-asr",
-                                                   .probe = probe,
+                                                   .probe = probe_fire_red,
                                                    .languages = languages,
                                                    .shell = &shell,
                                                    STENO_OFFLINE_SHELL};

@@ -22,7 +22,7 @@ void steno_cif_reset(struct steno_cif *c)
     c->quiet = 0;
 }
 
-static void add(struct steno_cif *c, const float *frame, float weight)
+static void add_cif(struct steno_cif *c, const float *frame, float weight)
 {
     for (size_t i = 0; i < c->dim; i++)
         c->sum[i] += weight * frame[i];
@@ -33,11 +33,11 @@ bool steno_cif_push(struct steno_cif *c, const float *frame, float alpha, float 
     const float all = alpha + c->integral;
     c->quiet = alpha < STENO_CIF_QUIET ? c->quiet + 1 : 0;
     if (all < 1) {
-        add(c, frame, alpha);
+        add_cif(c, frame, alpha);
         c->integral = all;
         return c->quiet == STENO_CIF_QUIET_ROWS && steno_cif_flush(c, out);
     }
-    add(c, frame, 1 - c->integral);
+    add_cif(c, frame, 1 - c->integral);
     memcpy(out, c->sum, c->dim * sizeof *out);
     c->integral = all - 1;
     for (size_t i = 0; i < c->dim; i++)

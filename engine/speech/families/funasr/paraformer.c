@@ -38,7 +38,7 @@ struct worker {
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static bool probe(const char *dir)
+static bool probe_paraformer(const char *dir)
 {
     steno_onnx_head *h = steno_network_file_peek(dir, "model");
     const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
@@ -67,7 +67,8 @@ static steno_status check_network(struct model *m, steno_err *err)
         m->m.net.name, in, out);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_paraformer(void *model, const struct steno_family_open *o,
+                                          steno_err *err)
 {
     struct model *m = model;
     struct steno_funasr_source source;
@@ -90,7 +91,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return STENO_OK;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_paraformer(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     steno_funasr_info(&m->m, out);
@@ -98,7 +99,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->endpoint.longest = LONGEST;
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_paraformer(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
@@ -111,7 +112,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void close_worker(void *worker)
+static void close_worker_paraformer(void *worker)
 {
     struct worker *w = worker;
     steno_session_close(w->session);
@@ -119,7 +120,7 @@ static void close_worker(void *worker)
     steno_greedy_text_close(&w->text);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_paraformer(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = worker;
@@ -132,7 +133,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
 
-static steno_status run(struct worker *w, size_t rows, steno_err *err)
+static steno_status run_paraformer(struct worker *w, size_t rows, steno_err *err)
 {
     const struct model *m = w->base.model;
     const int32_t n = (int32_t)rows;
@@ -208,7 +209,7 @@ static bool place_by_peaks(struct worker *w)
 
 /* One piece at a time: zeros behind a shorter piece reach its tokens through the convolutions of
  * the predictor and the memory of the decoder. */
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_paraformer(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     const struct model *m = w->base.model;
@@ -216,7 +217,7 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
     steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
     if (st || !rows)
         return st;
-    st = run(w, rows, p->err);
+    st = run_paraformer(w, rows, p->err);
     if (!st)
         st = read_tokens(w, p->err);
     if (st)
@@ -228,13 +229,13 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
+                                         .open = open_model_paraformer,
                                          .close = steno_funasr_model_close,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .recognize = recognize};
+                                         .info = get_info_paraformer,
+                                         .describe = describe_paraformer,
+                                         .worker_open = open_worker_paraformer,
+                                         .worker_close = close_worker_paraformer,
+                                         .recognize = recognize_paraformer};
 
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
@@ -246,6 +247,6 @@ const struct steno_family steno_family_paraformer = {.name = FAMILY,
                                                          "model.onnx with model_type paraformer",
                                                      .options = options,
                                                      .n_options = sizeof options / sizeof *options,
-                                                     .probe = probe,
+                                                     .probe = probe_paraformer,
                                                      .shell = &shell,
                                                      STENO_OFFLINE_SHELL};

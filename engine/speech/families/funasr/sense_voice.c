@@ -53,7 +53,7 @@ static bool is_sense_voice(const steno_onnx_head *h)
                        steno_onnx_head_has_input(h, "textnorm"));
 }
 
-static bool probe(const char *dir)
+static bool probe_sense_voice(const char *dir)
 {
     steno_onnx_head *h = steno_network_file_peek(dir, "model");
     const bool is = h && is_sense_voice(h);
@@ -117,7 +117,8 @@ static steno_status open_encoder(struct model *m, steno_err *err)
     return steno_piece_encoder_try(e, m->m.base.threads, m->m.net.quantized, err);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_sense_voice(void *model, const struct steno_family_open *o,
+                                           steno_err *err)
 {
     struct model *m = model;
     struct steno_funasr_source source;
@@ -141,7 +142,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return open_encoder(m, err);
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_sense_voice(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     steno_funasr_info(&m->m, out);
@@ -151,7 +152,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->detects_language = true;
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_sense_voice(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
@@ -198,8 +199,8 @@ static steno_status open_search(struct steno_token_search *s, const struct model
     return steno_token_search_open(s, &c, err);
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_sense_voice(void *stream, const void *model,
+                                            struct steno_family_stream *o, steno_err *err)
 {
     const struct model *m = model;
     struct stream *s = stream;
@@ -219,14 +220,15 @@ static steno_status open_stream(void *stream, const void *model, struct steno_fa
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void close_worker(void *worker)
+static void close_worker_sense_voice(void *worker)
 {
     struct worker *w = worker;
     steno_funasr_frames_close(&w->frames);
     steno_aligned_free(w->scores);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_sense_voice(void *worker, const void *model, int max,
+                                            steno_err *err)
 {
     (void)max;
     return steno_funasr_frames_open(&((struct worker *)worker)->frames,
@@ -293,7 +295,7 @@ static void read_tags(const struct model *m, const struct stream *s, const float
     p->labels.sound = name_of(sounds, sizeof sounds / sizeof *sounds, piece[2]);
 }
 
-static steno_status features(void *worker, struct steno_piece *p, float **x, size_t *n)
+static steno_status features_sense_voice(void *worker, struct steno_piece *p, float **x, size_t *n)
 {
     struct worker *w = worker;
     const struct stream *s = p->of->settings;
@@ -330,14 +332,14 @@ static steno_status search(void *worker, const struct steno_piece *p)
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
+                                         .open = open_model_sense_voice,
                                          .close = steno_funasr_model_close,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .stream_open = open_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .features = features,
+                                         .info = get_info_sense_voice,
+                                         .describe = describe_sense_voice,
+                                         .stream_open = open_stream_sense_voice,
+                                         .worker_open = open_worker_sense_voice,
+                                         .worker_close = close_worker_sense_voice,
+                                         .features = features_sense_voice,
                                          .search = search};
 
 static const struct steno_option_info options[] = {
@@ -353,7 +355,7 @@ const struct steno_family steno_family_sense_voice = {
     .layout = "model.onnx with model_type sense_voice_ctc",
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .probe = probe,
+    .probe = probe_sense_voice,
     .languages = languages,
     .shell = &shell,
     STENO_OFFLINE_SHELL};

@@ -33,7 +33,7 @@ struct model {
     float scale; /* of the normalised features: sqrt(dim) */
 };
 
-/* Tokens that fired in a step, and in which of its frames. */
+/* Tokens that fired in a funasr_streaming_step, and in which of its frames. */
 struct fired {
     int32_t token[MOST];
     float peak[MOST];
@@ -78,7 +78,7 @@ static size_t cache_size(const struct model *m)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static bool probe(const char *dir)
+static bool probe_funasr_streaming(const char *dir)
 {
     steno_onnx_head *e = steno_network_file_peek(dir, "encoder"),
                     *d = steno_network_file_peek(dir, "decoder");
@@ -89,7 +89,7 @@ static bool probe(const char *dir)
     return is;
 }
 
-static void close_model(void *model)
+static void close_model_funasr_streaming(void *model)
 {
     steno_part_file_close(&((struct model *)model)->decoder);
     steno_funasr_model_close(model);
@@ -126,7 +126,8 @@ static steno_status check_networks(const struct model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_funasr_streaming(void *model, const struct steno_family_open *o,
+                                                steno_err *err)
 {
     struct model *m = model;
     steno_status st = steno_funasr_model_open(&m->m, o, "encoder", err);
@@ -152,7 +153,7 @@ static size_t stream_bytes(const struct model *m)
            sizeof(float);
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_funasr_streaming(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     const size_t shift = m->m.front.lfr.shift;
@@ -174,7 +175,8 @@ static void get_info(const void *model, struct steno_family_info *out)
         .rows = ROWS};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_funasr_streaming(const void *model, const struct steno_model_info *i,
+                                      FILE *out)
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
@@ -197,7 +199,7 @@ static void restart_networks(struct stream *s)
     s->row = 0;
 }
 
-static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+static steno_status reset_funasr_streaming(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
     (void)err;
@@ -215,7 +217,7 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     return STENO_OK;
 }
 
-static void close_stream(void *stream)
+static void close_stream_funasr_streaming(void *stream)
 {
     struct stream *s = stream;
     steno_cif_close(&s->cif);
@@ -224,8 +226,8 @@ static void close_stream(void *stream)
     free(s->spans);
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_funasr_streaming(void *stream, const void *model,
+                                                 struct steno_family_stream *o, steno_err *err)
 {
     const struct model *m = model;
     struct stream *s = stream;
@@ -234,12 +236,12 @@ static steno_status open_stream(void *stream, const void *model, struct steno_fa
     if (!s->context || !s->caches || !steno_cif_open(&s->cif, (size_t)m->dim))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     o->beam = o->n_best = 1; /* there is one hypothesis */
-    return reset(s, STENO_RESET_RECORDING, err);
+    return reset_funasr_streaming(s, STENO_RESET_RECORDING, err);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void close_worker(void *worker)
+static void close_worker_funasr_streaming(void *worker)
 {
     struct worker *w = worker;
     steno_session_close(w->encoder);
@@ -249,7 +251,8 @@ static void close_worker(void *worker)
     free(w->row);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_funasr_streaming(void *worker, const void *model, int max,
+                                                 steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = worker;
@@ -309,8 +312,8 @@ static steno_status wrong_output(const struct steno_part_file *p, const char *wh
                       t ? steno_shape_str(&t->shape, shape, sizeof shape) : "");
 }
 
-static steno_status encode(struct worker *w, const struct steno_tensor **enc, const float **alphas,
-                           steno_err *err)
+static steno_status encode_funasr_streaming(struct worker *w, const struct steno_tensor **enc,
+                                            const float **alphas, steno_err *err)
 {
     const struct model *m = w->base.model;
     const int32_t n = ALL;
@@ -385,8 +388,9 @@ static steno_status take_caches(struct worker *w, struct stream *s, steno_err *e
 }
 
 /* The tokens of n embeddings. */
-static steno_status decode(struct worker *w, struct stream *s, const struct steno_tensor *enc,
-                           size_t n, steno_err *err)
+static steno_status decode_funasr_streaming(struct worker *w, struct stream *s,
+                                            const struct steno_tensor *enc, size_t n,
+                                            steno_err *err)
 {
     const struct model *m = w->base.model;
     const int32_t lengths[] = {ALL, (int32_t)n};
@@ -421,18 +425,18 @@ static steno_status step_one(struct worker *w, struct steno_step_item *item)
     fill_input(w, s, item->window);
     s->left = ROWS;
     s->fired.n = s->taken = 0;
-    st = encode(w, &enc, &alphas, item->err);
+    st = encode_funasr_streaming(w, &enc, &alphas, item->err);
     if (st)
         return st;
     n = integrate(w, s, enc->data, alphas, item->goal == STENO_STEP_FINAL);
-    st = n ? decode(w, s, enc, n, item->err) : STENO_OK;
+    st = n ? decode_funasr_streaming(w, s, enc, n, item->err) : STENO_OK;
     if (!st)
         s->fired.n = n;
     return st;
 }
 
-static void step(void *worker, struct steno_step_item *items, size_t n, int size,
-                 struct steno_network_time *spent)
+static void funasr_streaming_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                                  struct steno_network_time *spent)
 {
     (void)size;
     (void)spent; /* there is no trial */
@@ -487,7 +491,7 @@ static steno_status consume(void *state, bool *left)
 }
 
 /* Nobody speaks in the window: it is silence for the networks, which begin anew after it. */
-static steno_status skip(void *state)
+static steno_status skip_funasr_streaming(void *state)
 {
     struct stream *s = state;
     restart_networks(s);
@@ -525,14 +529,14 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .stream_open = open_stream,
-                                         .stream_close = close_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker};
+                                         .open = open_model_funasr_streaming,
+                                         .close = close_model_funasr_streaming,
+                                         .info = get_info_funasr_streaming,
+                                         .describe = describe_funasr_streaming,
+                                         .stream_open = open_stream_funasr_streaming,
+                                         .stream_close = close_stream_funasr_streaming,
+                                         .worker_open = open_worker_funasr_streaming,
+                                         .worker_close = close_worker_funasr_streaming};
 
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
@@ -544,15 +548,15 @@ const struct steno_family steno_family_paraformer_streaming = {
     .layout = "encoder.onnx with alphas, decoder.onnx",
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .probe = probe,
+    .probe = probe_funasr_streaming,
     .shell = &shell,
     STENO_WINDOWED_STATE,
     STENO_SHELL_TRIALS, /* none: how often the decoder runs depends on what is said */
-    .reset = reset,
-    .step = step,
+    .reset = reset_funasr_streaming,
+    .step = funasr_streaming_step,
     .hypotheses = hypotheses,
     .consume = consume,
-    .skip = skip,
+    .skip = skip_funasr_streaming,
     .frames = frames,
     .last_sound = last_sound,
     .n_tokens = n_tokens};

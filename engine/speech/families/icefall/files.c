@@ -30,7 +30,7 @@ static const char *const roles[STENO_ICEFALL_ROLES] = {"",
                                                        "decoder (prediction network)",
                                                        "joiner"};
 
-static bool ends_with(const char *name, const char *end)
+static bool ends_with_icefall_files(const char *name, const char *end)
 {
     size_t n = strlen(name), k = strlen(end);
     return n >= k && !strcmp(name + n - k, end);
@@ -113,12 +113,12 @@ static bool list_files(struct listing *l, const char *dir)
         return false;
     while ((e = readdir(d))) {
         const char *name = e->d_name;
-        if (ends_with(name, "tokens.txt"))
+        if (ends_with_icefall_files(name, "tokens.txt"))
             keep_first(&l->tokens, dir, name);
     }
     rewinddir(d);
     while (l->tokens && (e = readdir(d))) /* no tokens: the networks are not this family's */
-        if (ends_with(e->d_name, ".onnx"))
+        if (ends_with_icefall_files(e->d_name, ".onnx"))
             add_network(l, dir, e->d_name);
     closedir(d);
     return l->tokens != NULL;
@@ -144,8 +144,8 @@ bool steno_icefall_probe(const char *dir, bool *streaming)
 /* ---- the files of a model -------------------------------------------------------------------- */
 
 /* The preferred network of a role; NULL: there is none. */
-static const struct network *choose(const struct listing *l, enum steno_icefall_role role,
-                                    bool quantized)
+static const struct network *choose_icefall_files(const struct listing *l,
+                                                  enum steno_icefall_role role, bool quantized)
 {
     const struct network *best = NULL;
     int best_rank = -1;
@@ -160,10 +160,11 @@ static const struct network *choose(const struct listing *l, enum steno_icefall_
     return best;
 }
 
-static steno_status take(const struct listing *l, enum steno_icefall_role role, bool quantized,
-                         struct steno_icefall_files *f, char **out, steno_err *err)
+static steno_status take_icefall_files(const struct listing *l, enum steno_icefall_role role,
+                                       bool quantized, struct steno_icefall_files *f, char **out,
+                                       steno_err *err)
 {
-    const struct network *n = choose(l, role, quantized);
+    const struct network *n = choose_icefall_files(l, role, quantized);
     if (!n)
         return steno_fail(err, STENO_ERR_FORMAT, "there is no %s (an .onnx file)", roles[role]);
     *(role == STENO_ICEFALL_DECODER ? &f->decoder_quantized : &f->quantized) |= n->quantized;
@@ -200,11 +201,11 @@ static steno_status find_parts(const struct listing *l, struct steno_icefall_fil
 {
     steno_status st = find_kind(l, &f->kind, err);
     if (!st)
-        st = take(l, f->kind, quantized, f, &f->encoder, err);
+        st = take_icefall_files(l, f->kind, quantized, f, &f->encoder, err);
     if (st || f->kind == STENO_ICEFALL_STREAMING_CTC || f->kind == STENO_ICEFALL_OFFLINE_CTC)
         return st;
-    st = take(l, STENO_ICEFALL_DECODER, false, f, &f->decoder, err);
-    return st ? st : take(l, STENO_ICEFALL_JOINER, quantized, f, &f->joiner, err);
+    st = take_icefall_files(l, STENO_ICEFALL_DECODER, false, f, &f->decoder, err);
+    return st ? st : take_icefall_files(l, STENO_ICEFALL_JOINER, quantized, f, &f->joiner, err);
 }
 
 steno_status steno_icefall_files_find(struct steno_icefall_files *out, const char *dir,

@@ -64,7 +64,7 @@ static steno_status drop_marks(steno_tokens *t, steno_err *err)
 }
 
 /* A transducer's blank is token 0 (icefall's decoders have it so); that of CTC has a name. */
-static steno_status open_tokens(struct steno_icefall_model *m, steno_err *err)
+static steno_status open_tokens_icefall(struct steno_icefall_model *m, steno_err *err)
 {
     static const char *const blanks[] = {"<blk>", "<eps>", "<blank>"};
     steno_status st = steno_tokens_open(&m->base.tokens, m->files.tokens, err);
@@ -124,8 +124,8 @@ static steno_status check_transducer(const struct steno_icefall_model *m, steno_
     return st ? st : steno_metadata_check(m->joiner_net, m->files.joiner, joiner, 1, err);
 }
 
-static steno_status open_transducer(struct steno_icefall_model *m,
-                                    const struct steno_family_open *o, steno_err *err)
+static steno_status open_transducer_icefall(struct steno_icefall_model *m,
+                                            const struct steno_family_open *o, steno_err *err)
 {
     steno_status st = load_network(m->files.decoder, o, &m->decoder_net, err);
     if (!st)
@@ -174,8 +174,8 @@ static steno_status find_vocab(struct steno_icefall_model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_networks(struct steno_icefall_model *m, const struct steno_family_open *o,
-                                  steno_err *err)
+static steno_status open_networks_icefall(struct steno_icefall_model *m,
+                                          const struct steno_family_open *o, steno_err *err)
 {
     const char *type;
     steno_status st = load_network(m->files.encoder, o, &m->encoder_net, err);
@@ -186,7 +186,7 @@ static steno_status open_networks(struct steno_icefall_model *m, const struct st
     if (m->ctc)
         st = find_vocab(m, err);
     else
-        st = open_transducer(m, o, err);
+        st = open_transducer_icefall(m, o, err);
     m->width = m->ctc ? m->vocab : m->nets.width;
     if (!st)
         st = check_vocab(m, err);
@@ -195,7 +195,7 @@ static steno_status open_networks(struct steno_icefall_model *m, const struct st
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
+static steno_status open_features_icefall(struct steno_icefall_model *m, steno_err *err)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(STENO_ICEFALL_RATE, (size_t)m->bins);
     steno_status st;
@@ -223,11 +223,11 @@ steno_status steno_icefall_open(struct steno_icefall_model *m, const struct sten
 {
     steno_status st = find_files(m, o, err);
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_icefall(m, err);
     if (!st)
-        st = open_networks(m, o, err);
+        st = open_networks_icefall(m, o, err);
     if (!st)
-        st = open_features(m, err);
+        st = open_features_icefall(m, err);
     return st ? st : steno_search_hints_open(&m->base.hints, o, m->base.tokens, m->vocab, err);
 }
 

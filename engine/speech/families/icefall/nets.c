@@ -36,7 +36,7 @@ static steno_status fail_shape(const struct steno_value *v, const char *file, co
                       want);
 }
 
-static steno_status bind_decoder(struct steno_icefall_nets *n, steno_err *err)
+static steno_status bind_decoder_icefall_nets(struct steno_icefall_nets *n, steno_err *err)
 {
     const struct steno_value *y;
     n->y = steno_network_find_input(n->decoder, "y");
@@ -78,7 +78,7 @@ static steno_status bind_joiner(struct steno_icefall_nets *n, steno_err *err)
 
 steno_status steno_icefall_nets_bind(struct steno_icefall_nets *n, steno_err *err)
 {
-    steno_status st = bind_decoder(n, err);
+    steno_status st = bind_decoder_icefall_nets(n, err);
     return st ? st : bind_joiner(n, err);
 }
 

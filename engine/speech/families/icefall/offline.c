@@ -10,14 +10,14 @@
 #define TRIAL_FRAMES 24 /* of 10 ms */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 
-static bool probe(const char *dir)
+static bool probe_icefall_offline(const char *dir)
 {
     bool streaming;
     return steno_icefall_probe(dir, &streaming) && !streaming;
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_icefall_offline(void *stream, const void *model,
+                                                struct steno_family_stream *o, steno_err *err)
 {
     return steno_icefall_search_open(&((struct steno_shell_stream *)stream)->search, model, o, err);
 }
@@ -29,12 +29,13 @@ struct worker {
     steno_icefall_scorer *scorer; /* transducer */
 };
 
-static void close_worker(void *worker)
+static void close_worker_icefall_offline(void *worker)
 {
     steno_icefall_scorer_close(((struct worker *)worker)->scorer);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_icefall_offline(void *worker, const void *model, int max,
+                                                steno_err *err)
 {
     const struct steno_icefall_model *m = model;
     (void)max;
@@ -94,7 +95,7 @@ static steno_status search(void *worker, const struct steno_piece *p)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static steno_status bind(struct steno_icefall_model *m, steno_err *err)
+static steno_status bind_icefall_offline(struct steno_icefall_model *m, steno_err *err)
 {
     steno_network *net = m->encoder_net;
     m->x = steno_network_find_input(net, "x");
@@ -120,12 +121,13 @@ static steno_status bind(struct steno_icefall_model *m, steno_err *err)
     return steno_piece_encoder_try(&m->base.pieces, m->base.threads, m->files.quantized, err);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_icefall_offline(void *model, const struct steno_family_open *o,
+                                               steno_err *err)
 {
     struct steno_icefall_model *m = model;
     steno_status st = steno_icefall_open(m, o, err);
     if (!st)
-        st = bind(m, err);
+        st = bind_icefall_offline(m, err);
     if (st)
         return st;
     steno_shell_set_cuts(&m->base, STENO_ICEFALL_RATE, LONGEST, m->hop * STENO_ICEFALL_SUBSAMPLING,
@@ -136,13 +138,13 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icefall_model),
                                          .stream_bytes = sizeof(struct steno_shell_stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
+                                         .open = open_model_icefall_offline,
                                          .close = steno_icefall_close,
                                          .info = steno_icefall_info,
                                          .describe = steno_icefall_describe,
-                                         .stream_open = open_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
+                                         .stream_open = open_stream_icefall_offline,
+                                         .worker_open = open_worker_icefall_offline,
+                                         .worker_close = close_worker_icefall_offline,
                                          .search_together = search_together,
                                          .search = search};
 
@@ -153,6 +155,6 @@ const struct steno_family steno_family_icefall_offline = {
     .layout = "encoder, decoder and joiner or a Zipformer CTC .onnx",
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .probe = probe,
+    .probe = probe_icefall_offline,
     .shell = &shell,
     STENO_OFFLINE_SHELL};

@@ -7,10 +7,11 @@
 /* CTC beam search: the margin without alternatives, hotwords and LM: odds of 1 to 150. */
 #define NARROW_MARGIN 5.0
 
-static steno_status open_transducer(struct steno_token_search *s,
-                                    const struct steno_icefall_model *m,
-                                    const struct steno_family_stream *o,
-                                    const struct steno_search_settings *set, steno_err *err)
+static steno_status open_transducer_icefall_search(struct steno_token_search *s,
+                                                   const struct steno_icefall_model *m,
+                                                   const struct steno_family_stream *o,
+                                                   const struct steno_search_settings *set,
+                                                   steno_err *err)
 {
     const struct steno_stateless_options t = {
         .vocab = m->vocab,
@@ -37,7 +38,7 @@ steno_status steno_icefall_search_open(struct steno_token_search *s,
     if (st)
         return st;
     if (!m->ctc)
-        return open_transducer(s, m, o, &set, err);
+        return open_transducer_icefall_search(s, m, o, &set, err);
     c = steno_ctc_options_of(s, &m->base.hints, &set, o, m->vocab, m->blank);
     if (o->n_best == 1 && !c.hotwords && !c.lm.one)
         c.margin = NARROW_MARGIN;
@@ -53,8 +54,8 @@ struct gathered {
     size_t n, to;
 };
 
-static void gather(struct steno_token_search *const *s, const float *const *frame, size_t n,
-                   const steno_status *st, size_t from, struct gathered *g)
+static void gather_icefall_search(struct steno_token_search *const *s, const float *const *frame,
+                                  size_t n, const steno_status *st, size_t from, struct gathered *g)
 {
     g->n = 0;
     for (g->to = from; g->to < n; g->to++) {
@@ -68,8 +69,8 @@ static void gather(struct steno_token_search *const *s, const float *const *fram
     }
 }
 
-static steno_status push(struct steno_token_search *s, float *logits, const char *file,
-                         steno_err *err)
+static steno_status push_icefall_search(struct steno_token_search *s, float *logits,
+                                        const char *file, steno_err *err)
 {
     steno_status st = steno_stateless_push(s->stateless, logits);
     if (st == STENO_ERR_FORMAT)
@@ -86,7 +87,7 @@ void steno_icefall_search_frame(const struct steno_icefall_model *m, steno_icefa
         float *logits = NULL;
         steno_err why = {0};
         steno_status all = STENO_OK;
-        gather(s, frame, n, st, from, &g);
+        gather_icefall_search(s, frame, n, st, from, &g);
         if (g.n)
             all = steno_icefall_score(scorer, g.enc, g.context, g.n, &logits, &why);
         for (size_t i = from; i < g.to; i++) {
@@ -95,7 +96,7 @@ void steno_icefall_search_frame(const struct steno_icefall_model *m, steno_icefa
                 continue;
             if (all && err[i])
                 *err[i] = why;
-            st[i] = all ? all : push(s[i], logits, m->files.joiner, err[i]);
+            st[i] = all ? all : push_icefall_search(s[i], logits, m->files.joiner, err[i]);
             logits += all ? 0 : width * s[i]->vocab;
         }
     }

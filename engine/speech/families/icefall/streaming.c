@@ -10,13 +10,13 @@
  * 0.21 s past the end. */
 #define TAIL_FRAMES 21
 
-static bool probe(const char *dir)
+static bool probe_icefall_streaming(const char *dir)
 {
     bool streaming;
     return steno_icefall_probe(dir, &streaming) && streaming;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_icefall_streaming(const void *model, struct steno_family_info *out)
 {
     const struct steno_icefall_model *m = model;
     const struct steno_cached_encoder_shape *e = &m->encoder.shape;
@@ -41,8 +41,8 @@ static void get_info(const void *model, struct steno_family_info *out)
 
 /* ---- a stream -------------------------------------------------------------------------------- */
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_icefall_streaming(void *stream, const void *model,
+                                                  struct steno_family_stream *o, steno_err *err)
 {
     struct steno_cached_stream *s = stream;
     s->encoder.fresh = true;
@@ -57,7 +57,7 @@ static steno_status restart(struct steno_cached_stream *s, int64_t frame)
 
 /* After an endpoint a transducer keeps the encoder's states, and a CTC network begins anew, as in
  * sherpa-onnx. */
-static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+static steno_status reset_icefall_streaming(void *state, enum steno_reset what, steno_err *err)
 {
     struct steno_cached_stream *s = state;
     steno_status st;
@@ -70,7 +70,7 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
-static steno_status skip(void *state)
+static steno_status skip_icefall_streaming(void *state)
 {
     struct steno_cached_stream *s = state;
     const size_t frames =
@@ -90,18 +90,19 @@ struct worker {
     steno_icefall_scorer *scorer; /* transducer */
 };
 
-static const struct steno_icefall_model *model_of(const struct worker *w)
+static const struct steno_icefall_model *model_of_icefall_streaming(const struct worker *w)
 {
     return w->base.base.model;
 }
 
-static void close_worker(void *worker)
+static void close_worker_icefall_streaming(void *worker)
 {
     steno_icefall_scorer_close(((struct worker *)worker)->scorer);
     steno_cached_worker_close(worker);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_icefall_streaming(void *worker, const void *model, int max,
+                                                  steno_err *err)
 {
     const struct steno_icefall_model *m = model;
     steno_status st = steno_cached_worker_open(worker, &m->encoder, max, err);
@@ -114,7 +115,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
 /* All frames of a step at once, with the other streams': they are consumed together. */
 static void search(struct worker *w, struct steno_step_item *items, size_t n, const float *y)
 {
-    const struct steno_cached_encoder_shape *e = &model_of(w)->encoder.shape;
+    const struct steno_cached_encoder_shape *e = &model_of_icefall_streaming(w)->encoder.shape;
     size_t stride = (size_t)(e->frames * e->width);
     struct steno_token_search *s[STENO_BATCH_MAX];
     const float *frame[STENO_BATCH_MAX];
@@ -129,7 +130,7 @@ static void search(struct worker *w, struct steno_step_item *items, size_t n, co
     for (int64_t t = 0; t < e->frames && w->scorer; t++) {
         for (size_t i = 0; i < n; i++)
             frame[i] = y + i * stride + (size_t)(t * e->width);
-        steno_icefall_search_frame(model_of(w), w->scorer, s, frame, n, st, err);
+        steno_icefall_search_frame(model_of_icefall_streaming(w), w->scorer, s, frame, n, st, err);
     }
     for (size_t i = 0; i < n; i++) {
         s[i]->read = !st[i];
@@ -137,8 +138,8 @@ static void search(struct worker *w, struct steno_step_item *items, size_t n, co
     }
 }
 
-static void step(void *worker, struct steno_step_item *items, size_t n, int size,
-                 struct steno_network_time *spent)
+static void icefall_streaming_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                                   struct steno_network_time *spent)
 {
     const float *y = NULL;
     if (!steno_cached_step(worker, items, n, size, spent, &y))
@@ -152,7 +153,7 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
 static steno_status read_scores(void *worker, const float *y, size_t n, float *out, steno_err *err)
 {
     struct worker *w = worker;
-    const struct steno_icefall_model *m = model_of(w);
+    const struct steno_icefall_model *m = model_of_icefall_streaming(w);
     const struct steno_cached_encoder_shape *e = &m->encoder.shape;
     const size_t vocab = (size_t)m->vocab;
     int32_t context[STENO_STATELESS_CONTEXT] = {0};
@@ -182,7 +183,7 @@ static steno_status try_steps(struct steno_icefall_model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->network) : STENO_OK;
 }
 
-static steno_status bind(struct steno_icefall_model *m, steno_err *err)
+static steno_status bind_icefall_streaming(struct steno_icefall_model *m, steno_err *err)
 {
     struct steno_cached_encoder_shape shape = {.width = m->width, .bins = m->bins};
     steno_status st = steno_icefall_meta(m, "T", &shape.window, err);
@@ -201,12 +202,13 @@ static steno_status bind(struct steno_icefall_model *m, steno_err *err)
                                      err);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_icefall_streaming(void *model, const struct steno_family_open *o,
+                                                 steno_err *err)
 {
     struct steno_icefall_model *m = model;
     steno_status st = steno_icefall_open(m, o, err);
     if (!st)
-        st = bind(m, err);
+        st = bind_icefall_streaming(m, err);
     if (!st)
         st = try_steps(m, err);
     if (!st && m->ctc && !(m->quiet = steno_ctc_quiet(m->encoder.shape.frames, m->vocab, m->blank)))
@@ -217,14 +219,14 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icefall_model),
                                          .stream_bytes = sizeof(struct steno_cached_stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
+                                         .open = open_model_icefall_streaming,
                                          .close = steno_icefall_close,
-                                         .info = get_info,
+                                         .info = get_info_icefall_streaming,
                                          .describe = steno_icefall_describe,
-                                         .stream_open = open_stream,
+                                         .stream_open = open_stream_icefall_streaming,
                                          .stream_close = steno_cached_stream_close,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker};
+                                         .worker_open = open_worker_icefall_streaming,
+                                         .worker_close = close_worker_icefall_streaming};
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
@@ -233,10 +235,10 @@ const struct steno_family steno_family_icefall = {
     .layout = "encoder, decoder and joiner or a Zipformer CTC .onnx",
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .probe = probe,
+    .probe = probe_icefall_streaming,
     .shell = &shell,
     STENO_WINDOWED_SHELL,
     STENO_CACHED_TRIALS,
-    .reset = reset,
-    .step = step,
-    .skip = skip};
+    .reset = reset_icefall_streaming,
+    .step = icefall_streaming_step,
+    .skip = skip_icefall_streaming};

@@ -56,8 +56,8 @@ static steno_status refuse(const struct steno_moonshine_live_model *m,
     return steno_fail(err, STENO_ERR_FORMAT, "%s: expected %s", m->part[part].name, what);
 }
 
-static int input(const struct steno_moonshine_live_model *m, enum steno_moonshine_part part,
-                 const char *name)
+static int moonshine_live_input(const struct steno_moonshine_live_model *m,
+                                enum steno_moonshine_part part, const char *name)
 {
     return steno_network_find_input(m->part[part].net, name);
 }
@@ -75,7 +75,7 @@ static steno_status bind_states(struct steno_moonshine_live_model *m, steno_err 
         size_t bytes;
         const struct steno_value *v;
         snprintf(next, sizeof next, "%s_out", states[i]);
-        m->state_in[i] = input(m, STENO_LIVE_FRONTEND, states[i]);
+        m->state_in[i] = moonshine_live_input(m, STENO_LIVE_FRONTEND, states[i]);
         m->state_out[i] = output(m, STENO_LIVE_FRONTEND, next);
         if (m->state_in[i] < 0 || m->state_out[i] < 0)
             return refuse(m, STENO_LIVE_FRONTEND,
@@ -106,20 +106,21 @@ static bool has_rows(const steno_network *net, int value, bool in, int64_t *widt
     return true;
 }
 
-static steno_status bind_decoder(struct steno_moonshine_live_model *m, steno_err *err)
+static steno_status bind_decoder_moonshine_live(struct steno_moonshine_live_model *m,
+                                                steno_err *err)
 {
     static const char *const in[] = {"token", "k_self", "v_self", "out_k_cross", "out_v_cross"};
     static const char *const out[] = {"logits", "out_k_self", "out_v_self"};
     const struct steno_value *k;
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (input(m, STENO_LIVE_DECODER_KV, in[i]) < 0)
+        if (moonshine_live_input(m, STENO_LIVE_DECODER_KV, in[i]) < 0)
             return refuse(m, STENO_LIVE_DECODER_KV,
                           "token, k_self, v_self, out_k_cross, out_v_cross", err);
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         if (output(m, STENO_LIVE_DECODER_KV, out[i]) < 0)
             return refuse(m, STENO_LIVE_DECODER_KV, "outputs logits, out_k_self, out_v_self", err);
     k = steno_network_input(m->part[STENO_LIVE_DECODER_KV].net,
-                            input(m, STENO_LIVE_DECODER_KV, "k_self"));
+                            moonshine_live_input(m, STENO_LIVE_DECODER_KV, "k_self"));
     if (k->dtype != STENO_F32 || k->shape.rank != 5 || k->shape.dim[0] != m->conf.depth ||
         k->shape.dim[2] < 1 || k->shape.dim[4] < 1)
         return refuse(m, STENO_LIVE_DECODER_KV,
@@ -134,22 +135,22 @@ steno_status steno_moonshine_live_bind(struct steno_moonshine_live_model *m, ste
     steno_status st = bind_states(m, err);
     if (st)
         return st;
-    if (input(m, STENO_LIVE_FRONTEND, "audio_chunk") < 0 ||
+    if (moonshine_live_input(m, STENO_LIVE_FRONTEND, "audio_chunk") < 0 ||
         output(m, STENO_LIVE_FRONTEND, "features") < 0)
         return refuse(m, STENO_LIVE_FRONTEND, "an input audio_chunk and an output features", err);
-    if (!has_rows(m->part[STENO_LIVE_ENCODER].net, input(m, STENO_LIVE_ENCODER, "features"), true,
-                  &m->width))
+    if (!has_rows(m->part[STENO_LIVE_ENCODER].net,
+                  moonshine_live_input(m, STENO_LIVE_ENCODER, "features"), true, &m->width))
         return refuse(m, STENO_LIVE_ENCODER, "an input features [1,T,d]", err);
-    if (!has_rows(m->part[STENO_LIVE_ADAPTER].net, input(m, STENO_LIVE_ADAPTER, "encoded"), true,
-                  &m->encoded) ||
-        input(m, STENO_LIVE_ADAPTER, "pos_offset") < 0)
+    if (!has_rows(m->part[STENO_LIVE_ADAPTER].net,
+                  moonshine_live_input(m, STENO_LIVE_ADAPTER, "encoded"), true, &m->encoded) ||
+        moonshine_live_input(m, STENO_LIVE_ADAPTER, "pos_offset") < 0)
         return refuse(m, STENO_LIVE_ADAPTER, "encoded [1,T,d] and pos_offset [1]", err);
-    if (!has_rows(m->part[STENO_LIVE_CROSS_KV].net, input(m, STENO_LIVE_CROSS_KV, "memory"), true,
-                  &m->memory) ||
+    if (!has_rows(m->part[STENO_LIVE_CROSS_KV].net,
+                  moonshine_live_input(m, STENO_LIVE_CROSS_KV, "memory"), true, &m->memory) ||
         output(m, STENO_LIVE_CROSS_KV, "k_cross") < 0 ||
         output(m, STENO_LIVE_CROSS_KV, "v_cross") < 0)
         return refuse(m, STENO_LIVE_CROSS_KV, "memory [1,T,D], and k_cross and v_cross", err);
-    return bind_decoder(m, err);
+    return bind_decoder_moonshine_live(m, err);
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -171,8 +172,8 @@ void steno_moonshine_live_free(struct steno_moonshine_live *l)
     *l = (struct steno_moonshine_live){.fed = 0};
 }
 
-static steno_status append(float **to, size_t *n, size_t *cap, const float *rows, size_t more,
-                           size_t width, steno_err *err)
+static steno_status append_moonshine_live(float **to, size_t *n, size_t *cap, const float *rows,
+                                          size_t more, size_t width, steno_err *err)
 {
     if ((*n + more) * width > *cap) {
         const size_t want = 2 * (*n + more) * width;
@@ -221,8 +222,8 @@ void steno_moonshine_live_runner_close(steno_moonshine_live_runner *r)
     free(r);
 }
 
-static steno_status run(steno_moonshine_live_runner *r, enum steno_moonshine_part part,
-                        steno_err *err)
+static steno_status run_moonshine_live(steno_moonshine_live_runner *r,
+                                       enum steno_moonshine_part part, steno_err *err)
 {
     const steno_status st = steno_session_run(r->session[part], err);
     return st ? steno_fail_in(err, st, "%s", r->m->part[part].name) : STENO_OK;
@@ -246,8 +247,8 @@ static steno_status get_rows(const steno_moonshine_live_runner *r, enum steno_mo
                       (long long)width);
 }
 
-static steno_status set_states(steno_moonshine_live_runner *r, struct steno_moonshine_live *l,
-                               steno_err *err)
+static steno_status set_states_moonshine_live(steno_moonshine_live_runner *r,
+                                              struct steno_moonshine_live *l, steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int i = 0; i < STENO_LIVE_STATES && !st; i++) {
@@ -287,19 +288,19 @@ static steno_status run_frontend(steno_moonshine_live_runner *r, struct steno_mo
     const int64_t dim[] = {1, (int64_t)n};
     const float *rows = NULL;
     size_t more = 0;
-    steno_status st =
-        steno_part_set(r->session[STENO_LIVE_FRONTEND],
-                       input(m, STENO_LIVE_FRONTEND, "audio_chunk"), STENO_F32, dim, 2, pcm, err);
+    steno_status st = steno_part_set(r->session[STENO_LIVE_FRONTEND],
+                                     moonshine_live_input(m, STENO_LIVE_FRONTEND, "audio_chunk"),
+                                     STENO_F32, dim, 2, pcm, err);
     if (!st)
-        st = set_states(r, l, err);
+        st = set_states_moonshine_live(r, l, err);
     if (!st)
-        st = run(r, STENO_LIVE_FRONTEND, err);
+        st = run_moonshine_live(r, STENO_LIVE_FRONTEND, err);
     if (!st)
         st = get_rows(r, STENO_LIVE_FRONTEND, output(m, STENO_LIVE_FRONTEND, "features"), m->width,
                       &rows, &more, err);
     if (!st)
-        st = append(&l->features, &l->n_features, &l->cap_features, rows, more, (size_t)m->width,
-                    err);
+        st = append_moonshine_live(&l->features, &l->n_features, &l->cap_features, rows, more,
+                                   (size_t)m->width, err);
     return st ? st : take_states(r, l, err);
 }
 
@@ -315,33 +316,34 @@ static steno_status extend_memory(steno_moonshine_live_runner *r, struct steno_m
     const int64_t new_dim[] = {1, (int64_t)(stable - l->n_memory), m->encoded};
     const float *rows = NULL;
     size_t n = 0;
-    steno_status st =
-        steno_part_set(r->session[STENO_LIVE_ENCODER], input(m, STENO_LIVE_ENCODER, "features"),
-                       STENO_F32, dim, 3, l->features + from * width, err);
+    steno_status st = steno_part_set(r->session[STENO_LIVE_ENCODER],
+                                     moonshine_live_input(m, STENO_LIVE_ENCODER, "features"),
+                                     STENO_F32, dim, 3, l->features + from * width, err);
     if (!st)
-        st = run(r, STENO_LIVE_ENCODER, err);
+        st = run_moonshine_live(r, STENO_LIVE_ENCODER, err);
     if (!st)
         st = get_rows(r, STENO_LIVE_ENCODER, 0, m->encoded, &rows, &n, err);
     if (!st && n != l->n_features - from)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows for %zu features",
                         m->part[STENO_LIVE_ENCODER].name, n, l->n_features - from);
     if (!st)
-        st = steno_part_set(r->session[STENO_LIVE_ADAPTER], input(m, STENO_LIVE_ADAPTER, "encoded"),
-                            STENO_F32, new_dim, 3, rows + (l->n_memory - from) * (size_t)m->encoded,
-                            err);
+        st = steno_part_set(r->session[STENO_LIVE_ADAPTER],
+                            moonshine_live_input(m, STENO_LIVE_ADAPTER, "encoded"), STENO_F32,
+                            new_dim, 3, rows + (l->n_memory - from) * (size_t)m->encoded, err);
     if (!st)
         st = steno_part_set(r->session[STENO_LIVE_ADAPTER],
-                            input(m, STENO_LIVE_ADAPTER, "pos_offset"), STENO_I64, &one, 1, &offset,
-                            err);
+                            moonshine_live_input(m, STENO_LIVE_ADAPTER, "pos_offset"), STENO_I64,
+                            &one, 1, &offset, err);
     if (!st)
-        st = run(r, STENO_LIVE_ADAPTER, err);
+        st = run_moonshine_live(r, STENO_LIVE_ADAPTER, err);
     if (!st)
         st = get_rows(r, STENO_LIVE_ADAPTER, 0, m->memory, &rows, &n, err);
     if (!st && n != stable - l->n_memory)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows, expected %zu",
                         m->part[STENO_LIVE_ADAPTER].name, n, stable - l->n_memory);
     return st ? st
-              : append(&l->memory, &l->n_memory, &l->cap_memory, rows, n, (size_t)m->memory, err);
+              : append_moonshine_live(&l->memory, &l->n_memory, &l->cap_memory, rows, n,
+                                      (size_t)m->memory, err);
 }
 
 steno_status steno_moonshine_live_feed(steno_moonshine_live_runner *r,
@@ -369,27 +371,28 @@ static steno_status set_memory(steno_moonshine_live_runner *r, const struct sten
 {
     const struct steno_moonshine_live_model *m = r->m;
     const int64_t dim[] = {1, (int64_t)l->n_memory, m->memory};
-    steno_status st =
-        steno_part_set(r->session[STENO_LIVE_CROSS_KV], input(m, STENO_LIVE_CROSS_KV, "memory"),
-                       STENO_F32, dim, 3, l->memory, err);
+    steno_status st = steno_part_set(r->session[STENO_LIVE_CROSS_KV],
+                                     moonshine_live_input(m, STENO_LIVE_CROSS_KV, "memory"),
+                                     STENO_F32, dim, 3, l->memory, err);
     if (!st)
-        st = run(r, STENO_LIVE_CROSS_KV, err);
+        st = run_moonshine_live(r, STENO_LIVE_CROSS_KV, err);
     if (!st)
         st = steno_session_set(r->session[STENO_LIVE_DECODER_KV],
-                               input(m, STENO_LIVE_DECODER_KV, "out_k_cross"),
+                               moonshine_live_input(m, STENO_LIVE_DECODER_KV, "out_k_cross"),
                                steno_session_get(r->session[STENO_LIVE_CROSS_KV],
                                                  output(m, STENO_LIVE_CROSS_KV, "k_cross")),
                                err);
     return st ? st
               : steno_session_set(r->session[STENO_LIVE_DECODER_KV],
-                                  input(m, STENO_LIVE_DECODER_KV, "out_v_cross"),
+                                  moonshine_live_input(m, STENO_LIVE_DECODER_KV, "out_v_cross"),
                                   steno_session_get(r->session[STENO_LIVE_CROSS_KV],
                                                     output(m, STENO_LIVE_CROSS_KV, "v_cross")),
                                   err);
 }
 
 /* Keys and values of the text so far: none, then those that the last run gave. */
-static steno_status set_text(steno_moonshine_live_runner *r, bool first, steno_err *err)
+static steno_status set_text_moonshine_live(steno_moonshine_live_runner *r, bool first,
+                                            steno_err *err)
 {
     static const float nothing[4];
     const struct steno_moonshine_live_model *m = r->m;
@@ -397,7 +400,7 @@ static steno_status set_text(steno_moonshine_live_runner *r, bool first, steno_e
     steno_session *s = r->session[STENO_LIVE_DECODER_KV];
     steno_status st = STENO_OK;
     for (int i = 0; i < 2 && !st; i++) {
-        const int in = input(m, STENO_LIVE_DECODER_KV, i ? "v_self" : "k_self");
+        const int in = moonshine_live_input(m, STENO_LIVE_DECODER_KV, i ? "v_self" : "k_self");
         st = first
                  ? steno_part_set(s, in, STENO_F32, dim, 5, nothing, err)
                  : steno_session_set(s, in,
@@ -408,19 +411,19 @@ static steno_status set_text(steno_moonshine_live_runner *r, bool first, steno_e
     return st;
 }
 
-static steno_status read_token(steno_moonshine_live_runner *r, int64_t token, bool first,
-                               const float **scores, steno_err *err)
+static steno_status read_token_moonshine_live(steno_moonshine_live_runner *r, int64_t token,
+                                              bool first, const float **scores, steno_err *err)
 {
     static const int64_t ones[] = {1, 1};
     const struct steno_moonshine_live_model *m = r->m;
     size_t n = 0;
-    steno_status st = set_text(r, first, err);
+    steno_status st = set_text_moonshine_live(r, first, err);
     if (!st)
         st = steno_part_set(r->session[STENO_LIVE_DECODER_KV],
-                            input(m, STENO_LIVE_DECODER_KV, "token"), STENO_I64, ones, 2, &token,
-                            err);
+                            moonshine_live_input(m, STENO_LIVE_DECODER_KV, "token"), STENO_I64,
+                            ones, 2, &token, err);
     if (!st)
-        st = run(r, STENO_LIVE_DECODER_KV, err);
+        st = run_moonshine_live(r, STENO_LIVE_DECODER_KV, err);
     if (!st)
         st = get_rows(r, STENO_LIVE_DECODER_KV, output(m, STENO_LIVE_DECODER_KV, "logits"),
                       m->conf.vocab, scores, &n, err);
@@ -445,7 +448,7 @@ steno_status steno_moonshine_live_decode(steno_moonshine_live_runner *r,
         st = set_memory(r, l, err);
     for (size_t i = 0; i < (size_t)most && !st && token != c->end; i++) {
         const float *scores = NULL;
-        st = read_token(r, token, i == 0, &scores, err);
+        st = read_token_moonshine_live(r, token, i == 0, &scores, err);
         if (!st)
             token = steno_greedy_text_add(t, scores, (int32_t)c->end);
     }

@@ -58,7 +58,7 @@ static bool is_ort(const char *dir)
            steno_path_readable(dir, "decoder_model_merged.ort");
 }
 
-static bool probe(const char *dir)
+static bool probe_moonshine(const char *dir)
 {
     return is_v1(dir) || is_v2(dir) || is_ort(dir);
 }
@@ -149,7 +149,7 @@ static steno_status open_v2(struct steno_moonshine *m, const struct steno_family
     return st;
 }
 
-static steno_status open_tokens(struct steno_moonshine *m, steno_err *err)
+static steno_status open_tokens_moonshine(struct steno_moonshine *m, steno_err *err)
 {
     char *path = steno_path_join(m->base.dir, "tokens.txt");
     steno_status st = path ? steno_moonshine_tokens_open(&m->base.tokens, path, err)
@@ -161,7 +161,8 @@ static steno_status open_tokens(struct steno_moonshine *m, steno_err *err)
     return st;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_moonshine(void *model, const struct steno_family_open *o,
+                                         steno_err *err)
 {
     struct steno_moonshine *m = model;
     bool quantized = false;
@@ -171,13 +172,13 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
     if (st)
         return steno_fail_in(err, st, "%s", o->dir);
-    st = open_tokens(m, err);
+    st = open_tokens_moonshine(m, err);
     steno_shell_set_cuts(&m->base, STENO_MOONSHINE_RATE, FULL, STENO_MOONSHINE_FRAME,
                          (int64_t)(SLACK_SECONDS * STENO_MOONSHINE_RATE / STENO_MOONSHINE_FRAME));
     return st;
 }
 
-static void close_model(void *model)
+static void close_model_moonshine(void *model)
 {
     struct steno_moonshine *m = model;
     steno_part_file_close(&m->preprocess);
@@ -191,7 +192,7 @@ static size_t bytes_of(const struct steno_part_file *p)
     return p->net ? steno_network_weight_bytes(p->net) : 0;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_moonshine(const void *model, struct steno_family_info *out)
 {
     const struct steno_moonshine *m = model;
     out->network = m->encoder.name;
@@ -202,7 +203,7 @@ static void get_info(const void *model, struct steno_family_info *out)
         bytes_of(&m->preprocess) + bytes_of(&m->encoder) + bytes_of(&m->first) + bytes_of(&m->next);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_moonshine(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_moonshine *m = model;
     fprintf(out, "model      %s, %s v%d\n", i->name, i->family, m->merged ? 2 : 1);
@@ -220,7 +221,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_moonshine(void *worker, const void *model, int max, steno_err *err)
 {
     const struct steno_moonshine *m = model;
     struct worker *w = worker;
@@ -230,7 +231,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
     return st ? st : steno_moonshine_runner_open(&w->runner, m, err);
 }
 
-static void close_worker(void *worker)
+static void close_worker_moonshine(void *worker)
 {
     struct worker *w = worker;
     steno_moonshine_runner_close(w->runner);
@@ -260,7 +261,7 @@ static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
 }
 
 /* The network takes one piece at a time: it has no mask. */
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_moonshine(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     size_t frames;
@@ -275,13 +276,13 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .recognize = recognize};
+                                         .open = open_model_moonshine,
+                                         .close = close_model_moonshine,
+                                         .info = get_info_moonshine,
+                                         .describe = describe_moonshine,
+                                         .worker_open = open_worker_moonshine,
+                                         .worker_close = close_worker_moonshine,
+                                         .recognize = recognize_moonshine};
 
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
@@ -293,6 +294,6 @@ const struct steno_family steno_family_moonshine = {
     .layout = "cached_decode.onnx or decoder_model_merged.onnx",
     .options = options,
     .n_options = sizeof options / sizeof *options,
-    .probe = probe,
+    .probe = probe_moonshine,
     .shell = &shell,
     STENO_OFFLINE_SHELL};

@@ -54,7 +54,7 @@ void steno_moonshine_runner_close(steno_moonshine_runner *r)
     free(r);
 }
 
-static steno_status run(steno_session *s, const struct steno_part_file *p, steno_err *err)
+static steno_status run_runner(steno_session *s, const struct steno_part_file *p, steno_err *err)
 {
     const steno_status st = steno_session_run(s, err);
     return st ? steno_fail_in(err, st, "%s", p->name) : STENO_OK;
@@ -84,7 +84,7 @@ static steno_status encode_v1(steno_moonshine_runner *r, const float *pcm, size_
     int32_t rows;
     steno_status st = steno_part_set(r->preprocess, 0, STENO_F32, samples, 2, pcm, err);
     if (!st)
-        st = run(r->preprocess, &r->m->preprocess, err);
+        st = run_runner(r->preprocess, &r->m->preprocess, err);
     if (!st)
         st = get_rows(r->preprocess, &r->m->preprocess, &features, err);
     if (st)
@@ -93,7 +93,7 @@ static steno_status encode_v1(steno_moonshine_runner *r, const float *pcm, size_
     st = steno_session_set(r->encoder, 0, features, err);
     if (!st)
         st = steno_part_set(r->encoder, 1, STENO_I32, &one, 1, &rows, err);
-    return st ? st : run(r->encoder, &r->m->encoder, err);
+    return st ? st : run_runner(r->encoder, &r->m->encoder, err);
 }
 
 static steno_status encode_v2(steno_moonshine_runner *r, const float *pcm, size_t n, steno_err *err)
@@ -104,7 +104,7 @@ static steno_status encode_v2(steno_moonshine_runner *r, const float *pcm, size_
     steno_status st = steno_part_set(r->encoder, x, STENO_F32, samples, 2, pcm, err);
     if (!st && mask >= 0)
         st = steno_part_set_ones(r->encoder, mask, STENO_I64, n, &r->ones, err);
-    return st ? st : run(r->encoder, &r->m->encoder, err);
+    return st ? st : run_runner(r->encoder, &r->m->encoder, err);
 }
 
 steno_status steno_moonshine_encode(steno_moonshine_runner *r, const float *pcm, size_t n,
@@ -133,7 +133,8 @@ static bool is_cross(int k)
 }
 
 /* The states of the step before step i as inputs of it: state k is output 1 + k. */
-static steno_status set_states(steno_moonshine_runner *r, size_t i, int first_input, steno_err *err)
+static steno_status set_states_runner(steno_moonshine_runner *r, size_t i, int first_input,
+                                      steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int k = 0; k < r->m->n_states && !st; k++) {
@@ -155,10 +156,10 @@ static steno_status set_v1(steno_moonshine_runner *r, steno_session *s, size_t i
         st = steno_session_set(s, 1, r->encoded, err);
     if (!st)
         st = steno_part_set(s, 2, STENO_I32, one, 1, length, err);
-    return !st && i ? set_states(r, i, 3, err) : st;
+    return !st && i ? set_states_runner(r, i, 3, err) : st;
 }
 
-static int input(const steno_moonshine_runner *r, const char *name)
+static int runner_input(const steno_moonshine_runner *r, const char *name)
 {
     return steno_network_find_input(r->m->first.net, name);
 }
@@ -178,19 +179,21 @@ static steno_status set_v2(steno_moonshine_runner *r, steno_session *s, size_t i
                            const int64_t *token, const bool *cached, steno_err *err)
 {
     static const int64_t one[] = {1, 1};
-    const int mask = input(r, "encoder_attention_mask");
-    const int states = input(r, "past_key_values.0.decoder.key");
-    steno_status st = steno_part_set(s, input(r, "input_ids"), STENO_I64, one, 2, token, err);
+    const int mask = runner_input(r, "encoder_attention_mask");
+    const int states = runner_input(r, "past_key_values.0.decoder.key");
+    steno_status st =
+        steno_part_set(s, runner_input(r, "input_ids"), STENO_I64, one, 2, token, err);
     if (!st && i < 2)
-        st = steno_session_set(s, input(r, "encoder_hidden_states"), r->encoded, err);
+        st = steno_session_set(s, runner_input(r, "encoder_hidden_states"), r->encoded, err);
     if (!st && i < 2)
-        st = steno_part_set(s, input(r, "use_cache_branch"), STENO_BOOL, one, 1, cached, err);
+        st =
+            steno_part_set(s, runner_input(r, "use_cache_branch"), STENO_BOOL, one, 1, cached, err);
     /* exports with masks have them in samples (transformers, modeling_moonshine.py) */
     if (!st && i < 2 && mask >= 0)
         st = steno_part_set_ones(s, mask, STENO_I64, r->samples, &r->ones, err);
     if (st)
         return st;
-    return i ? set_states(r, i, states, err) : set_empty_states(r, states, err);
+    return i ? set_states_runner(r, i, states, err) : set_empty_states(r, states, err);
 }
 
 steno_status steno_moonshine_decode(steno_moonshine_runner *r, size_t i, int32_t token,
@@ -207,7 +210,7 @@ steno_status steno_moonshine_decode(steno_moonshine_runner *r, size_t i, int32_t
                                 : set_v1(r, s, i, &token, &length, err);
     if (st)
         return steno_fail_in(err, st, "%s", p->name);
-    st = run(s, p, err);
+    st = run_runner(s, p, err);
     if (!st)
         st = get_rows(s, p, &y, err);
     if (st)

@@ -33,7 +33,7 @@ struct worker {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool probe(const char *dir)
+static bool probe_moonshine_streaming(const char *dir)
 {
     return steno_path_readable(dir, CONFIG);
 }
@@ -57,7 +57,8 @@ static steno_status open_conf(struct steno_moonshine_live_model *m, steno_err *e
     return st;
 }
 
-static steno_status open_tokens(struct steno_moonshine_live_model *m, steno_err *err)
+static steno_status open_tokens_moonshine_streaming(struct steno_moonshine_live_model *m,
+                                                    steno_err *err)
 {
     const bool binary = steno_path_readable(m->base.dir, "tokenizer.bin");
     char *path = steno_path_join(m->base.dir, binary ? "tokenizer.bin" : "tokens.txt");
@@ -79,7 +80,8 @@ static steno_status open_tokens(struct steno_moonshine_live_model *m, steno_err 
     return st;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_moonshine_streaming(void *model, const struct steno_family_open *o,
+                                                   steno_err *err)
 {
     struct steno_moonshine_live_model *m = model;
     steno_status st = open_conf(m, err);
@@ -88,7 +90,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     if (!st)
         st = steno_moonshine_live_bind(m, err);
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_moonshine_streaming(m, err);
     if (st)
         return steno_fail_in(err, st, "%s", o->dir);
     steno_shell_set_cuts(&m->base, RATE, FULL, STENO_MOONSHINE_LIVE_FRAME, SLACK);
@@ -96,7 +98,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return steno_shell_try_piece(&m->base, err);
 }
 
-static void close_model(void *model)
+static void close_model_moonshine_streaming(void *model)
 {
     struct steno_moonshine_live_model *m = model;
     for (int i = 0; i < STENO_LIVE_PARTS; i++)
@@ -105,7 +107,7 @@ static void close_model(void *model)
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_moonshine_streaming(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     struct stream *s = p->settings;
@@ -127,8 +129,8 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
     return st;
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_moonshine_streaming(void *stream, const void *model,
+                                                    struct steno_family_stream *o, steno_err *err)
 {
     (void)stream;
     (void)model;
@@ -139,12 +141,13 @@ static steno_status open_stream(void *stream, const void *model, struct steno_fa
     return STENO_OK;
 }
 
-static void close_stream(void *stream)
+static void close_stream_moonshine_streaming(void *stream)
 {
     steno_moonshine_live_free(&((struct stream *)stream)->live);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_moonshine_streaming(void *worker, const void *model, int max,
+                                                    steno_err *err)
 {
     const struct steno_moonshine_live_model *m = model;
     struct worker *w = worker;
@@ -153,7 +156,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
     return st ? st : steno_moonshine_live_runner_open(&w->runner, m, err);
 }
 
-static void close_worker(void *worker)
+static void close_worker_moonshine_streaming(void *worker)
 {
     struct worker *w = worker;
     steno_moonshine_live_runner_close(w->runner);
@@ -162,7 +165,7 @@ static void close_worker(void *worker)
 
 /* ---- information ----------------------------------------------------------------------------- */
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_moonshine_streaming(const void *model, struct steno_family_info *out)
 {
     const struct steno_moonshine_live_model *m = model;
     out->network = m->part[STENO_LIVE_ENCODER].name;
@@ -175,7 +178,8 @@ static void get_info(const void *model, struct steno_family_info *out)
         out->weight_bytes += steno_network_weight_bytes(m->part[i].net);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_moonshine_streaming(const void *model, const struct steno_model_info *i,
+                                         FILE *out)
 {
     const struct steno_moonshine_live_model *m = model;
     fprintf(out, "model      %s, %s\n", i->name, i->family);
@@ -196,19 +200,19 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine_live_model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .stream_open = open_stream,
-                                         .stream_close = close_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .recognize = recognize};
+                                         .open = open_model_moonshine_streaming,
+                                         .close = close_model_moonshine_streaming,
+                                         .info = get_info_moonshine_streaming,
+                                         .describe = describe_moonshine_streaming,
+                                         .stream_open = open_stream_moonshine_streaming,
+                                         .stream_close = close_stream_moonshine_streaming,
+                                         .worker_open = open_worker_moonshine_streaming,
+                                         .worker_close = close_worker_moonshine_streaming,
+                                         .recognize = recognize_moonshine_streaming};
 
 const struct steno_family steno_family_moonshine_streaming = {.name = FAMILY,
                                                               .layout = CONFIG,
-                                                              .probe = probe,
+                                                              .probe = probe_moonshine_streaming,
                                                               .languages = languages,
                                                               .shell = &shell,
                                                               STENO_OFFLINE_SHELL};

@@ -123,7 +123,7 @@ static bool next_token(const unsigned char *bytes, size_t n, size_t *at, const c
     return true;
 }
 
-static bool is_mark(const char *s, size_t n)
+static bool is_mark_vocabulary(const char *s, size_t n)
 {
     return n > 2 && s[0] == '<' && s[n - 1] == '>' && !(n == 6 && memcmp(s, "<0x", 3) == 0);
 }
@@ -148,7 +148,7 @@ steno_status steno_moonshine_tokenizer_parse(steno_tokens **out, const char *byt
             st = steno_fail(err, STENO_ERR_FORMAT, "%s: the file ends in token %d", name, (int)id);
             break;
         }
-        if (!is_piece(piece, len) || is_mark(piece, len))
+        if (!is_piece(piece, len) || is_mark_vocabulary(piece, len))
             st = steno_buf_add(&hidden, &id, sizeof id);
         if (!st)
             st = is_piece(piece, len) ? steno_buf_add(&lines, piece, len)

@@ -189,8 +189,8 @@ static steno_status set_memories(steno_canary_decoder *d, int32_t position, sten
 }
 
 /* Read a token: the scores [vocab] of its successor. */
-static steno_status read_token(steno_canary_decoder *d, int32_t token, int32_t position,
-                               const float **scores, steno_err *err)
+static steno_status read_token_canary(steno_canary_decoder *d, int32_t token, int32_t position,
+                                      const float **scores, steno_err *err)
 {
     const struct steno_canary *c = d->c;
     int32_t pair[2] = {token, position};
@@ -245,13 +245,13 @@ steno_status steno_canary_decode(steno_canary_decoder *d, const float *states, s
     if (!st)
         st = set_frames(d, states, frames, width, p->err);
     for (; position < PROMPT && !st; position++)
-        st = read_token(d, prompt[position], position, &scores, p->err);
+        st = read_token_canary(d, prompt[position], position, &scores, p->err);
     while (!st && d->text.n < most && token != c->end) {
         token = steno_greedy_text_add(&d->text, scores, c->end);
         if (token == c->end)
             d->text.score += (double)d->text.row[c->end];
         else if (d->text.n < most)
-            st = read_token(d, token, position++, &scores, p->err);
+            st = read_token_canary(d, token, position++, &scores, p->err);
     }
     if (st)
         return st;

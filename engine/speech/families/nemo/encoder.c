@@ -48,7 +48,7 @@ static size_t window_of(const struct steno_nemo_model *m)
     return (size_t)(m->conf.window * m->conf.bins);
 }
 
-static steno_status bind(steno_nemo_encoder *e, steno_err *err)
+static steno_status bind_nemo_encoder(steno_nemo_encoder *e, steno_err *err)
 {
     const struct steno_nemo_conf *c = &e->m->conf;
     const struct steno_shape shapes[CACHES] = {
@@ -100,7 +100,7 @@ steno_status steno_nemo_encoder_open(steno_nemo_encoder **out, const struct sten
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     e->m = m;
     e->max = m->alone ? 1 : max;
-    st = bind(e, err);
+    st = bind_nemo_encoder(e, err);
     if (!st)
         st = allocate(e, err);
     if (!st)
@@ -141,8 +141,9 @@ static struct steno_tensor tensor_of(const struct cache *a, int size, void *data
     return t;
 }
 
-static steno_status set_inputs(steno_nemo_encoder *e, struct steno_nemo_caches *const *c, int n,
-                               int size, steno_err *err)
+static steno_status set_inputs_nemo_encoder(steno_nemo_encoder *e,
+                                            struct steno_nemo_caches *const *c, int n, int size,
+                                            steno_err *err)
 {
     const struct steno_nemo_model *m = e->m;
     const struct steno_tensor x = {
@@ -232,7 +233,7 @@ steno_status steno_nemo_encoder_step(steno_nemo_encoder *e, struct steno_nemo_ca
     for (int i = 0; i < n; i++)
         if (!c[i]->data && !(c[i]->data = steno_aligned_zeroed(e->stride)))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    st = set_inputs(e, c, n, size, err);
+    st = set_inputs_nemo_encoder(e, c, n, size, err);
     if (!st)
         st = steno_session_run(e->session, err);
     if (st)

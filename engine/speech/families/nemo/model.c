@@ -17,7 +17,7 @@
 #define RUSSIAN "ru"   /* of GigaAM */
 #define POSITIONS 5000 /* encoder frames for which NeMo's exports have positions */
 
-static steno_status no_memory(const struct steno_nemo_model *m, steno_err *err)
+static steno_status no_memory_nemo(const struct steno_nemo_model *m, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->conf.dir);
 }
@@ -58,10 +58,10 @@ static steno_status drop_marks(struct steno_nemo_model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_tokens(struct steno_nemo_model *m, steno_err *err)
+static steno_status open_tokens_nemo(struct steno_nemo_model *m, steno_err *err)
 {
     char *path = steno_path_join(m->conf.dir, m->conf.tokens);
-    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory(m, err);
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory_nemo(m, err);
     free(path);
     if (!st)
         st = check_vocabulary(m, err);
@@ -90,26 +90,26 @@ static steno_status open_prompts(struct steno_nemo_model *m, steno_err *err)
 
 /* ---- networks -------------------------------------------------------------------------------- */
 
-static steno_status open_network(steno_network **out, const struct steno_nemo_model *m,
-                                 const char *file, const struct steno_family_open *o,
-                                 steno_err *err)
+static steno_status open_network_nemo(steno_network **out, const struct steno_nemo_model *m,
+                                      const char *file, const struct steno_family_open *o,
+                                      steno_err *err)
 {
     const struct steno_network_options opt = steno_part_options(o);
     char *path = steno_path_join(m->conf.dir, file);
-    steno_status st = path ? steno_network_open(out, path, &opt, err) : no_memory(m, err);
+    steno_status st = path ? steno_network_open(out, path, &opt, err) : no_memory_nemo(m, err);
     free(path);
     return st;
 }
 
-static steno_status open_networks(struct steno_nemo_model *m, const struct steno_family_open *o,
-                                  steno_err *err)
+static steno_status open_networks_nemo(struct steno_nemo_model *m,
+                                       const struct steno_family_open *o, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
-    steno_status st = open_network(&m->encoder, m, c->encoder, o, err);
+    steno_status st = open_network_nemo(&m->encoder, m, c->encoder, o, err);
     if (!st && c->decoder)
-        st = open_network(&m->decoder, m, c->decoder, o, err);
+        st = open_network_nemo(&m->decoder, m, c->decoder, o, err);
     if (!st && c->joiner)
-        st = open_network(&m->joiner, m, c->joiner, o, err);
+        st = open_network_nemo(&m->joiner, m, c->joiner, o, err);
     /* in f32 activations are rounded over the range of a whole batch, as the file says */
     m->alone = c->quantized && o->precision == STENO_FP32;
     return st;
@@ -264,7 +264,7 @@ static struct steno_fbank_options sherpa_features(const struct steno_nemo_model 
     return o;
 }
 
-static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
+static steno_status open_features_nemo(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
     const struct steno_fbank_options o =
@@ -303,9 +303,9 @@ steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_fami
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %s has %s caches", o->dir, m->conf.encoder,
                         streaming ? "no" : "");
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_nemo(m, err);
     if (!st)
-        st = open_networks(m, o, err);
+        st = open_networks_nemo(m, o, err);
     if (!st)
         st = bind_encoder(m, err);
     if (!st && m->prompt >= 0)
@@ -320,7 +320,7 @@ steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_fami
         st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
                                      steno_tokens_count(m->base.tokens), err);
     if (!st)
-        st = open_features(m, err);
+        st = open_features_nemo(m, err);
     if (!st)
         find_limit(m);
     return st || !streaming ? st : steno_nemo_encoder_try(m, err);

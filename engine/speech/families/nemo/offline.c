@@ -11,7 +11,7 @@
 #define TRIAL_FRAMES 24 /* of 10 ms */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 
-static bool probe(const char *dir)
+static bool probe_nemo_offline(const char *dir)
 {
     bool streaming;
     return steno_nemo_conf_probe(dir, &streaming) && !streaming;
@@ -24,13 +24,14 @@ struct worker {
     steno_canary_decoder *canary;
 };
 
-static void close_worker(void *worker)
+static void close_worker_nemo_offline(void *worker)
 {
     steno_canary_decoder_close(((struct worker *)worker)->canary);
     steno_nemo_worker_close(worker);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_nemo_offline(void *worker, const void *model, int max,
+                                             steno_err *err)
 {
     const struct steno_nemo_model *m = model;
     struct worker *w = worker;
@@ -39,7 +40,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
                : steno_nemo_worker_open(worker, model, max, err);
 }
 
-static const struct steno_nemo_model *model_of(const void *worker)
+static const struct steno_nemo_model *model_of_nemo_offline(const void *worker)
 {
     return ((const struct steno_shell_worker *)worker)->model;
 }
@@ -47,7 +48,7 @@ static const struct steno_nemo_model *model_of(const void *worker)
 static steno_status features(void *worker, struct steno_piece *p, float **x, size_t *n)
 {
     struct steno_piece_features *f = &((struct steno_shell_worker *)worker)->features;
-    const struct steno_nemo_model *m = model_of(worker);
+    const struct steno_nemo_model *m = model_of_nemo_offline(worker);
     steno_status st = steno_piece_features_compute(f, p->of->pcm, p->of->n, n, p->of->err);
     if (!st && m->conf.per_feature && *n)
         steno_cmvn_utterance(f->frames, *n, (size_t)m->conf.bins, &m->norm);
@@ -70,7 +71,7 @@ static void search_together(void *worker, struct steno_piece *p, size_t n)
         struct steno_token_search *s = &((struct steno_shell_stream *)p[i].of->settings)->search;
         st = steno_token_search_restart(s, 0);
         t[i] = s->tdt;
-        f[i] = (struct steno_tdt_frames){p[i].rows, p[i].n, model_of(w)->dim};
+        f[i] = (struct steno_tdt_frames){p[i].rows, p[i].n, model_of_nemo_offline(w)->dim};
     }
     nets = steno_nemo_joint_nets(w->joint);
     if (!st)
@@ -84,16 +85,17 @@ static void search_together(void *worker, struct steno_piece *p, size_t n)
 }
 
 /* Canary: at most 30 tokens for each second of encoder frames, and one. */
-static steno_status decode(struct worker *w, const struct steno_piece *p)
+static steno_status decode_nemo_offline(struct worker *w, const struct steno_piece *p)
 {
     const struct steno_nemo_stream *s = p->of->settings;
-    const double seconds = (double)(p->n * steno_nemo_frame(model_of(w))) / STENO_NEMO_RATE;
+    const double seconds =
+        (double)(p->n * steno_nemo_frame(model_of_nemo_offline(w))) / STENO_NEMO_RATE;
     if (!p->n)
         return STENO_OK;
     p->of->language = s->language;
     p->of->language_probability = 1;
-    return steno_canary_decode(w->canary, p->rows, p->n, model_of(w)->dim, s->source, s->target,
-                               (size_t)(seconds * TOKENS_PER_SECOND) + 1, p->of);
+    return steno_canary_decode(w->canary, p->rows, p->n, model_of_nemo_offline(w)->dim, s->source,
+                               s->target, (size_t)(seconds * TOKENS_PER_SECOND) + 1, p->of);
 }
 
 /* Frames of scores of CTC. sherpa-onnx leaves GigaAM's last one out where the feature frames are no
@@ -108,10 +110,10 @@ static size_t scores_of(const struct steno_nemo_model *m, const struct steno_pie
 static steno_status search(void *worker, const struct steno_piece *p)
 {
     struct worker *w = worker;
-    const struct steno_nemo_model *m = model_of(w);
+    const struct steno_nemo_model *m = model_of_nemo_offline(w);
     steno_status st = STENO_OK;
     if (w->canary)
-        return decode(w, p);
+        return decode_nemo_offline(w, p);
     if (!w->base.joint)
         st = steno_shell_search_scores(p->of, p->rows, scores_of(m, p), m->conf.encoder);
     return st ? st : steno_shell_list(p->of);
@@ -139,7 +141,8 @@ static steno_status open_pieces(struct steno_nemo_model *m, steno_err *err)
     return steno_piece_encoder_try(&m->base.pieces, m->base.threads, m->conf.quantized, err);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_nemo_offline(void *model, const struct steno_family_open *o,
+                                            steno_err *err)
 {
     struct steno_nemo_model *m = model;
     steno_status st = steno_nemo_open(m, o, false, err);
@@ -154,13 +157,13 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo_model),
                                          .stream_bytes = sizeof(struct steno_nemo_stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
+                                         .open = open_model_nemo_offline,
                                          .close = steno_nemo_close,
                                          .info = steno_nemo_info,
                                          .describe = steno_nemo_describe,
                                          .stream_open = steno_nemo_stream_open,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
+                                         .worker_open = open_worker_nemo_offline,
+                                         .worker_close = close_worker_nemo_offline,
                                          .features = features,
                                          .search_together = search_together,
                                          .search = search};
@@ -174,7 +177,7 @@ const struct steno_family steno_family_nemo = {.name = FAMILY,
                                                .layout = "encoder.onnx",
                                                .options = options,
                                                .n_options = sizeof options / sizeof *options,
-                                               .probe = probe,
+                                               .probe = probe_nemo_offline,
                                                .languages = steno_nemo_languages,
                                                .shell = &shell,
                                                STENO_OFFLINE_SHELL};

@@ -20,9 +20,11 @@ static int most_tokens(const struct steno_nemo_model *m, int32_t durations, bool
 }
 
 /* Hot words need the rules of the beam, with whatever number of hypotheses. */
-static steno_status open_transducer(struct steno_token_search *s, const struct steno_nemo_model *m,
-                                    const struct steno_family_stream *o,
-                                    const struct steno_search_settings *set, steno_err *err)
+static steno_status open_transducer_nemo_search(struct steno_token_search *s,
+                                                const struct steno_nemo_model *m,
+                                                const struct steno_family_stream *o,
+                                                const struct steno_search_settings *set,
+                                                steno_err *err)
 {
     const int32_t vocab = steno_tokens_count(m->base.tokens);
     const int32_t durations = (int32_t)m->transducer.outputs - vocab;
@@ -111,7 +113,7 @@ steno_status steno_nemo_stream_open(void *stream, const void *model, struct sten
     if (!st)
         st = steno_token_search_begin(s, &m->base.hints, o, &set, err);
     if (st || steno_nemo_is_transducer(m))
-        return st ? st : open_transducer(s, m, o, &set, err);
+        return st ? st : open_transducer_nemo_search(s, m, o, &set, err);
     c = steno_ctc_options_of(s, &m->base.hints, &set, o, steno_tokens_count(m->base.tokens),
                              m->blank);
     return steno_token_search_open(s, &c, err);

@@ -16,28 +16,30 @@
 #define TAIL 64      /* feature frames of silence after a recording, for the last word */
 #define LONGEST 20.0 /* s: maximum length of an utterance, unless a stream sets another */
 
-static bool probe(const char *dir)
+static bool probe_nemo_streaming(const char *dir)
 {
     bool streaming;
     return steno_nemo_conf_probe(dir, &streaming) && streaming;
 }
 
-static size_t rows_of(const struct steno_nemo_model *m)
+static size_t nemo_streaming_rows_of(const struct steno_nemo_model *m)
 {
     return (size_t)(m->conf.shift / m->conf.subsampling);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_nemo_streaming(void *model, const struct steno_family_open *o,
+                                              steno_err *err)
 {
     struct steno_nemo_model *m = model;
     steno_status st = steno_nemo_open(m, o, true, err);
     if (!st && !steno_nemo_is_transducer(m) &&
-        !(m->quiet = steno_ctc_quiet((int64_t)rows_of(m), (int32_t)m->dim, m->blank)))
+        !(m->quiet =
+              steno_ctc_quiet((int64_t)nemo_streaming_rows_of(m), (int32_t)m->dim, m->blank)))
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     return st;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_nemo_streaming(const void *model, struct steno_family_info *out)
 {
     const struct steno_nemo_model *m = model;
     const struct steno_nemo_conf *c = &m->conf;
@@ -60,7 +62,7 @@ static void get_info(const void *model, struct steno_family_info *out)
                                     .shift = (size_t)c->shift,
                                     .zeros = m->sherpa ? 0 : (size_t)(c->window - c->shift),
                                     .right_padding = TAIL,
-                                    .rows = rows_of(m)};
+                                    .rows = nemo_streaming_rows_of(m)};
 }
 
 /* ---- a stream -------------------------------------------------------------------------------- */
@@ -75,18 +77,18 @@ static struct steno_token_search *search_of(void *state)
     return &((struct steno_shell_stream *)state)->search;
 }
 
-static const struct steno_nemo_model *model_of(const struct stream *s)
+static const struct steno_nemo_model *model_of_nemo_streaming(const struct stream *s)
 {
     return s->base.base.model;
 }
 
-static void close_stream(void *stream)
+static void close_stream_nemo_streaming(void *stream)
 {
     steno_aligned_free(((struct stream *)stream)->caches.data);
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_nemo_streaming(void *stream, const void *model,
+                                               struct steno_family_stream *o, steno_err *err)
 {
     struct stream *s = stream;
     steno_status st = steno_nemo_stream_open(stream, model, o, err);
@@ -113,32 +115,34 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
 {
     const struct stream *s = state;
     steno_status st = steno_shell_hypotheses(state, out, max, n, stable);
-    for (size_t i = 0; i < *n && !st && model_of(s)->prompt >= 0; i++) {
+    for (size_t i = 0; i < *n && !st && model_of_nemo_streaming(s)->prompt >= 0; i++) {
         out[i].language = s->base.language;
         out[i].language_probability = 1;
-        find_language(model_of(s), &out[i]);
+        find_language(model_of_nemo_streaming(s), &out[i]);
     }
     return st;
 }
 
 /* After an endpoint the encoder keeps its caches: the speech comes from the same room. sherpa-onnx
  * begins anew. */
-static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+static steno_status reset_nemo_streaming(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
     (void)err;
-    s->caches.fresh = s->caches.fresh || model_of(s)->sherpa || what == STENO_RESET_RECORDING;
+    s->caches.fresh =
+        s->caches.fresh || model_of_nemo_streaming(s)->sherpa || what == STENO_RESET_RECORDING;
     return what == STENO_RESET_RECORDING ? steno_token_search_restart(search_of(s), 0)
                                          : steno_token_search_reset(search_of(s));
 }
 
-static steno_status skip(void *state)
+static steno_status skip_nemo_streaming(void *state)
 {
     struct stream *s = state;
-    if (model_of(s)->quiet)
-        steno_token_search_give(search_of(s), model_of(s)->quiet, rows_of(model_of(s)));
+    if (model_of_nemo_streaming(s)->quiet)
+        steno_token_search_give(search_of(s), model_of_nemo_streaming(s)->quiet,
+                                nemo_streaming_rows_of(model_of_nemo_streaming(s)));
     else
-        steno_token_search_skip(search_of(s), rows_of(model_of(s)));
+        steno_token_search_skip(search_of(s), nemo_streaming_rows_of(model_of_nemo_streaming(s)));
     return STENO_OK;
 }
 
@@ -150,13 +154,14 @@ struct worker {
     int max;
 };
 
-static void close_worker(void *worker)
+static void close_worker_nemo_streaming(void *worker)
 {
     steno_nemo_encoder_close(((struct worker *)worker)->encoder);
     steno_nemo_worker_close(worker);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_nemo_streaming(void *worker, const void *model, int max,
+                                               steno_err *err)
 {
     const struct steno_nemo_model *m = model;
     struct worker *w = worker;
@@ -170,7 +175,7 @@ static steno_status search_frames(struct worker *w, struct steno_step_item *item
 {
     const struct steno_transducer_nets nets = steno_nemo_joint_nets(w->base.joint);
     const struct steno_nemo_model *m = w->base.base.model;
-    const size_t each = rows_of(m), dim = m->dim;
+    const size_t each = nemo_streaming_rows_of(m), dim = m->dim;
     steno_tdt *t[STENO_BATCH_MAX];
     struct steno_tdt_frames f[STENO_BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
@@ -182,12 +187,12 @@ static steno_status search_frames(struct worker *w, struct steno_step_item *item
     return steno_tdt_push(t, f, n, &nets, w->base.work, err);
 }
 
-static void step(void *worker, struct steno_step_item *items, size_t n, int size,
-                 struct steno_network_time *spent)
+static void nemo_streaming_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                                struct steno_network_time *spent)
 {
     struct worker *w = worker;
     const struct steno_nemo_model *m = w->base.base.model;
-    const size_t each = rows_of(m);
+    const size_t each = nemo_streaming_rows_of(m);
     struct steno_nemo_caches *c[STENO_BATCH_MAX];
     const float *rows = NULL;
     steno_err why = {0};
@@ -267,21 +272,21 @@ static const struct steno_option_info options[] = {STENO_NEMO_OPTIONS(FAMILY)};
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo_model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
+                                         .open = open_model_nemo_streaming,
                                          .close = steno_nemo_close,
-                                         .info = get_info,
+                                         .info = get_info_nemo_streaming,
                                          .describe = steno_nemo_describe,
-                                         .stream_open = open_stream,
-                                         .stream_close = close_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker};
+                                         .stream_open = open_stream_nemo_streaming,
+                                         .stream_close = close_stream_nemo_streaming,
+                                         .worker_open = open_worker_nemo_streaming,
+                                         .worker_close = close_worker_nemo_streaming};
 
 const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .layout = "encoder.onnx",
                                                          .options = options,
                                                          .n_options =
                                                              sizeof options / sizeof *options,
-                                                         .probe = probe,
+                                                         .probe = probe_nemo_streaming,
                                                          .languages = steno_nemo_languages,
                                                          .shell = &shell,
                                                          STENO_WINDOWED_STATE,
@@ -290,9 +295,9 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .frames = steno_shell_frames,
                                                          .last_sound = steno_shell_last_sound,
                                                          .n_tokens = steno_shell_n_tokens,
-                                                         .reset = reset,
-                                                         .step = step,
-                                                         .skip = skip,
+                                                         .reset = reset_nemo_streaming,
+                                                         .step = nemo_streaming_step,
+                                                         .skip = skip_nemo_streaming,
                                                          .trial_open = trial_open,
                                                          .trial_run = trial_run,
                                                          .trial_close = trial_close};

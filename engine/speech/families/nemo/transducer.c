@@ -18,7 +18,7 @@ static steno_status refuse(const struct steno_nemo_transducer *t, const char *wh
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", t->decoder_name, what);
 }
 
-static steno_status bind_decoder(struct steno_nemo_transducer *t, steno_err *err)
+static steno_status bind_decoder_transducer(struct steno_nemo_transducer *t, steno_err *err)
 {
     int floats[4], n = 0, first = t->joiner ? 0 : 1;
     t->targets = t->length = t->enc = -1;
@@ -92,7 +92,7 @@ struct steno_nemo_joint {
     float *enc, *pred;          /* [cap, D], [cap, H] */
 };
 
-static steno_status reserve(steno_nemo_joint *j, size_t n, steno_err *err)
+static steno_status reserve_transducer(steno_nemo_joint *j, size_t n, steno_err *err)
 {
     const struct steno_nemo_transducer *t = j->t;
     const size_t half = steno_aligned(n * (size_t)(t->layers * t->hidden) * sizeof(float));
@@ -117,7 +117,7 @@ static steno_status reserve(steno_nemo_joint *j, size_t n, steno_err *err)
     return STENO_OK;
 }
 
-static void put(void *to, steno_dtype type, size_t i, int32_t value)
+static void put_transducer(void *to, steno_dtype type, size_t i, int32_t value)
 {
     if (type == STENO_I64)
         ((int64_t *)to)[i] = value;
@@ -125,8 +125,8 @@ static void put(void *to, steno_dtype type, size_t i, int32_t value)
         ((int32_t *)to)[i] = value;
 }
 
-static steno_status set(steno_session *s, int input, steno_dtype type, int rank, const int64_t *dim,
-                        void *data, steno_err *err)
+static steno_status set_transducer(steno_session *s, int input, steno_dtype type, int rank,
+                                   const int64_t *dim, void *data, steno_err *err)
 {
     struct steno_tensor x = {.dtype = type, .shape = {.rank = rank}, .data = data};
     memcpy(x.shape.dim, dim, (size_t)rank * sizeof *dim);
@@ -173,25 +173,26 @@ static steno_status run_decoder(steno_nemo_joint *j, const float *const *enc,
     const int64_t ids[] = {rows, 1}, states[] = {t->layers, rows, t->hidden},
                   frames[] = {rows, (int64_t)t->dim, 1};
     const steno_dtype type = steno_network_input(t->decoder, t->targets)->dtype;
-    steno_status st = reserve(j, n, err);
+    steno_status st = reserve_transducer(j, n, err);
     if (st)
         return st;
     gather_states(j, state, n);
     for (size_t i = 0; i < n; i++) {
-        put(j->targets, type, i, token[i]);
+        put_transducer(j->targets, type, i, token[i]);
         if (t->length >= 0)
-            put(j->lengths, steno_network_input(t->decoder, t->length)->dtype, i, 1);
+            put_transducer(j->lengths, steno_network_input(t->decoder, t->length)->dtype, i, 1);
         if (enc)
             memcpy(j->enc + i * t->dim, enc[i], t->dim * sizeof *j->enc);
     }
-    st = set(j->decoder, t->targets, type, 2, ids, j->targets, err);
+    st = set_transducer(j->decoder, t->targets, type, 2, ids, j->targets, err);
     if (!st && t->length >= 0)
-        st = set(j->decoder, t->length, steno_network_input(t->decoder, t->length)->dtype, 1, ids,
-                 j->lengths, err);
+        st =
+            set_transducer(j->decoder, t->length, steno_network_input(t->decoder, t->length)->dtype,
+                           1, ids, j->lengths, err);
     for (int k = 0; k < 2 && !st; k++)
-        st = set(j->decoder, t->state[k], STENO_F32, 3, states, j->state[k], err);
+        st = set_transducer(j->decoder, t->state[k], STENO_F32, 3, states, j->state[k], err);
     if (!st && t->enc >= 0)
-        st = set(j->decoder, t->enc, STENO_F32, 3, frames, j->enc, err);
+        st = set_transducer(j->decoder, t->enc, STENO_F32, 3, frames, j->enc, err);
     if (!st)
         st = steno_session_run(j->decoder, err);
     return st ? steno_fail_in(err, st, "%s", t->decoder_name) : STENO_OK;
@@ -248,15 +249,15 @@ static steno_status join_apart(steno_nemo_joint *j, const float *const *enc,
     const struct steno_nemo_transducer *t = j->t;
     const int64_t frames[] = {(int64_t)n, (int64_t)t->dim, 1},
                   rows[] = {(int64_t)n, (int64_t)t->width, 1};
-    steno_status st = reserve(j, n, err);
+    steno_status st = reserve_transducer(j, n, err);
     for (size_t i = 0; i < n && !st; i++) {
         memcpy(j->enc + i * t->dim, enc[i], t->dim * sizeof *j->enc);
         memcpy(j->pred + i * t->width, row[i], t->width * sizeof *j->pred);
     }
     if (!st)
-        st = set(j->joiner, 0, STENO_F32, 3, frames, j->enc, err);
+        st = set_transducer(j->joiner, 0, STENO_F32, 3, frames, j->enc, err);
     if (!st)
-        st = set(j->joiner, 1, STENO_F32, 3, rows, j->pred, err);
+        st = set_transducer(j->joiner, 1, STENO_F32, 3, rows, j->pred, err);
     if (!st)
         st = steno_session_run(j->joiner, err);
     return st ? steno_fail_in(err, st, "%s", t->joiner_name) : STENO_OK;
@@ -290,8 +291,8 @@ static steno_status predict(void *self, const float *const *state, const int32_t
     return st;
 }
 
-static steno_status join(void *self, const float *const *enc, const float *const *row, size_t n,
-                         float *out, steno_err *err)
+static steno_status join_transducer(void *self, const float *const *enc, const float *const *row,
+                                    size_t n, float *out, steno_err *err)
 {
     steno_nemo_joint *j = self;
     const size_t some = j->t->alone || (!j->t->joiner && j->t->one_state) ? 1 : n;
@@ -336,7 +337,7 @@ struct steno_transducer_nets steno_nemo_joint_nets(steno_nemo_joint *j)
                                           .state = steno_nemo_state_size(j->t),
                                           .width = steno_nemo_row_size(j->t),
                                           .predict = predict,
-                                          .join = join};
+                                          .join = join_transducer};
 }
 
 /* One step of each network on zeros, whose outputs say how wide rows are. */
@@ -368,7 +369,7 @@ static steno_status try_step(struct steno_nemo_transducer *t, steno_nemo_joint *
 steno_status steno_nemo_transducer_bind(struct steno_nemo_transducer *t, size_t dim, steno_err *err)
 {
     steno_nemo_joint *j = NULL;
-    steno_status st = bind_decoder(t, err);
+    steno_status st = bind_decoder_transducer(t, err);
     t->dim = dim;
     t->width = 0;
     if (!st)

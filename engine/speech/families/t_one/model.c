@@ -40,7 +40,7 @@ struct model {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool probe(const char *dir)
+static bool probe_t_one(const char *dir)
 {
     steno_onnx_head *h =
         steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "config.json")
@@ -69,7 +69,7 @@ static steno_status open_config(struct model *m, const char *path, steno_err *er
     return st;
 }
 
-static steno_status open_tokens(struct model *m, steno_err *err)
+static steno_status open_tokens_t_one(struct model *m, steno_err *err)
 {
     const bool list = steno_path_readable(m->base.dir, "tokens.txt");
     char *path = steno_path_join(m->base.dir, list ? "tokens.txt" : "config.json");
@@ -96,7 +96,8 @@ static steno_status check_rate(const struct model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
+static steno_status open_network_t_one(struct model *m, const struct steno_family_open *o,
+                                       steno_err *err)
 {
     const struct steno_cached_encoder_shape shape = {.window = WINDOW * BINS,
                                                      .bins = 1,
@@ -128,13 +129,13 @@ static steno_status try_steps(struct model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->net.name) : STENO_OK;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_t_one(void *model, const struct steno_family_open *o, steno_err *err)
 {
     const struct steno_fbank_options samples = steno_fbank_samples(RATE, BINS);
     struct model *m = model;
-    steno_status st = open_tokens(m, err);
+    steno_status st = open_tokens_t_one(m, err);
     if (!st)
-        st = open_network(m, o, err);
+        st = open_network_t_one(m, o, err);
     if (!st)
         st = steno_fbank_open(&m->base.front, &samples, err);
     if (!st)
@@ -148,7 +149,7 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return m->quiet ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
 }
 
-static void close_model(void *model)
+static void close_model_t_one(void *model)
 {
     struct model *m = model;
     steno_cached_encoder_unbind(&m->encoder);
@@ -158,7 +159,7 @@ static void close_model(void *model)
 
 /* ---- information ----------------------------------------------------------------------------- */
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_t_one(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     out->network = m->net.name;
@@ -178,7 +179,7 @@ static void get_info(const void *model, struct steno_family_info *out)
                                                .rows = ROWS};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_t_one(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     fprintf(out, "model      %s, %s, CTC, T-one\n", i->name, i->family);
@@ -196,8 +197,8 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_t_one(void *stream, const void *model,
+                                      struct steno_family_stream *o, steno_err *err)
 {
     const struct model *m = model;
     struct steno_cached_stream *s = stream;
@@ -207,7 +208,7 @@ static steno_status open_stream(void *stream, const void *model, struct steno_fa
 }
 
 /* After an endpoint the network keeps its state: the speech comes from the same line. */
-static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+static steno_status reset_t_one(void *state, enum steno_reset what, steno_err *err)
 {
     struct steno_cached_stream *s = state;
     (void)err;
@@ -217,20 +218,20 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     return steno_token_search_restart(&s->base.search, 0);
 }
 
-static steno_status skip(void *state)
+static steno_status skip_t_one(void *state)
 {
     struct steno_shell_stream *s = state;
     steno_token_search_give(&s->search, ((const struct model *)s->model)->quiet, ROWS);
     return STENO_OK;
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_t_one(void *worker, const void *model, int max, steno_err *err)
 {
     return steno_cached_worker_open(worker, &((const struct model *)model)->encoder, max, err);
 }
 
-static void step(void *worker, struct steno_step_item *items, size_t n, int size,
-                 struct steno_network_time *spent)
+static void t_one_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                       struct steno_network_time *spent)
 {
     const struct model *m = ((struct steno_shell_worker *)worker)->model;
     const size_t each = (size_t)(m->encoder.shape.frames * m->encoder.shape.width);
@@ -244,13 +245,13 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct steno_cached_stream),
                                          .worker_bytes = sizeof(struct steno_cached_worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .stream_open = open_stream,
+                                         .open = open_model_t_one,
+                                         .close = close_model_t_one,
+                                         .info = get_info_t_one,
+                                         .describe = describe_t_one,
+                                         .stream_open = open_stream_t_one,
                                          .stream_close = steno_cached_stream_close,
-                                         .worker_open = open_worker,
+                                         .worker_open = open_worker_t_one,
                                          .worker_close = steno_cached_worker_close};
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
@@ -259,11 +260,11 @@ const struct steno_family steno_family_t_one = {.name = FAMILY,
                                                 .layout = "model.onnx with inputs signal, state",
                                                 .options = options,
                                                 .n_options = sizeof options / sizeof *options,
-                                                .probe = probe,
+                                                .probe = probe_t_one,
                                                 .languages = languages,
                                                 .shell = &shell,
                                                 STENO_WINDOWED_SHELL,
                                                 STENO_CACHED_TRIALS,
-                                                .reset = reset,
-                                                .step = step,
-                                                .skip = skip};
+                                                .reset = reset_t_one,
+                                                .step = t_one_step,
+                                                .skip = skip_t_one};

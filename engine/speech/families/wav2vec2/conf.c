@@ -94,7 +94,8 @@ struct pieces {
     int64_t n, cap;
 };
 
-static steno_status put(struct pieces *p, int64_t id, const char *piece, steno_err *err)
+static steno_status put_wav2vec2_conf(struct pieces *p, int64_t id, const char *piece,
+                                      steno_err *err)
 {
     if (id >= p->cap) {
         const int64_t cap = 2 * id + 64;
@@ -122,7 +123,7 @@ static steno_status put_all(struct pieces *p, const struct steno_json_node *obje
             return steno_fail(err, STENO_ERR_FORMAT,
                               "%s: line %zu: expected \"piece\": id with an id below %d", file,
                               e->line, STENO_TOKENS_MAX);
-        st = put(p, id, e->key, err);
+        st = put_wav2vec2_conf(p, id, e->key, err);
     }
     return st;
 }
@@ -137,8 +138,8 @@ static const char *text_of(const struct steno_json_node *tokenizer, const char *
 }
 
 /* The vocabulary of one language. */
-static steno_status choose(const struct steno_json_node **vocab,
-                           const struct steno_json_node *tokenizer, steno_err *err)
+static steno_status choose_wav2vec2_conf(const struct steno_json_node **vocab,
+                                         const struct steno_json_node *tokenizer, steno_err *err)
 {
     const struct steno_json_node *v = *vocab;
     const char *language = text_of(tokenizer, "target_lang", "");
@@ -248,7 +249,7 @@ static steno_status put_added(struct pieces *p, const struct steno_json_node *to
         const long id = e->key ? strtol(e->key, &end, 10) : -1;
         if (end && end != e->key && !*end && id >= 0 && id < STENO_TOKENS_MAX &&
             is(content, STENO_JSON_STRING))
-            st = put(p, id, content->text, err);
+            st = put_wav2vec2_conf(p, id, content->text, err);
     }
     return st;
 }
@@ -278,7 +279,7 @@ steno_status steno_wav2vec2_tokens(steno_tokens **out, int32_t *blank,
 {
     struct pieces p = {0};
     int64_t pad = 0;
-    steno_status st = choose(&vocab, tokenizer, err);
+    steno_status st = choose_wav2vec2_conf(&vocab, tokenizer, err);
     if (!st)
         st = put_all(&p, vocab, VOCAB, err);
     if (!st)
@@ -298,7 +299,7 @@ steno_status steno_wav2vec2_tokens(steno_tokens **out, int32_t *blank,
     return st;
 }
 
-static bool is_mark(const char *piece)
+static bool is_mark_wav2vec2_conf(const char *piece)
 {
     const size_t n = strlen(piece);
     return n > 2 && piece[0] == '<' && piece[n - 1] == '>';
@@ -311,13 +312,13 @@ steno_status steno_wav2vec2_tokens_txt(steno_tokens **out, int32_t *blank, const
     int32_t space;
     if (st)
         return st;
-    if (!is_mark(steno_tokens_piece(*out, 0)))
+    if (!is_mark_wav2vec2_conf(steno_tokens_piece(*out, 0)))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: number 0, the blank, is '%.40s', expected <s>", path,
                           steno_tokens_piece(*out, 0));
     *blank = 0;
     for (int32_t i = 0; i < steno_tokens_count(*out); i++)
-        if (is_mark(steno_tokens_piece(*out, i)))
+        if (is_mark_wav2vec2_conf(steno_tokens_piece(*out, i)))
             steno_tokens_hide(*out, &i, 1);
     space = steno_tokens_find(*out, " ");
     if (space >= 0)

@@ -45,7 +45,7 @@ struct worker {
     size_t cap_spans;
 };
 
-static const struct model *model_of(const struct worker *w)
+static const struct model *model_of_wav2vec2(const struct worker *w)
 {
     return w->base.model;
 }
@@ -66,21 +66,23 @@ static void normalize(const float *pcm, size_t n, double eps, float *out)
         out[i] = (float)(((double)pcm[i] - mean) * by);
 }
 
-static steno_status run(struct worker *w, const float *x, size_t n, steno_err *err)
+static steno_status run_wav2vec2(struct worker *w, const float *x, size_t n, steno_err *err)
 {
     const int64_t dim[] = {1, (int64_t)n};
-    steno_status st = steno_part_set(w->session, model_of(w)->x, STENO_F32, dim, 2, x, err);
-    if (!st && model_of(w)->mask >= 0)
-        st = steno_part_set_ones(w->session, model_of(w)->mask, STENO_I64, n, &w->ones, err);
+    steno_status st =
+        steno_part_set(w->session, model_of_wav2vec2(w)->x, STENO_F32, dim, 2, x, err);
+    if (!st && model_of_wav2vec2(w)->mask >= 0)
+        st = steno_part_set_ones(w->session, model_of_wav2vec2(w)->mask, STENO_I64, n, &w->ones,
+                                 err);
     if (!st)
         st = steno_session_run(w->session, err);
-    return st ? steno_fail_in(err, st, "%s", model_of(w)->net.name) : STENO_OK;
+    return st ? steno_fail_in(err, st, "%s", model_of_wav2vec2(w)->net.name) : STENO_OK;
 }
 
 /* The network's output as log-probabilities: w->scores [*frames, vocab]. */
 static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
 {
-    const struct model *m = model_of(w);
+    const struct model *m = model_of_wav2vec2(w);
     const struct steno_tensor *y = steno_session_get(w->session, 0);
     const size_t vocab = (size_t)steno_tokens_count(m->base.tokens);
     const float *rows;
@@ -101,28 +103,28 @@ static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *frames,
-                          steno_err *err)
+static steno_status wav2vec2_score(struct worker *w, const float *pcm, size_t n, size_t *frames,
+                                   steno_err *err)
 {
     steno_status st;
     *frames = 0;
-    if (n < model_of(w)->conf.least)
+    if (n < model_of_wav2vec2(w)->conf.least)
         return STENO_OK;
-    if (model_of(w)->conf.normalize) {
+    if (model_of_wav2vec2(w)->conf.normalize) {
         if (!steno_floats_reserve(&w->x, &w->cap_x, n))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        normalize(pcm, n, model_of(w)->conf.eps, w->x);
+        normalize(pcm, n, model_of_wav2vec2(w)->conf.eps, w->x);
         pcm = w->x;
     }
-    st = run(w, pcm, n, err);
+    st = run_wav2vec2(w, pcm, n, err);
     return st ? st : get_scores(w, frames, err);
 }
 
 /* A piece begins a word: what was cut in a pause has no delimiter before it. */
-static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
-                        const struct steno_hypothesis *h)
+static steno_status add_wav2vec2(struct worker *w, struct steno_hypothesis_list *list,
+                                 const struct steno_hypothesis *h)
 {
-    const int32_t delimiter = steno_tokens_delimiter(model_of(w)->base.tokens);
+    const int32_t delimiter = steno_tokens_delimiter(model_of_wav2vec2(w)->base.tokens);
     const bool more = delimiter >= 0 && h->n && h->spans[0].token != delimiter;
     if (h->n + 1 > w->cap_spans) {
         struct steno_span *p = realloc(w->spans, 2 * (h->n + 1) * sizeof *p);
@@ -139,24 +141,24 @@ static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
     return steno_hypothesis_list_add(list, w->spans, h->n + more, NULL, 0, h->score);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_wav2vec2(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     struct steno_token_search *s = &((struct steno_shell_stream *)p->settings)->search;
     struct steno_hypothesis h[STENO_MAX_BEAM];
     size_t frames, n = 0, stable;
-    steno_status st = score(w, p->pcm, p->n, &frames, p->err);
+    steno_status st = wav2vec2_score(w, p->pcm, p->n, &frames, p->err);
     if (!st)
-        st = steno_shell_search_scores(p, w->scores, frames, model_of(w)->net.name);
+        st = steno_shell_search_scores(p, w->scores, frames, model_of_wav2vec2(w)->net.name);
     if (st)
         return st;
     st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
     for (size_t i = 0; i < n && !st; i++)
-        st = add(w, p->out, &h[i]);
+        st = add_wav2vec2(w, p->out, &h[i]);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
-static void close_worker(void *worker)
+static void close_worker_wav2vec2(void *worker)
 {
     struct worker *w = worker;
     steno_session_close(w->session);
@@ -166,7 +168,7 @@ static void close_worker(void *worker)
     free(w->spans);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_wav2vec2(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
     (void)max;
@@ -223,7 +225,7 @@ static bool is_omnilingual(const char *dir)
     return is;
 }
 
-static bool probe(const char *dir)
+static bool probe_wav2vec2(const char *dir)
 {
     char *where = NULL;
     steno_onnx_head *h =
@@ -284,7 +286,8 @@ static steno_status open_conf(struct model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s", m->base.dir) : STENO_OK;
 }
 
-static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
+static steno_status open_network_wav2vec2(struct model *m, const struct steno_family_open *o,
+                                          steno_err *err)
 {
     struct steno_family_open inner = *o;
     bool int8 = false;
@@ -324,12 +327,13 @@ static steno_status open_tokens_txt(struct model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_wav2vec2(void *model, const struct steno_family_open *o,
+                                        steno_err *err)
 {
     struct model *m = model;
     steno_status st;
     m->omnilingual = is_omnilingual(o->dir);
-    st = open_network(m, o, err);
+    st = open_network_wav2vec2(m, o, err);
     if (!st)
         st = m->omnilingual ? open_tokens_txt(m, err) : open_conf(m, err);
     if (!st)
@@ -341,14 +345,14 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
     return steno_shell_try_piece(&m->base, err);
 }
 
-static void close_model(void *model)
+static void close_model_wav2vec2(void *model)
 {
     steno_part_file_close(&((struct model *)model)->net);
 }
 
 /* ---- information, streams -------------------------------------------------------------------- */
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_wav2vec2(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     out->network = m->net.name;
@@ -356,7 +360,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_wav2vec2(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     fprintf(out, "model      %s, %s, CTC%s\n", i->name, i->family,
@@ -375,8 +379,8 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     steno_offline_describe(&m->base.offline, i, out);
 }
 
-static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
-                                steno_err *err)
+static steno_status open_stream_wav2vec2(void *stream, const void *model,
+                                         struct steno_family_stream *o, steno_err *err)
 {
     const struct model *m = model;
     return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
@@ -387,14 +391,14 @@ static steno_status open_stream(void *stream, const void *model, struct steno_fa
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct steno_shell_stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
-                                         .stream_open = open_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .recognize = recognize};
+                                         .open = open_model_wav2vec2,
+                                         .close = close_model_wav2vec2,
+                                         .info = get_info_wav2vec2,
+                                         .describe = describe_wav2vec2,
+                                         .stream_open = open_stream_wav2vec2,
+                                         .worker_open = open_worker_wav2vec2,
+                                         .worker_close = close_worker_wav2vec2,
+                                         .recognize = recognize_wav2vec2};
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
@@ -404,6 +408,6 @@ const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
                                                        "omnilingual-asr",
                                                    .options = options,
                                                    .n_options = sizeof options / sizeof *options,
-                                                   .probe = probe,
+                                                   .probe = probe_wav2vec2,
                                                    .shell = &shell,
                                                    STENO_OFFLINE_SHELL};

@@ -154,7 +154,7 @@ steno_status steno_wenet_runtime_meta_read(struct steno_wenet_meta *out, const s
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static steno_status open_tokens(struct steno_wenet_model *m, steno_err *err)
+static steno_status open_tokens_wenet(struct steno_wenet_model *m, steno_err *err)
 {
     static const char *const marks[] = {BLANK, "<unk>", "<sos/eos>"};
     const char *file = tokens_file(m->base.dir);
@@ -178,7 +178,7 @@ static steno_status open_tokens(struct steno_wenet_model *m, steno_err *err)
 /* torchaudio's Kaldi features of samples in the range of 16 bits (wenet/dataset/processor.py,
  * compute_fbank), or what sherpa-onnx computes: centred frames, filters up to 7600 Hz. The global
  * normalisation is in the network. */
-static steno_status open_features(struct steno_wenet_model *m, steno_err *err)
+static steno_status open_features_wenet(struct steno_wenet_model *m, steno_err *err)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(STENO_WENET_RATE, STENO_WENET_BINS);
     steno_status st;
@@ -198,8 +198,9 @@ static void read_weights(struct steno_wenet_weights *w, const struct steno_optio
     (void)steno_option_get_number(o, n, "reverse_weight", &w->reverse);
 }
 
-static steno_status open_networks(struct steno_wenet_model *m, const struct steno_family_open *o,
-                                  bool streaming, bool int8, steno_err *err)
+static steno_status open_networks_wenet(struct steno_wenet_model *m,
+                                        const struct steno_family_open *o, bool streaming,
+                                        bool int8, steno_err *err)
 {
     steno_onnx_head *h = NULL;
     steno_status st = steno_part_file_open(&m->net, o, m->runtime ? ENCODER : STEM, int8, err);
@@ -240,17 +241,17 @@ steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_fa
     m->sherpa = front && strcmp(front, "sherpa") == 0;
     m->runtime = probe_runtime(m->base.dir, &unused);
     if (!st)
-        st = open_networks(m, o, streaming, int8, err);
+        st = open_networks_wenet(m, o, streaming, int8, err);
     m->weights = (struct steno_wenet_weights){1, 0.5, m->meta.reverse};
     read_weights(&m->weights, o->options, o->n_options);
     if (!st)
-        st = open_tokens(m, err);
+        st = open_tokens_wenet(m, err);
     if (!st)
         st = open_rescorer(m, o, int8, err);
     if (!st)
         st =
             steno_search_hints_open(&m->base.hints, o, m->base.tokens, (int32_t)m->meta.vocab, err);
-    return st ? st : open_features(m, err);
+    return st ? st : open_features_wenet(m, err);
 }
 
 void steno_wenet_close(void *model)

@@ -36,14 +36,15 @@ struct worker {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void close_worker(void *worker)
+static void close_worker_wenet_offline(void *worker)
 {
     struct worker *w = worker;
     steno_session_close(w->session);
     steno_session_close(w->ctc);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_wenet_offline(void *worker, const void *model, int max,
+                                              steno_err *err)
 {
     const struct steno_wenet_model *m = model;
     struct worker *w = worker;
@@ -72,15 +73,16 @@ static steno_status search_scores(const struct steno_wenet_model *m,
                : STENO_OK;
 }
 
-static steno_status search(void *worker, const struct steno_piece *p)
+static steno_status search_wenet_offline(void *worker, const struct steno_piece *p)
 {
     return search_scores(((struct worker *)worker)->base.model, p->of, p->rows, p->n);
 }
 
 /* ---- WeNet's runtime ------------------------------------------------------------------------- */
 
-static steno_status set(struct worker *w, enum input i, steno_dtype type, const int64_t *dim,
-                        int rank, const void *data, steno_err *err)
+static steno_status set_wenet_offline(struct worker *w, enum input i, steno_dtype type,
+                                      const int64_t *dim, int rank, const void *data,
+                                      steno_err *err)
 {
     const int at = ((const struct model *)w->base.model)->in[i];
     return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
@@ -95,13 +97,13 @@ static steno_status run_encoder(struct worker *w, const float *x, size_t n, sten
     const int64_t frames[] = {1, (int64_t)n, STENO_WENET_BINS},
                   attention[] = {t->blocks, t->head, 0, 2 * t->width / t->head},
                   convolution[] = {t->blocks, 1, t->width, t->kernel - 1};
-    steno_status st = set(w, CHUNK, STENO_F32, frames, 3, x, err);
+    steno_status st = set_wenet_offline(w, CHUNK, STENO_F32, frames, 3, x, err);
     if (!st)
-        st = set(w, OFFSET, STENO_I64, &zero, 0, &zero, err);
+        st = set_wenet_offline(w, OFFSET, STENO_I64, &zero, 0, &zero, err);
     if (!st)
-        st = set(w, ATTENTION, STENO_F32, attention, 4, &none, err);
+        st = set_wenet_offline(w, ATTENTION, STENO_F32, attention, 4, &none, err);
     if (!st)
-        st = set(w, CONVOLUTION, STENO_F32, convolution, 4, m->convolution, err);
+        st = set_wenet_offline(w, CONVOLUTION, STENO_F32, convolution, 4, m->convolution, err);
     if (!st)
         st = steno_session_run(w->session, err);
     return st ? steno_fail_in(err, st, "%s", m->m.net.name) : STENO_OK;
@@ -132,7 +134,7 @@ static steno_status run_both(struct worker *w, const float *x, size_t n, size_t 
                       steno_numel(*scores), steno_numel(*hidden), m->net.name);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_wenet_offline(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     struct steno_piece_features *f = &w->base.features;
@@ -166,19 +168,19 @@ static steno_status bind_runtime(struct model *m, steno_err *err)
 
 /* ---- model and stream ------------------------------------------------------------------------ */
 
-static bool probe(const char *dir)
+static bool probe_wenet_offline(const char *dir)
 {
     bool streaming;
     return steno_wenet_probe(dir, &streaming) && !streaming;
 }
 
-static void close_model(void *model)
+static void close_model_wenet_offline(void *model)
 {
     free(((struct model *)model)->convolution);
     steno_wenet_close(model);
 }
 
-static steno_status bind(struct model *m, steno_err *err)
+static steno_status bind_wenet_offline(struct model *m, steno_err *err)
 {
     steno_network *net = m->m.net.net;
     struct steno_piece_encoder *e = &m->m.base.pieces;
@@ -201,7 +203,8 @@ static steno_status bind(struct model *m, steno_err *err)
                       m->m.base.dir, m->m.net.name);
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_wenet_offline(void *model, const struct steno_family_open *o,
+                                             steno_err *err)
 {
     struct model *m = model;
     steno_status st = steno_wenet_open(&m->m, o, false, err);
@@ -209,15 +212,15 @@ static steno_status open_model(void *model, const struct steno_family_open *o, s
         return st;
     steno_shell_set_cuts(&m->m.base, STENO_WENET_RATE, FULL,
                          STENO_WENET_HOP * (size_t)m->m.meta.subsampling, SLACK);
-    return m->m.runtime ? bind_runtime(m, err) : bind(m, err);
+    return m->m.runtime ? bind_runtime(m, err) : bind_wenet_offline(m, err);
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_wenet_offline(const void *model, struct steno_family_info *out)
 {
     steno_wenet_info(model, out);
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_wenet_offline(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     steno_wenet_describe(&m->m, i, out);
@@ -228,22 +231,22 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct steno_wenet_stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
+                                         .open = open_model_wenet_offline,
+                                         .close = close_model_wenet_offline,
+                                         .info = get_info_wenet_offline,
+                                         .describe = describe_wenet_offline,
                                          .stream_open = steno_wenet_stream_open,
                                          .stream_close = steno_wenet_stream_close,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker,
-                                         .recognize = recognize,
-                                         .search = search};
+                                         .worker_open = open_worker_wenet_offline,
+                                         .worker_close = close_worker_wenet_offline,
+                                         .recognize = recognize_wenet_offline,
+                                         .search = search_wenet_offline};
 
 const struct steno_family steno_family_wenet = {.name = FAMILY,
                                                 .layout = "model.onnx",
                                                 .options = steno_wenet_options,
                                                 .n_options = sizeof steno_wenet_options /
                                                              sizeof *steno_wenet_options,
-                                                .probe = probe,
+                                                .probe = probe_wenet_offline,
                                                 .shell = &shell,
                                                 STENO_OFFLINE_SHELL};

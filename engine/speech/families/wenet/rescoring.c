@@ -71,7 +71,7 @@ static steno_status acquire(steno_wenet_rescorer *s, struct runner **out, steno_
     return STENO_OK;
 }
 
-static void release(steno_wenet_rescorer *s, struct runner *r)
+static void release_rescoring(steno_wenet_rescorer *s, struct runner *r)
 {
     pthread_mutex_lock(&s->lock);
     r->next = s->idle;
@@ -81,8 +81,8 @@ static void release(steno_wenet_rescorer *s, struct runner *r)
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-static steno_status check(const steno_wenet_rescorer *s, const struct steno_tensor *y, int i,
-                          size_t n, size_t length, steno_err *err)
+static steno_status check_rescoring(const steno_wenet_rescorer *s, const struct steno_tensor *y,
+                                    int i, size_t n, size_t length, steno_err *err)
 {
     char shape[96];
     if (y->dtype == STENO_F32 && steno_numel(y) == n * length * (size_t)s->d.vocab)
@@ -105,8 +105,9 @@ static double sum(const struct steno_wenet_decoder *d, const float *scores,
     return total + (double)scores[h->n * (size_t)d->vocab + (size_t)d->eos];
 }
 
-static steno_status fill(const steno_wenet_rescorer *s, struct runner *r,
-                         const struct steno_hypothesis *h, size_t n, size_t length, steno_err *err)
+static steno_status fill_rescoring(const steno_wenet_rescorer *s, struct runner *r,
+                                   const struct steno_hypothesis *h, size_t n, size_t length,
+                                   steno_err *err)
 {
     if (n * (length + 1) > r->cap) {
         int64_t *ids = realloc(r->ids, n * (length + 1) * sizeof *ids);
@@ -126,16 +127,16 @@ static steno_status fill(const steno_wenet_rescorer *s, struct runner *r,
 }
 
 /* The scores of n hypotheses of less than `length` tokens. */
-static steno_status run(const steno_wenet_rescorer *s, struct runner *r,
-                        const struct steno_hypothesis *h, size_t n, size_t length,
-                        const float *memory, size_t rows, double reverse, double *score,
-                        steno_err *err)
+static steno_status run_rescoring(const steno_wenet_rescorer *s, struct runner *r,
+                                  const struct steno_hypothesis *h, size_t n, size_t length,
+                                  const float *memory, size_t rows, double reverse, double *score,
+                                  steno_err *err)
 {
     const int64_t hyps[] = {(int64_t)n, (int64_t)length}, lengths[] = {(int64_t)n},
                   out[] = {1, (int64_t)rows, s->d.width};
     const bool both = s->d.both && reverse > 0;
     const struct steno_tensor *left, *right = NULL;
-    steno_status st = fill(s, r, h, n, length, err);
+    steno_status st = fill_rescoring(s, r, h, n, length, err);
     if (!st)
         st = steno_part_set(r->session, s->in[HYPS], STENO_I64, hyps, 2, r->ids, err);
     if (!st)
@@ -148,10 +149,10 @@ static steno_status run(const steno_wenet_rescorer *s, struct runner *r,
     if (st)
         return steno_fail_in(err, st, "%s", s->net.name);
     left = steno_session_get(r->session, 0);
-    st = check(s, left, 0, n, length, err);
+    st = check_rescoring(s, left, 0, n, length, err);
     if (!st && both) {
         right = steno_session_get(r->session, 1);
-        st = check(s, right, 1, n, length, err);
+        st = check_rescoring(s, right, 1, n, length, err);
     }
     for (size_t i = 0; i < n && !st; i++) {
         const size_t at = i * length * (size_t)s->d.vocab;
@@ -186,16 +187,16 @@ static steno_status score_all(steno_wenet_rescorer *s, const struct steno_hypoth
         st = acquire(s, &r, err);
     for (size_t at = 0; *done && at < n && !st; at += together) {
         const size_t k = n - at < together ? n - at : together;
-        st = run(s, r, h + at, k, length, memory, rows, reverse, score + at, err);
+        st = run_rescoring(s, r, h + at, k, length, memory, rows, reverse, score + at, err);
     }
     if (r)
-        release(s, r);
+        release_rescoring(s, r);
     return st;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static steno_status bind(steno_wenet_rescorer *s, steno_err *err)
+static steno_status bind_rescoring(steno_wenet_rescorer *s, steno_err *err)
 {
     for (int i = 0; i < INPUTS; i++) {
         s->in[i] = steno_network_find_input(s->net.net, inputs[i]);
@@ -251,7 +252,7 @@ steno_status steno_wenet_rescorer_open(steno_wenet_rescorer **out,
     s->threads = o->threads;
     st = steno_part_file_open(&s->net, o, STEM, int8, err);
     if (!st)
-        st = bind(s, err);
+        st = bind_rescoring(s, err);
     if (!st)
         find_positions(s);
     if (!st)

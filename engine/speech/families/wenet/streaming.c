@@ -83,7 +83,7 @@ struct worker {
     uint8_t *mask;                /* [cache + chunk] */
 };
 
-static void close_worker(void *worker)
+static void close_worker_wenet_streaming(void *worker)
 {
     struct worker *w = worker;
     steno_session_close(w->session);
@@ -91,7 +91,8 @@ static void close_worker(void *worker)
     steno_aligned_free(w->mask);
 }
 
-static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
+static steno_status open_worker_wenet_streaming(void *worker, const void *model, int max,
+                                                steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = worker;
@@ -112,8 +113,9 @@ static steno_status set(struct worker *w, enum input i, steno_dtype type, const 
     return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
 }
 
-static steno_status set_inputs(struct worker *w, const struct caches *c, const float *window,
-                               int64_t *offset, int64_t *required, steno_err *err)
+static steno_status set_inputs_wenet_streaming(struct worker *w, const struct caches *c,
+                                               const float *window, int64_t *offset,
+                                               int64_t *required, steno_err *err)
 {
     const struct model *m = w->base.model;
     const struct steno_wenet_meta *t = &m->m.meta;
@@ -153,7 +155,7 @@ static steno_status check_output(const struct worker *w, int i, size_t want, ste
 }
 
 /* Make room for the rows behind the next chunk; the content need not stay. */
-static steno_status reserve(const struct model *m, struct caches *c, steno_err *err)
+static steno_status reserve_wenet_streaming(const struct model *m, struct caches *c, steno_err *err)
 {
     const int64_t most = next_rows(m, c->rows) > c->rows ? 2 * next_rows(m, c->rows) : c->rows;
     const size_t bytes = ((size_t)most * m->attention + 1) * sizeof(float);
@@ -175,7 +177,7 @@ static steno_status reserve(const struct model *m, struct caches *c, steno_err *
 }
 
 /* Caches before the first chunk of an utterance. */
-static void begin(const struct model *m, struct caches *c)
+static void begin_wenet_streaming(const struct model *m, struct caches *c)
 {
     c->chunks = 0;
     c->rows = cache_of(m);
@@ -216,8 +218,8 @@ static void keep_caches(struct worker *w, struct caches *c)
 }
 
 /* Run one chunk. *scores [chunk, vocab]: valid until the next run. A failure leaves c as it was. */
-static steno_status run(struct worker *w, struct caches *c, const float *window,
-                        const float **scores, steno_err *err)
+static steno_status run_wenet_streaming(struct worker *w, struct caches *c, const float *window,
+                                        const float **scores, steno_err *err)
 {
     const struct model *m = w->base.model;
     const size_t rows = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
@@ -225,10 +227,10 @@ static steno_status run(struct worker *w, struct caches *c, const float *window,
     int64_t offset, required;
     steno_status st;
     if (!c->chunks || cache_of(m) + (c->chunks + 1) * m->m.meta.chunk > m->positions)
-        begin(m, c); /* the first, or after minutes */
-    st = reserve(m, c, err);
+        begin_wenet_streaming(m, c); /* the first, or after minutes */
+    st = reserve_wenet_streaming(m, c, err);
     if (!st)
-        st = set_inputs(w, c, window, &offset, &required, err);
+        st = set_inputs_wenet_streaming(w, c, window, &offset, &required, err);
     if (!st)
         st = steno_session_run(w->session, err);
     if (st)
@@ -250,13 +252,13 @@ static steno_status run(struct worker *w, struct caches *c, const float *window,
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool probe(const char *dir)
+static bool probe_wenet_streaming(const char *dir)
 {
     bool streaming;
     return steno_wenet_probe(dir, &streaming) && streaming;
 }
 
-static void close_model(void *model)
+static void close_model_wenet_streaming(void *model)
 {
     free(((struct model *)model)->quiet);
     steno_wenet_close(model);
@@ -277,7 +279,7 @@ static steno_status check_ctc(const struct model *m, steno_err *err)
                       m->m.ctc.name);
 }
 
-static steno_status bind(struct model *m, steno_err *err)
+static steno_status bind_wenet_streaming(struct model *m, steno_err *err)
 {
     const struct steno_wenet_meta *t = &m->m.meta;
     for (int i = 0; i < INPUTS; i++) {
@@ -322,19 +324,20 @@ static steno_status try(struct model *m, steno_err *err)
     steno_status st = window ? steno_shell_worker_open(&w, m, 1, err)
                              : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->m.base.dir);
     for (int i = 0; i < 2 && !st; i++)
-        st = run(w, &c, window, &scores, err);
+        st = run_wenet_streaming(w, &c, window, &scores, err);
     steno_shell_worker_close(w);
     steno_aligned_free(window);
     free_caches(&c);
     return st ? steno_fail_in(err, st, "%s", m->m.base.dir) : STENO_OK;
 }
 
-static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_wenet_streaming(void *model, const struct steno_family_open *o,
+                                               steno_err *err)
 {
     struct model *m = model;
     steno_status st = steno_wenet_open(&m->m, o, true, err);
     if (!st)
-        st = bind(m, err);
+        st = bind_wenet_streaming(m, err);
     if (st)
         return st;
     find_positions(m);
@@ -362,7 +365,7 @@ static int64_t remembered(const struct model *m)
     return m->m.rescorer ? longest(m) * m->m.meta.width : 0;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_wenet_streaming(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     const double frame = (double)STENO_WENET_HOP / STENO_WENET_RATE;
@@ -382,7 +385,7 @@ static void get_info(const void *model, struct steno_family_info *out)
                                                .rows = (size_t)m->m.meta.chunk};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_wenet_streaming(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     steno_wenet_describe(&m->m, i, out);
@@ -408,7 +411,7 @@ static size_t ahead(const struct stream *s)
     return s->ran ? s->base.base.search.left : 0;
 }
 
-static void close_stream(void *stream)
+static void close_stream_wenet_streaming(void *stream)
 {
     free_caches(&((struct stream *)stream)->caches);
     steno_wenet_stream_close(stream);
@@ -416,7 +419,7 @@ static void close_stream(void *stream)
 
 /* Each utterance begins with empty caches, as in WeNet's runtime: positions count from there, and
  * their number is limited. */
-static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+static steno_status reset_wenet_streaming(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
     (void)err;
@@ -439,8 +442,8 @@ static steno_status give(struct worker *w, struct stream *s, const float *scores
     return STENO_OK;
 }
 
-static void step(void *worker, struct steno_step_item *items, size_t n, int size,
-                 struct steno_network_time *spent)
+static void wenet_streaming_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                                 struct steno_network_time *spent)
 {
     struct worker *w = worker;
     (void)size;
@@ -448,7 +451,7 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
         struct stream *s = items[i].state;
         const float *scores;
         steno_network_time_begin(spent);
-        items[i].st = run(w, &s->caches, items[i].window, &scores, items[i].err);
+        items[i].st = run_wenet_streaming(w, &s->caches, items[i].window, &scores, items[i].err);
         steno_network_time_end(spent);
         if (!items[i].st)
             items[i].st = give(w, s, scores, items[i].err);
@@ -467,12 +470,12 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
     return STENO_OK;
 }
 
-static steno_status finish(void *state, steno_err *err)
+static steno_status finish_wenet_streaming(void *state, steno_err *err)
 {
     return steno_wenet_rescore(state, ahead(state), err);
 }
 
-static steno_status skip(void *state)
+static steno_status skip_wenet_streaming(void *state)
 {
     struct stream *s = state;
     const struct model *m = s->base.base.model;
@@ -520,27 +523,27 @@ static steno_status trial_run(void *trial, int size, steno_err *err)
     struct trial *t = trial;
     const float *scores;
     (void)size;
-    return run(t->worker, &t->caches, t->window, &scores, err);
+    return run_wenet_streaming(t->worker, &t->caches, t->window, &scores, err);
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
-                                         .open = open_model,
-                                         .close = close_model,
-                                         .info = get_info,
-                                         .describe = describe,
+                                         .open = open_model_wenet_streaming,
+                                         .close = close_model_wenet_streaming,
+                                         .info = get_info_wenet_streaming,
+                                         .describe = describe_wenet_streaming,
                                          .stream_open = steno_wenet_stream_open,
-                                         .stream_close = close_stream,
-                                         .worker_open = open_worker,
-                                         .worker_close = close_worker};
+                                         .stream_close = close_stream_wenet_streaming,
+                                         .worker_open = open_worker_wenet_streaming,
+                                         .worker_close = close_worker_wenet_streaming};
 
 const struct steno_family steno_family_wenet_streaming = {
     .name = FAMILY,
     .layout = "model-streaming.onnx",
     .options = steno_wenet_streaming_options,
     .n_options = sizeof steno_wenet_streaming_options / sizeof *steno_wenet_streaming_options,
-    .probe = probe,
+    .probe = probe_wenet_streaming,
     .shell = &shell,
     STENO_WINDOWED_STATE,
     .hypotheses = hypotheses,
@@ -548,10 +551,10 @@ const struct steno_family steno_family_wenet_streaming = {
     .frames = steno_shell_frames,
     .last_sound = steno_shell_last_sound,
     .n_tokens = steno_shell_n_tokens,
-    .reset = reset,
-    .step = step,
+    .reset = reset_wenet_streaming,
+    .step = wenet_streaming_step,
     .trial_open = trial_open,
     .trial_run = trial_run,
     .trial_close = trial_close,
-    .skip = skip,
-    .finish = finish};
+    .skip = skip_wenet_streaming,
+    .finish = finish_wenet_streaming};

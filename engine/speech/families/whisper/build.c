@@ -31,7 +31,7 @@ struct matrix {
 
 /* Row r of the strip, a filter of the convolution: tap k of channel c goes to row k * channels + c.
  */
-static size_t place(const struct matrix *m, size_t i)
+static size_t place_build(const struct matrix *m, size_t i)
 {
     return m->conv ? i % 3 * (m->rows / 3) + i / 3 : i;
 }
@@ -49,7 +49,7 @@ static bool make_matrix(const void *arg, void *to)
             steno_whisper_rows(m->part[p], at, n, strip);
             for (size_t i = 0; i < m->rows; i++)
                 for (size_t r = 0; r < n; r++)
-                    out[place(m, i) * m->cols + at + r] = strip[r * m->rows + i];
+                    out[place_build(m, i) * m->cols + at + r] = strip[r * m->rows + i];
         }
         out += rows;
     }
@@ -251,8 +251,8 @@ static steno_value_id feed_forward(struct builder *b, steno_value_id x)
 
 /* ---- inputs, outputs ------------------------------------------------------------------------ */
 
-static steno_value_id input(struct builder *b, const char *name, steno_dtype type, int rank,
-                            const int64_t *dim)
+static steno_value_id build_input(struct builder *b, const char *name, steno_dtype type, int rank,
+                                  const int64_t *dim)
 {
     steno_value_id v = STENO_NONE;
     if (!b->st)
@@ -280,7 +280,7 @@ static void output(struct builder *b, steno_value_id v, const char *name, int la
         b->st = steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
 }
 
-static steno_status begin(struct builder *b, const steno_whisper_weights *w, steno_err *err)
+static steno_status begin_build(struct builder *b, const steno_whisper_weights *w, steno_err *err)
 {
     size_t ends;
     *b = (struct builder){.w = w, .d = steno_whisper_weights_dims(w), .err = err};
@@ -296,7 +296,7 @@ static steno_status begin(struct builder *b, const steno_whisper_weights *w, ste
     return b->st;
 }
 
-static steno_status finish(struct builder *b, struct steno_graph **out)
+static steno_status finish_build(struct builder *b, struct steno_graph **out)
 {
     if (!b->st)
         b->st = steno_graph_sort(b->g, b->err);
@@ -378,12 +378,12 @@ steno_status steno_whisper_build_encoder(void *weights, struct steno_graph **out
     struct builder b;
     int64_t frames, rows;
     steno_value_id x, positions;
-    if (begin(&b, weights, err))
+    if (begin_build(&b, weights, err))
         return STENO_ERR_NOMEM;
     frames = steno_graph_symbol(b.g, "frames");
     rows = steno_graph_symbol(b.g, "rows");
-    x = input(&b, "frames", STENO_F32, 3, (int64_t[]){1, frames, 3 * b.d.mels});
-    positions = input(&b, "positions", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state});
+    x = build_input(&b, "frames", STENO_F32, 3, (int64_t[]){1, frames, 3 * b.d.mels});
+    positions = build_input(&b, "positions", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state});
     x = convolutions(&b, x, positions);
     for (int64_t i = 0; i < b.d.audio_layers && !b.st; i++) {
         at_layer(&b, "encoder", i);
@@ -392,18 +392,18 @@ steno_status steno_whisper_build_encoder(void *weights, struct steno_graph **out
     b.prefix[0] = '\0';
     x = norm(&b, x, "encoder.ln_post");
     output(&b, x, "rows", -1);
-    return finish(&b, out);
+    return finish_build(&b, out);
 }
 
 steno_status steno_whisper_build_cross(void *weights, struct steno_graph **out, steno_err *err)
 {
     struct builder b;
     int64_t rows;
-    if (begin(&b, weights, err))
+    if (begin_build(&b, weights, err))
         return STENO_ERR_NOMEM;
     rows = steno_graph_symbol(b.g, "rows");
-    add_memories(&b, input(&b, "rows", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state}));
-    return finish(&b, out);
+    add_memories(&b, build_input(&b, "rows", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state}));
+    return finish_build(&b, out);
 }
 
 /* ---- decoder ------------------------------------------------------------------------------- */
@@ -443,14 +443,14 @@ steno_status steno_whisper_build_step(void *weights, struct steno_graph **out, s
     struct builder b;
     int64_t entries;
     steno_value_id x;
-    if (begin(&b, weights, err))
+    if (begin_build(&b, weights, err))
         return STENO_ERR_NOMEM;
     entries = steno_graph_symbol(b.g, "entries");
-    x = input(&b, "x", STENO_F32, 3, (int64_t[]){entries, 1, b.d.text_state});
+    x = build_input(&b, "x", STENO_F32, 3, (int64_t[]){entries, 1, b.d.text_state});
     for (int i = 0; i < b.d.text_layers && !b.st; i++)
         x = decoder_layer(&b, x, i);
     output(&b, x, "hidden", -1);
-    return finish(&b, out);
+    return finish_build(&b, out);
 }
 
 steno_status steno_whisper_build_scores(void *weights, struct steno_graph **out, steno_err *err)
@@ -459,11 +459,11 @@ steno_status steno_whisper_build_scores(void *weights, struct steno_graph **out,
     struct builder b;
     int64_t rows;
     steno_value_id x;
-    if (begin(&b, weights, err))
+    if (begin_build(&b, weights, err))
         return STENO_ERR_NOMEM;
     rows = steno_graph_symbol(b.g, "rows");
-    x = input(&b, "hidden", STENO_F32, 3, (int64_t[]){rows, 1, b.d.text_state});
+    x = build_input(&b, "hidden", STENO_F32, 3, (int64_t[]){rows, 1, b.d.text_state});
     x = norm(&b, x, "decoder.ln");
     output(&b, two(&b, "MatMul", 13, x, add_matrix(&b, parts, 1, false)), "logits", -1);
-    return finish(&b, out);
+    return finish_build(&b, out);
 }

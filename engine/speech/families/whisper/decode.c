@@ -193,7 +193,7 @@ bool steno_whisper_decoder_ask(steno_whisper_decoder *d, struct steno_whisper_as
 }
 
 /* A text is there: take it, or try the next temperature. */
-static steno_status judge(steno_whisper_decoder *d, steno_err *err)
+static steno_status judge_whisper_decode(steno_whisper_decoder *d, steno_err *err)
 {
     steno_status st = read_result(d, err);
     bool enough;
@@ -215,7 +215,7 @@ steno_status steno_whisper_decoder_take(steno_whisper_decoder *d,
 {
     struct steno_whisper_ask more;
     steno_whisper_search_take(d->search, ask);
-    return steno_whisper_search_ask(d->search, &more) ? STENO_OK : judge(d, err);
+    return steno_whisper_search_ask(d->search, &more) ? STENO_OK : judge_whisper_decode(d, err);
 }
 
 size_t steno_whisper_decoder_texts(const steno_whisper_decoder *d, struct steno_whisper_text *out,

@@ -17,7 +17,7 @@
 #define FRAME_SAMPLES 320
 #define PARTIAL_EVERY 0.8 /* s */
 
-static void close_model(void *model)
+static void close_model_whisper(void *model)
 {
     struct steno_whisper_model *m = model;
     if (!m)
@@ -65,7 +65,8 @@ static steno_status open_parts(struct steno_whisper_model *m, const struct steno
                                        &m->suppressed, err);
 }
 
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model_whisper(void **model, const struct steno_family_open *o,
+                                       steno_err *err)
 {
     struct steno_whisper_model *m = calloc(1, sizeof *m);
     steno_status st = STENO_ERR_NOMEM;
@@ -74,7 +75,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     else
         st = steno_fail(err, st, "%s: out of memory", o->dir);
     if (st)
-        close_model(m);
+        close_model_whisper(m);
     else
         *model = m;
     return st;
@@ -115,7 +116,7 @@ static bool languages(const char *dir, struct steno_model_languages *out)
     return known;
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+static void get_info_whisper(const void *model, struct steno_family_info *out)
 {
     const struct steno_whisper_model *m = model;
     *out = (struct steno_family_info){
@@ -147,7 +148,7 @@ static void get_info(const void *model, struct steno_family_info *out)
             .incremental = true, .cuts = true, .partial_every = PARTIAL_EVERY, .early = true}};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+static void describe_whisper(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_whisper_model *m = model;
     const struct steno_whisper_dims *d = &m->net->dims;
@@ -197,10 +198,10 @@ const struct steno_family steno_family_whisper = {.name = FAMILY,
                                                   .n_options = STENO_WHISPER_N_OPTIONS,
                                                   .probe = steno_whisper_weights_probe,
                                                   .languages = languages,
-                                                  .open = open_model,
-                                                  .close = close_model,
-                                                  .info = get_info,
-                                                  .describe = describe,
+                                                  .open = open_model_whisper,
+                                                  .close = close_model_whisper,
+                                                  .info = get_info_whisper,
+                                                  .describe = describe_whisper,
                                                   .state_new = steno_whisper_state_new,
                                                   .state_free = steno_whisper_state_free,
                                                   .reset = steno_whisper_reset,

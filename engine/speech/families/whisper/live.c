@@ -109,7 +109,7 @@ const int32_t *steno_whisper_live_before(const steno_whisper_live *l, size_t *n)
     return l->before;
 }
 
-static void join(const steno_whisper_live *l, struct steno_whisper_agreement *a)
+static void join_whisper_live(const steno_whisper_live *l, struct steno_whisper_agreement *a)
 {
     if (l->n_before)
         steno_whisper_agreement_join(a, l->before, l->before_log_probs, l->n_before, l->from);
@@ -117,7 +117,7 @@ static void join(const steno_whisper_live *l, struct steno_whisper_agreement *a)
 
 void steno_whisper_live_join(steno_whisper_live *l)
 {
-    join(l, &l->agreed);
+    join_whisper_live(l, &l->agreed);
     l->n_before = 0;
     l->from = 0;
 }
@@ -126,7 +126,7 @@ const int32_t *steno_whisper_live_hypothesis(steno_whisper_live *l, const float 
                                              size_t *n, size_t *agreed)
 {
     l->whole = l->agreed;
-    join(l, &l->whole);
+    join_whisper_live(l, &l->whole);
     *log_probs = l->whole.log_probs;
     *n = l->whole.n;
     *agreed = l->whole.agreed;
@@ -176,7 +176,7 @@ void steno_whisper_live_restore(steno_whisper_live *l)
 /* ---- the encoder --------------------------------------------------------------------------- */
 
 /* Rows for n frames of audio. */
-static size_t rows_of(const steno_whisper_live *l, size_t n)
+static size_t whisper_live_rows_of(const steno_whisper_live *l, size_t n)
 {
     const size_t all = (size_t)l->m->dims.audio_ctx;
     size_t rows = (n + 1) / 2 + (l->wide ? WIDE_MARGIN : MARGIN_ROWS);
@@ -191,7 +191,7 @@ steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_whisper_runn
 {
     const size_t mels = (size_t)l->m->dims.mels;
     const size_t from = least(2 * (size_t)l->from, w->n - 1), n = w->n - from;
-    const size_t rows = rows_of(l, n);
+    const size_t rows = whisper_live_rows_of(l, n);
     const float *mel = w->mel + from * mels;
     struct steno_whisper_window in = {.mel = mel, .n = n, .rows = rows, .floor = w->floor};
     l->state = state;
@@ -267,7 +267,7 @@ bool steno_whisper_live_ask(steno_whisper_live *l, struct steno_whisper_ask *ask
 }
 
 /* The best piece by these scores, after the rules, behind the pieces so far. */
-static int32_t choose(steno_whisper_live *l, const float *logits, float *log_prob)
+static int32_t choose_whisper_live(steno_whisper_live *l, const float *logits, float *log_prob)
 {
     const size_t n = (size_t)l->m->dims.vocab;
     size_t best = 0;
@@ -298,7 +298,7 @@ static bool write_piece(steno_whisper_live *l, const float *logits)
 {
     struct steno_whisper_decoded *d = &l->now;
     float log_prob;
-    const int32_t id = choose(l, logits, &log_prob);
+    const int32_t id = choose_whisper_live(l, logits, &log_prob);
     d->log_probs[d->n] = log_prob;
     d->ended = id == l->m->special.eot;
     if (d->ended)
@@ -333,7 +333,8 @@ static bool is_late(const steno_whisper_live *l)
 }
 
 /* Whether the result is one that a short window may be the reason of. */
-static steno_status judge(steno_whisper_live *l, bool *bad, bool *silent, steno_err *err)
+static steno_status judge_whisper_live(steno_whisper_live *l, bool *bad, bool *silent,
+                                       steno_err *err)
 {
     struct steno_whisper_decoded *d = &l->now;
     steno_status st;
@@ -361,7 +362,7 @@ steno_status steno_whisper_live_take(steno_whisper_live *l, const struct steno_w
     if (more)
         return STENO_OK;
     l->done = true;
-    st = judge(l, &bad, &silent, err);
+    st = judge_whisper_live(l, &bad, &silent, err);
     if (st)
         return st;
     if (bad && !silent && !l->full) {

@@ -57,7 +57,7 @@ void steno_whisper_mel_restart(steno_whisper_mel *f)
     f->ended = false;
 }
 
-static bool reserve(steno_whisper_mel *f, size_t frames)
+static bool reserve_mel(steno_whisper_mel *f, size_t frames)
 {
     size_t cap = f->cap ? f->cap : BLOCK, bytes;
     float *x;
@@ -80,13 +80,13 @@ static void count(steno_whisper_mel *f, size_t frames)
     f->n += frames;
 }
 
-static steno_status push(steno_whisper_mel *f, steno_fbank *bank, const float *pcm, size_t n,
-                         steno_err *err)
+static steno_status push_mel(steno_whisper_mel *f, steno_fbank *bank, const float *pcm, size_t n,
+                             steno_err *err)
 {
     while (n) {
         size_t used, got;
         steno_status st;
-        if (!reserve(f, BLOCK))
+        if (!reserve_mel(f, BLOCK))
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a spectrogram");
         st = steno_fbank_push(bank, pcm, n, &used, f->x + f->n * f->mels, BLOCK, &got);
         if (st && st != STENO_NEED_MORE)
@@ -104,7 +104,7 @@ steno_status steno_whisper_mel_push(steno_whisper_mel *f, const float *pcm, size
     if (f->ended)
         return steno_fail(err, STENO_ERR_INVAL, "samples after the end of the recording");
     f->samples += n;
-    return push(f, f->bank, pcm, n, err);
+    return push_mel(f, f->bank, pcm, n, err);
 }
 
 static steno_status end(steno_whisper_mel *f, steno_fbank *bank, steno_err *err)
@@ -116,9 +116,9 @@ static steno_status end(steno_whisper_mel *f, steno_fbank *bank, steno_err *err)
     if (f->ended)
         return STENO_OK;
     f->ended = true;
-    st = push(f, bank, zeros, PADDING, err);
+    st = push_mel(f, bank, zeros, PADDING, err);
     while (!st && got && f->base + f->n < all) {
-        if (!reserve(f, BLOCK))
+        if (!reserve_mel(f, BLOCK))
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a spectrogram");
         st = steno_fbank_flush(bank, f->x + f->n * f->mels, BLOCK, &got);
         if (st)

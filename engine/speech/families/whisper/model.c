@@ -12,10 +12,10 @@
 
 /* The numbers of heads come from other files than the weights. `tensor` is in the file that the
  * network's weights come from: encoder and decoder may have one each. */
-static steno_status open_network(const struct steno_whisper *m, const char *name,
-                                 const char *tensor,
-                                 steno_status (*make)(void *, struct steno_graph **, steno_err *),
-                                 steno_network **out, steno_err *err)
+static steno_status
+open_network_whisper(const struct steno_whisper *m, const char *name, const char *tensor,
+                     steno_status (*make)(void *, struct steno_graph **, steno_err *),
+                     steno_network **out, steno_err *err)
 {
     const char *file = steno_whisper_weights_find(m->weights, tensor)->file;
     char variant[400];
@@ -31,7 +31,7 @@ static steno_status open_network(const struct steno_whisper *m, const char *name
     return steno_network_open(out, file, &o, err);
 }
 
-static steno_status open_networks(struct steno_whisper *m, steno_err *err)
+static steno_status open_networks_whisper(struct steno_whisper *m, steno_err *err)
 {
     unsigned cpu;
     steno_status st = steno_cpu_choose(m->opt.cpu, &cpu, err);
@@ -39,17 +39,17 @@ static steno_status open_networks(struct steno_whisper *m, steno_err *err)
         return st;
     steno_kernels_init(&m->kernels, cpu);
     /* first: the largest matrix is f32 while it is packed, half of the memory that loading takes */
-    st = open_network(m, "scores", "decoder.token_embedding.weight", steno_whisper_build_scores,
-                      &m->scores, err);
+    st = open_network_whisper(m, "scores", "decoder.token_embedding.weight",
+                              steno_whisper_build_scores, &m->scores, err);
     if (!st)
-        st = open_network(m, "encoder", "encoder.conv1.weight", steno_whisper_build_encoder,
-                          &m->encoder, err);
+        st = open_network_whisper(m, "encoder", "encoder.conv1.weight", steno_whisper_build_encoder,
+                                  &m->encoder, err);
     if (!st)
-        st = open_network(m, "cross", "decoder.blocks.0.cross_attn.key.weight",
-                          steno_whisper_build_cross, &m->cross, err);
+        st = open_network_whisper(m, "cross", "decoder.blocks.0.cross_attn.key.weight",
+                                  steno_whisper_build_cross, &m->cross, err);
     return st ? st
-              : open_network(m, "step", "decoder.token_embedding.weight", steno_whisper_build_step,
-                             &m->step, err);
+              : open_network_whisper(m, "step", "decoder.token_embedding.weight",
+                                     steno_whisper_build_step, &m->step, err);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */
@@ -124,7 +124,7 @@ static steno_status open_all(struct steno_whisper *m, const char *path, steno_er
     if (!st)
         st = read_positions(m, "decoder.positional_embedding", &m->text_positions, err);
     if (!st)
-        st = open_networks(m, err);
+        st = open_networks_whisper(m, err);
     return steno_whisper_weights_check(m->weights, err) ? STENO_ERR_IO : st;
 }
 

@@ -51,7 +51,7 @@ struct steno_whisper_runner {
     size_t encoded; /* rows of the last window */
 };
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory_whisper_net(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
@@ -63,7 +63,7 @@ steno_status steno_whisper_state_open(steno_whisper_state **out, const struct st
 {
     steno_whisper_state *s = calloc(1, sizeof *s);
     if (!s)
-        return no_memory(err);
+        return no_memory_whisper_net(err);
     s->m = m;
     s->layers = (size_t)m->dims.text_layers;
     s->heads = (size_t)m->dims.text_heads;
@@ -73,7 +73,7 @@ steno_status steno_whisper_state_open(steno_whisper_state **out, const struct st
     s->view = calloc(s->layers, sizeof *s->view);
     if (!s->kept || !s->view) {
         steno_whisper_state_close(s);
-        return no_memory(err);
+        return no_memory_whisper_net(err);
     }
     *out = s;
     return STENO_OK;
@@ -195,7 +195,7 @@ static steno_status bind_layers(steno_whisper_runner *r, steno_err *err)
     char name[32];
     r->memory = calloc(3 * layers, sizeof *r->memory);
     if (!r->memory)
-        return no_memory(err);
+        return no_memory_whisper_net(err);
     r->fresh = r->memory + layers;
     r->query = r->fresh + layers;
     for (size_t i = 0; i < layers; i++) {
@@ -221,11 +221,11 @@ steno_status steno_whisper_runner_open(steno_whisper_runner **out, const struct 
     steno_whisper_runner *r = calloc(1, sizeof *r);
     steno_status st;
     if (!r)
-        return no_memory(err);
+        return no_memory_whisper_net(err);
     r->m = m;
     r->frames = steno_aligned_zeroed((size_t)(2 * m->dims.audio_ctx * 3 * m->dims.mels) *
                                      sizeof *r->frames);
-    st = r->frames ? bind_layers(r, err) : no_memory(err);
+    st = r->frames ? bind_layers(r, err) : no_memory_whisper_net(err);
     if (!st)
         st = steno_session_open(&r->encoder, m->encoder, &o, err);
     if (!st)
@@ -347,7 +347,7 @@ static steno_status keep_rows(steno_whisper_runner *r, steno_whisper_state *s, f
         st = steno_session_run(r->cross, err);
     for (size_t i = 0; i < s->layers && !st; i++)
         if (!keep_layer(s, i, at, steno_session_get(r->cross, r->memory[i])->data, n))
-            st = no_memory(err);
+            st = no_memory_whisper_net(err);
     return st;
 }
 
@@ -358,7 +358,7 @@ static steno_status keep_memory(steno_whisper_runner *r, steno_whisper_state *s,
     steno_status st = STENO_OK;
     s->n_memory = 0;
     if (!grow_memory(s, rows))
-        return no_memory(err);
+        return no_memory_whisper_net(err);
     for (size_t at = 0, n; at < rows && !st; at += n) {
         n = rows - at < CROSS_ROWS ? rows - at : CROSS_ROWS;
         st = keep_rows(r, s, x + at * (size_t)r->m->dims.audio_state, at, n, err);
@@ -470,7 +470,7 @@ static bool choose_rows(steno_whisper_state *s, size_t n)
     return grow_rows(s, (size_t)s->slot[n - 1] + 1);
 }
 
-static steno_status prepare(struct steno_whisper_ask *a, steno_err *err)
+static steno_status prepare_whisper_net(struct steno_whisper_ask *a, steno_err *err)
 {
     steno_whisper_state *s = a->state;
     const size_t ctx = (size_t)s->m->dims.text_ctx;
@@ -481,10 +481,10 @@ static steno_status prepare(struct steno_whisper_ask *a, steno_err *err)
                           "%zu tokens behind %zu, the decoder has %zu positions",
                           a->parent ? (size_t)1 : a->n, s->length, ctx);
     if (!grow_hyps(s, a->parent ? a->n : 1))
-        return no_memory(err);
+        return no_memory_whisper_net(err);
     if (a->parent)
         inherit(s, a);
-    return choose_rows(s, a->n) ? STENO_OK : no_memory(err);
+    return choose_rows(s, a->n) ? STENO_OK : no_memory_whisper_net(err);
 }
 
 /* Embedding and position of each entry. */
@@ -521,7 +521,7 @@ static struct steno_kv_view view_of(const struct steno_whisper_ask *a)
 }
 
 /* Inputs of the run. */
-static void fill(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n)
+static void fill_whisper_net(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; at += ask[i++].n) {
@@ -535,8 +535,8 @@ static void fill(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t 
 }
 
 /* Run a network with one input, x [n, d']. */
-static steno_status run(const steno_whisper_runner *r, steno_session *network, float *x, size_t n,
-                        steno_err *err)
+static steno_status run_whisper_net(const steno_whisper_runner *r, steno_session *network, float *x,
+                                    size_t n, steno_err *err)
 {
     const struct steno_tensor t = {
         .dtype = STENO_F32, .shape = {3, {(int64_t)n, 1, r->m->dims.text_state}}, .data = x};
@@ -572,8 +572,8 @@ static size_t scores_of(const struct steno_whisper_ask *a)
 }
 
 /* The rows of picks [from, from + n) of `a`. */
-static void gather(const steno_whisper_runner *r, const struct steno_whisper_ask *a, size_t from,
-                   size_t n, float *to)
+static void gather_whisper_net(const steno_whisper_runner *r, const struct steno_whisper_ask *a,
+                               size_t from, size_t n, float *to)
 {
     const size_t d = (size_t)r->m->dims.text_state;
     const float *x = (const float *)steno_session_get(r->step, r->hidden)->data + a->entry * d;
@@ -582,8 +582,8 @@ static void gather(const steno_whisper_runner *r, const struct steno_whisper_ask
 }
 
 /* Scores that are wanted with the step. */
-static steno_status score(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n,
-                          steno_err *err)
+static steno_status whisper_net_score(steno_whisper_runner *r, struct steno_whisper_ask *ask,
+                                      size_t n, steno_err *err)
 {
     const float *y;
     size_t rows = 0;
@@ -591,12 +591,13 @@ static steno_status score(steno_whisper_runner *r, struct steno_whisper_ask *ask
     for (size_t i = 0; i < n; i++) {
         if (ask[i].later)
             continue;
-        gather(r, &ask[i], 0, scores_of(&ask[i]), r->picked + rows * (size_t)r->m->dims.text_state);
+        gather_whisper_net(r, &ask[i], 0, scores_of(&ask[i]),
+                           r->picked + rows * (size_t)r->m->dims.text_state);
         rows += scores_of(&ask[i]);
     }
     if (!rows)
         return STENO_OK;
-    st = run(r, r->scores, r->picked, rows, err);
+    st = run_whisper_net(r, r->scores, r->picked, rows, err);
     if (st)
         return st;
     y = steno_session_get(r->scores, r->logits)->data;
@@ -613,8 +614,8 @@ steno_status steno_whisper_scores(steno_whisper_runner *r, const struct steno_wh
                                   size_t from, size_t n, const float **logits, steno_err *err)
 {
     steno_status st;
-    gather(r, a, from, n, r->picked);
-    st = run(r, r->scores, r->picked, n, err);
+    gather_whisper_net(r, a, from, n, r->picked);
+    st = run_whisper_net(r, r->scores, r->picked, n, err);
     if (!st)
         *logits = steno_session_get(r->scores, r->logits)->data;
     return st;
@@ -627,17 +628,17 @@ steno_status steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_as
     size_t at = 0;
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++)
-        st = prepare(&ask[i], err);
+        st = prepare_whisper_net(&ask[i], err);
     if (!st && !grow_inputs(r, entries, n))
-        st = no_memory(err);
+        st = no_memory_whisper_net(err);
     if (!st) {
-        fill(r, ask, n);
+        fill_whisper_net(r, ask, n);
         st = steno_whisper_weights_check(r->m->weights, err);
     }
     if (!st)
-        st = run(r, r->step, r->x, entries, err);
+        st = run_whisper_net(r, r->step, r->x, entries, err);
     if (!st)
-        st = score(r, ask, n, err);
+        st = whisper_net_score(r, ask, n, err);
     for (size_t i = 0; i < n; at += ask[i++].n)
         if (st)
             forget_text(ask[i].state);

@@ -49,8 +49,8 @@ static bool type_of(steno_dtype d, enum steno_whisper_type *out)
 
 /* The elements of a constant. Axes of 1 in front of more than `rank` are left out, and for rank 1
  * all axes of 1. False: it is none, or has another rank. */
-static bool take(struct steno_whisper_onnx *r, const struct steno_tensor *c, int rank,
-                 struct steno_whisper_tensor *t)
+static bool take_onnx_constants(struct steno_whisper_onnx *r, const struct steno_tensor *c,
+                                int rank, struct steno_whisper_tensor *t)
 {
     int from = 0, n;
     if (!c || !type_of(c->dtype, &t->type))
@@ -147,7 +147,7 @@ bool steno_whisper_onnx_vector(struct steno_whisper_onnx *r, struct onnx_place p
     for (int hops = 0; hops < ONNX_MAX_HOPS; hops++) {
         const struct steno_node *n;
         if (constant(p))
-            return take(r, constant(p), 1, t);
+            return take_onnx_constants(r, constant(p), 1, t);
         n = producer(p);
         if (!is_one_of(n, views))
             return false;
@@ -192,7 +192,7 @@ bool steno_whisper_onnx_find(struct steno_whisper_onnx *r, struct onnx_place p, 
         p = input_of(p, n, 0);
     }
     f->t = (struct steno_whisper_tensor){0};
-    return take(r, constant(p), rank, &f->t);
+    return take_onnx_constants(r, constant(p), rank, &f->t);
 }
 
 /* Make of f PyTorch's matrix or filters. columns: the value of f is [in, out]. what: for messages.

@@ -186,7 +186,7 @@ steno_status steno_whisper_options_apply(const struct steno_whisper *m,
 /* ---- hints --------------------------------------------------------------------------------- */
 
 /* Copy a text to *at, which moves behind it; NULL for none. */
-static const char *put(char **at, const char *text)
+static const char *put_whisper_options(char **at, const char *text)
 {
     char *to = *at;
     size_t n;
@@ -229,8 +229,8 @@ steno_status steno_whisper_hints_apply(const struct steno_hints *h,
     *texts = at;
     set_language(h->language, io);
     io->translate = h->translate;
-    io->prompt = put(&at, h->prompt);
-    io->prefix = put(&at, h->prefix);
-    io->hotwords = put(&at, h->hotwords);
+    io->prompt = put_whisper_options(&at, h->prompt);
+    io->prefix = put_whisper_options(&at, h->prefix);
+    io->hotwords = put_whisper_options(&at, h->hotwords);
     return STENO_OK;
 }

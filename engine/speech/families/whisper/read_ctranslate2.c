@@ -219,7 +219,7 @@ static steno_status add_variable(struct file *f, const struct variable *v)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-static bool is_name(const struct variable *v, const char *name, const char *suffix)
+static bool is_name_read_ctranslate2(const struct variable *v, const char *name, const char *suffix)
 {
     size_t n = strlen(name);
     return !strncmp(v->name, name, n) && !strcmp(v->name + n, suffix);
@@ -231,7 +231,7 @@ static steno_status find_scale(const struct file *f, struct variable *v, const s
     size_t rows = v->t.rank ? (size_t)v->t.dim[0] : 1;
     for (size_t i = 0; i < n; i++) {
         const struct variable *s = &all[i];
-        if (!is_name(s, v->name, "_scale"))
+        if (!is_name_read_ctranslate2(s, v->name, "_scale"))
             continue;
         v->t.scale = s->t.data;
         v->t.n_scale = s->bytes / 4;

@@ -198,10 +198,10 @@ static void scan(struct steno_whisper_onnx *r, const struct steno_graph *g)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static void put(struct steno_whisper_onnx *r, const struct steno_whisper_tensor *t, const char *fmt,
-                ...) STENO_PRINTF(3, 4);
-static void put(struct steno_whisper_onnx *r, const struct steno_whisper_tensor *t, const char *fmt,
-                ...)
+static void put_read_onnx(struct steno_whisper_onnx *r, const struct steno_whisper_tensor *t,
+                          const char *fmt, ...) STENO_PRINTF(3, 4);
+static void put_read_onnx(struct steno_whisper_onnx *r, const struct steno_whisper_tensor *t,
+                          const char *fmt, ...)
 {
     struct steno_whisper_tensor copy = *t;
     va_list ap;
@@ -216,9 +216,9 @@ static void put(struct steno_whisper_onnx *r, const struct steno_whisper_tensor 
 static void put_linear(struct steno_whisper_onnx *r, const struct onnx_linear *l, size_t layer,
                        const char *part)
 {
-    put(r, &l->w, "%s.blocks.%zu.%s.weight", r->side, layer, part);
+    put_read_onnx(r, &l->w, "%s.blocks.%zu.%s.weight", r->side, layer, part);
     if (l->has_bias)
-        put(r, &l->bias, "%s.blocks.%zu.%s.bias", r->side, layer, part);
+        put_read_onnx(r, &l->bias, "%s.blocks.%zu.%s.bias", r->side, layer, part);
 }
 
 static void put_operand(struct steno_whisper_onnx *r, steno_value_id v, size_t layer,
@@ -290,11 +290,13 @@ static void put_norms(struct steno_whisper_onnx *r, const char *const *parts, si
         return;
     }
     for (size_t i = 0; i < n_parts * layers; i++) {
-        put(r, &r->norm[i].w, "%s.blocks.%zu.%s.weight", r->side, i / n_parts, parts[i % n_parts]);
-        put(r, &r->norm[i].bias, "%s.blocks.%zu.%s.bias", r->side, i / n_parts, parts[i % n_parts]);
+        put_read_onnx(r, &r->norm[i].w, "%s.blocks.%zu.%s.weight", r->side, i / n_parts,
+                      parts[i % n_parts]);
+        put_read_onnx(r, &r->norm[i].bias, "%s.blocks.%zu.%s.bias", r->side, i / n_parts,
+                      parts[i % n_parts]);
     }
-    put(r, &r->norm[r->n_norm - 1].w, "%s.%s.weight", r->side, last);
-    put(r, &r->norm[r->n_norm - 1].bias, "%s.%s.bias", r->side, last);
+    put_read_onnx(r, &r->norm[r->n_norm - 1].w, "%s.%s.weight", r->side, last);
+    put_read_onnx(r, &r->norm[r->n_norm - 1].bias, "%s.%s.bias", r->side, last);
 }
 
 /* The positions are the first table that something is added to. */
@@ -306,7 +308,7 @@ static void put_audio_positions(struct steno_whisper_onnx *r)
         const struct steno_node *n = &r->g->nodes[i];
         for (int k = 0; is(n, "Add") && k < n->n_in; k++)
             if (steno_whisper_onnx_table(r, place_of(r->g, n->in[k]), &t, &tokens)) {
-                put(r, &t, "encoder.positional_embedding");
+                put_read_onnx(r, &t, "encoder.positional_embedding");
                 return;
             }
     }
@@ -324,8 +326,8 @@ static void put_text_tables(struct steno_whisper_onnx *r)
             !steno_whisper_onnx_table(r, place_of(r->g, n->in[1]), &t[1], &tokens[1]))
             continue;
         first = tokens[0] != tokens[1] ? tokens[0] : t[0].dim[0] > t[1].dim[0];
-        put(r, &t[!first], "decoder.token_embedding.weight");
-        put(r, &t[first], "decoder.positional_embedding");
+        put_read_onnx(r, &t[!first], "decoder.token_embedding.weight");
+        put_read_onnx(r, &t[first], "decoder.positional_embedding");
         return;
     }
 }
@@ -368,9 +370,9 @@ static void put_convs(struct steno_whisper_onnx *r)
         steno_whisper_onnx_fail(r, STENO_ERR_FORMAT, "%zu convolutions, expected the encoder's 2",
                                 r->n_conv);
     for (size_t i = 0; i < 2 && !r->st; i++) {
-        put(r, &r->conv[i].w, "encoder.conv%zu.weight", i + 1);
+        put_read_onnx(r, &r->conv[i].w, "encoder.conv%zu.weight", i + 1);
         if (r->conv[i].has_bias)
-            put(r, &r->conv[i].bias, "encoder.conv%zu.bias", i + 1);
+            put_read_onnx(r, &r->conv[i].bias, "encoder.conv%zu.bias", i + 1);
     }
 }
 

@@ -29,7 +29,7 @@ static bool is_punctuation(const steno_whisper_recording *j, const struct steno_
     return false;
 }
 
-static double score(const struct steno_whisper_timed *w)
+static double recording_hallucination_score(const struct steno_whisper_timed *w)
 {
     const double duration = w->end - w->start;
     return (double)((double)w->probability < UNLIKELY) +
@@ -48,7 +48,7 @@ static bool is_anomalous(const steno_whisper_recording *j, const struct steno_wh
     for (size_t i = 0; i < c->n_words && n < WORDS; i++) {
         if (is_punctuation(j, &w[i]))
             continue;
-        sum += score(&w[i]);
+        sum += recording_hallucination_score(&w[i]);
         n++;
     }
     return sum >= 3 || sum + 0.01 >= (double)n;

@@ -88,7 +88,7 @@ void steno_whisper_prompt_forget(steno_whisper_recording *j)
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
 
-static void put(steno_whisper_recording *j, const int32_t *ids, size_t n)
+static void put_recording_prompt(steno_whisper_recording *j, const int32_t *ids, size_t n)
 {
     if (n > STENO_WHISPER_PROMPT_MAX - j->n_prompt)
         n = STENO_WHISPER_PROMPT_MAX - j->n_prompt;
@@ -99,7 +99,7 @@ static void put(steno_whisper_recording *j, const int32_t *ids, size_t n)
 
 static void put_one(steno_whisper_recording *j, int32_t id)
 {
-    put(j, &id, 1);
+    put_recording_prompt(j, &id, 1);
 }
 
 size_t steno_whisper_prompt_start(const steno_whisper_recording *j, int32_t *out)
@@ -136,10 +136,10 @@ static void put_context(steno_whisper_recording *j, bool with_hotwords)
     n_before = steno_whisper_least(all_before, room);
     n = steno_whisper_least(n, room - n_before);
     put_one(j, j->m->special.sot_prev);
-    put(j, j->hotwords.ids, hot);
-    put(j, j->at.context.ids + j->at.context.n - n, n);
+    put_recording_prompt(j, j->hotwords.ids, hot);
+    put_recording_prompt(j, j->at.context.ids + j->at.context.n - n, n);
     if (n_before)
-        put(j, before + all_before - n_before, n_before);
+        put_recording_prompt(j, before + all_before - n_before, n_before);
 }
 
 void steno_whisper_prompt_make(steno_whisper_recording *j)
@@ -150,7 +150,7 @@ void steno_whisper_prompt_make(steno_whisper_recording *j)
     int32_t start[3];
     j->n_prompt = 0;
     put_context(j, !with_prefix);
-    put(j, start, steno_whisper_prompt_start(j, start));
+    put_recording_prompt(j, start, steno_whisper_prompt_start(j, start));
     if (!j->o.times)
         put_one(j, j->m->special.no_times);
 }

@@ -119,8 +119,8 @@ static void adjust_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
 }
 
 /* Words of one segment from number *at on; those without spelling are gone afterwards. */
-static void take_words(steno_whisper_recording *j, struct steno_whisper_cut *c, size_t *at,
-                       size_t *to)
+static void take_words_recording_segments(steno_whisper_recording *j, struct steno_whisper_cut *c,
+                                          size_t *at, size_t *to)
 {
     struct steno_whisper_timed *w = j->words.word;
     size_t text = 0, taken = 0;
@@ -194,7 +194,7 @@ steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisp
                                   steno_whisper_by_characters(j->at.language), &j->words, err);
     steno_whisper_alignment_free(&a);
     for (size_t i = 0; i < j->n_cuts && !st; i++)
-        take_words(j, &j->cut[i], &at, &to);
+        take_words_recording_segments(j, &j->cut[i], &at, &to);
     if (!st && !j->o.words_move)
         order_words(j, to, before);
     return st;

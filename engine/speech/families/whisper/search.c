@@ -248,7 +248,7 @@ static void extend(const steno_whisper_search *s, struct text *to, const struct 
     to->score = c->score;
 }
 
-static void finish(steno_whisper_search *s, const struct candidate *c)
+static void finish_whisper_search(steno_whisper_search *s, const struct candidate *c)
 {
     if (s->n_finished < 2 * STENO_WHISPER_MAX_BEAM)
         extend(s, &s->finished[s->n_finished++], c);
@@ -263,14 +263,14 @@ static void go_on(steno_whisper_search *s, size_t i, const struct candidate *c)
     s->parent[i] = c->parent;
 }
 
-static void choose(steno_whisper_search *s, struct candidate *c, size_t n, bool last)
+static void choose_whisper_search(steno_whisper_search *s, struct candidate *c, size_t n, bool last)
 {
     const size_t places = n < s->width ? n : s->width;
     size_t spare = places, live = 0;
     for (size_t i = 0; i < places; i++) {
         const struct candidate *x = &c[i];
         if (x->id == s->m->special.eot || last) {
-            finish(s, x);
+            finish_whisper_search(s, x);
             while (spare < n && c[spare].id == s->m->special.eot)
                 spare++;
             if (spare == n)
@@ -293,7 +293,7 @@ static void take_beam(steno_whisper_search *s, const float *logits, bool last)
         const float sum = score(s, t, logits + i * (size_t)s->m->dims.vocab);
         best_of_one(s, i, t->score, sum, c, &n, max);
     }
-    choose(s, c, n, last);
+    choose_whisper_search(s, c, n, last);
     s->done =
         last || !s->n_live || s->n_finished >= (size_t)lrintf((float)s->width * s->o.patience);
 }
@@ -338,7 +338,8 @@ static int32_t sample(steno_whisper_search *s)
 }
 
 /* Each hypothesis draws for itself; in the first step all from the prompt's scores. */
-static void take_samples(steno_whisper_search *s, const float *logits, bool first, bool last)
+static void take_samples_whisper_search(steno_whisper_search *s, const float *logits, bool first,
+                                        bool last)
 {
     const size_t draws = first ? s->width : s->n_live;
     size_t live = 0;
@@ -352,7 +353,7 @@ static void take_samples(steno_whisper_search *s, const float *logits, bool firs
         c.log_prob = s->scores[c.id];
         c.score = t->score + c.log_prob;
         if (c.id == s->m->special.eot || last)
-            finish(s, &c);
+            finish_whisper_search(s, &c);
         else
             go_on(s, live++, &c);
     }
@@ -379,7 +380,7 @@ void steno_whisper_search_take(steno_whisper_search *s, const struct steno_whisp
         s->begun = true;
     }
     if (s->o.temperature > 0)
-        take_samples(s, logits, first, last);
+        take_samples_whisper_search(s, logits, first, last);
     else
         take_beam(s, logits, last);
 }

@@ -27,7 +27,7 @@ void steno_whisper_sections_cut(struct steno_whisper_sections *s, size_t n, size
     steno_buf_cut(&s->text, text);
 }
 
-static bool reserve(struct steno_whisper_sections *s)
+static bool reserve_whisper_sections(struct steno_whisper_sections *s)
 {
     const size_t cap = s->cap ? 2 * s->cap : 16;
     struct steno_section *p;
@@ -47,7 +47,7 @@ bool steno_whisper_sections_add(struct steno_whisper_sections *s,
                                 size_t n_spans)
 {
     struct steno_section *o;
-    if (!reserve(s) || steno_buf_add(&s->text, g->text, strlen(g->text) + 1))
+    if (!reserve_whisper_sections(s) || steno_buf_add(&s->text, g->text, strlen(g->text) + 1))
         return false;
     o = &s->v[s->n++];
     *o = (struct steno_section){.start = g->start,

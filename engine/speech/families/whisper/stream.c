@@ -171,7 +171,8 @@ static steno_status push_batched(struct stream *s, const float *pcm, size_t n, s
     return st;
 }
 
-static steno_status push(struct stream *s, const float *pcm, size_t n, steno_err *err)
+static steno_status push_whisper_stream(struct stream *s, const float *pcm, size_t n,
+                                        steno_err *err)
 {
     steno_status st = STENO_OK;
     if (is_batched(s))
@@ -209,7 +210,7 @@ steno_status steno_whisper_accept(void *state, const float *pcm, size_t dropped,
     struct stream *s = state;
     steno_status st = STENO_OK;
     if (end > s->accepted && !(s->rec && steno_whisper_recording_ready(s->rec)))
-        st = push(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
+        st = push_whisper_stream(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
     *due = !st && is_due(s);
     return st;
 }
@@ -261,7 +262,7 @@ void steno_whisper_worker_close(void *worker)
 }
 
 /* The rest of the segment is taken in, once. Whether there is work for a step. */
-static bool prepare(struct steno_step_item *item)
+static bool prepare_whisper_stream(struct steno_step_item *item)
 {
     struct stream *s = item->state;
     item->st = STENO_OK;
@@ -270,8 +271,8 @@ static bool prepare(struct steno_step_item *item)
         item->st = steno_whisper_recording_partial(s->rec, item->err);
     if ((item->goal == STENO_STEP_FINAL || item->goal == STENO_STEP_EARLY) && !s->ended) {
         if (item->n > s->accepted)
-            item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
-                            item->err);
+            item->st = push_whisper_stream(s, item->pcm + (s->accepted - item->dropped),
+                                           item->n - s->accepted, item->err);
         if (!item->st)
             item->st = end(s, item->goal == STENO_STEP_EARLY, item->err);
         s->ended = true;
@@ -311,7 +312,7 @@ static void finish_batched(struct steno_step_item *item)
     item->finals = s->ended && !item->more && waiting ? waiting - 1 : waiting;
 }
 
-static void finish(struct steno_step_item *item, steno_status st)
+static void finish_whisper_stream(struct steno_step_item *item, steno_status st)
 {
     struct stream *s = item->state;
     if (st) {
@@ -342,7 +343,8 @@ struct gathered {
 
 /* Every stream has a place for its earliest window; what places are left go to the others in the
  * order of the items. */
-static void gather(struct steno_step_item *items, const bool *works, size_t n, struct gathered *g)
+static void gather_whisper_stream(struct steno_step_item *items, const bool *works, size_t n,
+                                  struct gathered *g)
 {
     size_t left = 0;
     for (size_t i = 0; i < n; i++)
@@ -373,8 +375,8 @@ void steno_whisper_step_items(void *worker, struct steno_step_item *items, size_
     (void)size;
     (void)spent; /* there is no trial */
     for (size_t i = 0; i < n; i++)
-        works[i] = prepare(&items[i]);
-    gather(items, works, n, &g);
+        works[i] = prepare_whisper_stream(&items[i]);
+    gather_whisper_stream(items, works, n, &g);
     if (g.n)
         steno_whisper_recordings_step(worker, g.rec, g.n, st, err);
     for (size_t i = 0, k = 0; i < n; i++) {
@@ -387,6 +389,6 @@ void steno_whisper_step_items(void *worker, struct steno_step_item *items, size_
                 *items[i].err = err[k];
         }
         if (works[i])
-            finish(&items[i], first);
+            finish_whisper_stream(&items[i], first);
     }
 }

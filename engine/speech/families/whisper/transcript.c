@@ -77,7 +77,7 @@ void steno_whisper_transcript_close(steno_whisper_transcript *t)
 
 /* ---- back to less --------------------------------------------------------------------------- */
 
-static void cut(steno_whisper_transcript *t, const struct place *to)
+static void cut_transcript(steno_whisper_transcript *t, const struct place *to)
 {
     for (size_t i = 0; i < t->n_best; i++) {
         t->texts[i].n = to->texts[i].n;
@@ -93,7 +93,7 @@ static void cut(steno_whisper_transcript *t, const struct place *to)
 
 void steno_whisper_transcript_clear(steno_whisper_transcript *t)
 {
-    cut(t, &(struct place){.n_texts = 1});
+    cut_transcript(t, &(struct place){.n_texts = 1});
 }
 
 static size_t stable_of(const steno_whisper_transcript *t)
@@ -118,12 +118,12 @@ void steno_whisper_transcript_mark(steno_whisper_transcript *t)
 
 void steno_whisper_transcript_back(steno_whisper_transcript *t)
 {
-    cut(t, &t->mark);
+    cut_transcript(t, &t->mark);
 }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
 
-static bool reserve(struct text *x, size_t spans)
+static bool reserve_transcript(struct text *x, size_t spans)
 {
     const size_t cap = 2 * (x->n + spans);
     struct steno_span *p;
@@ -156,8 +156,8 @@ static struct stretch share_of(struct stretch all, size_t i, size_t n)
 
 /* Append a piece, or its bytes where it is no whole characters; none for the empty piece that some
  * vocabularies leave out. */
-static bool add_piece(const steno_whisper_transcript *t, struct text *x, int32_t id, float log_prob,
-                      struct stretch at)
+static bool add_piece_transcript(const steno_whisper_transcript *t, struct text *x, int32_t id,
+                                 float log_prob, struct stretch at)
 {
     const int32_t bytes = steno_bpe_regular(t->m->net->bpe);
     const int64_t first = frame_of(at.start), last = frame_of(at.end) - 1;
@@ -169,7 +169,7 @@ static bool add_piece(const steno_whisper_transcript *t, struct text *x, int32_t
     p = steno_bpe_piece(t->m->net->bpe, id);
     broken = steno_whisper_is_broken(t->m->tokens, id);
     n = broken ? p.n : 1;
-    if (!reserve(x, n))
+    if (!reserve_transcript(x, n))
         return false;
     for (size_t i = 0; i < n; i++)
         x->spans[x->n++] = (struct steno_span){.token = broken ? bytes + (unsigned char)p.p[i] : id,
@@ -222,7 +222,7 @@ static bool add_spans(steno_whisper_transcript *t, const struct steno_whisper_se
         at = g->n_words ? (struct stretch){g->words[word].start, g->words[word].end}
                         : share_of(all, text, n);
         text++;
-        if (!add_piece(t, &t->texts[0], g->ids[i], g->log_probs[i], at))
+        if (!add_piece_transcript(t, &t->texts[0], g->ids[i], g->log_probs[i], at))
             return false;
     }
     return true;
@@ -292,8 +292,8 @@ static bool show_partial(steno_whisper_transcript *t, const struct steno_whisper
     bool ok = true;
     t->n_agreed = 0;
     for (size_t i = 0; i < p->n && ok; i++) {
-        ok =
-            add_piece(t, best, p->ids[i], p->log_probs[i], place_piece(t, window, p->ids, p->n, i));
+        ok = add_piece_transcript(t, best, p->ids[i], p->log_probs[i],
+                                  place_piece(t, window, p->ids, p->n, i));
         if (i < p->agreed)
             t->n_agreed = best->n - before;
     }
@@ -319,7 +319,7 @@ static bool add_text(const steno_whisper_transcript *t, struct text *x, struct s
             const struct stretch at = place_piece(t, window, said->ids, said->n, i);
             if (frame_of(at.start) >= frame_of(window.end))
                 break;
-            if (!add_piece(t, x, said->ids[i], said->log_probs[i], at))
+            if (!add_piece_transcript(t, x, said->ids[i], said->log_probs[i], at))
                 return false;
         }
         x->score += (double)said->log_probs[i];
@@ -365,7 +365,7 @@ static size_t find_rest(const struct text *best, size_t from, const struct text 
 static bool add_rest(struct text *x, const struct text *best, size_t from)
 {
     const size_t n = best->n - from;
-    if (!reserve(x, n))
+    if (!reserve_transcript(x, n))
         return false;
     if (n)
         memcpy(x->spans + x->n, best->spans + from, n * sizeof *x->spans);

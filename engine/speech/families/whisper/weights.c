@@ -272,7 +272,7 @@ steno_status steno_whisper_add(steno_whisper_weights *w, const struct steno_whis
     return STENO_OK;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name_weights(const void *a, const void *b)
 {
     return strcmp(((const struct steno_whisper_tensor *)a)->name,
                   ((const struct steno_whisper_tensor *)b)->name);
@@ -283,7 +283,7 @@ const struct steno_whisper_tensor *steno_whisper_weights_find(const steno_whispe
 {
     struct steno_whisper_tensor key;
     snprintf(key.name, sizeof key.name, "%s", name);
-    return w->n ? bsearch(&key, w->tensor, w->n, sizeof key, by_name) : NULL;
+    return w->n ? bsearch(&key, w->tensor, w->n, sizeof key, by_name_weights) : NULL;
 }
 
 steno_status steno_whisper_read_heads(steno_whisper_weights *w, const struct steno_json_node *list,
@@ -511,9 +511,9 @@ steno_status steno_whisper_check(steno_whisper_weights *w, steno_err *err)
     struct steno_whisper_dims d;
     steno_status st;
     if (w->n)
-        qsort(w->tensor, w->n, sizeof *w->tensor, by_name);
+        qsort(w->tensor, w->n, sizeof *w->tensor, by_name_weights);
     for (size_t i = 1; i < w->n; i++)
-        if (!by_name(&w->tensor[i - 1], &w->tensor[i]))
+        if (!by_name_weights(&w->tensor[i - 1], &w->tensor[i]))
             return steno_fail(err, STENO_ERR_FORMAT, "%s: tensor '%s' is given twice",
                               w->tensor[i].file, w->tensor[i].name);
     d = steno_whisper_weights_dims(w);

@@ -129,7 +129,7 @@ static steno_status add_subword(struct splitter *s, size_t n, bool by_characters
     return steno_buf_add(&w->text, s->part.data ? s->part.data : "", s->part.len);
 }
 
-static steno_status split(struct splitter *s, size_t n, bool by_characters)
+static steno_status split_whisper_words(struct splitter *s, size_t n, bool by_characters)
 {
     steno_status st = STENO_OK;
     for (size_t from = 0, to = 1; to <= n && !st; to++) {
@@ -217,7 +217,8 @@ static void cut_pauses(struct steno_whisper_words *w)
 /* ---- punctuation --------------------------------------------------------------------------- */
 
 /* Word i takes in its neighbour's spelling and pieces; they lie side by side in the text. */
-static void join(struct steno_whisper_words *w, size_t first, size_t second, size_t keep)
+static void join_whisper_words(struct steno_whisper_words *w, size_t first, size_t second,
+                               size_t keep)
 {
     struct steno_whisper_timed *a = &w->word[first], *b = &w->word[second];
     struct steno_whisper_timed *k = &w->word[keep], *gone = keep == first ? b : a;
@@ -236,7 +237,7 @@ static void join_to_next(struct steno_whisper_words *w)
         size_t n;
         p = steno_whisper_strip(text, w->word[i].bytes, &n);
         if (w->word[i].bytes && *text == ' ' && within(p, n, JOINS_NEXT))
-            join(w, i, next, next);
+            join_whisper_words(w, i, next, next);
         else
             next = i;
     }
@@ -248,7 +249,7 @@ static void join_to_last(struct steno_whisper_words *w)
         const struct steno_whisper_timed *t = &w->word[i], *l = &w->word[last];
         const bool blank = l->bytes && w->text.data[l->text + l->bytes - 1] == ' ';
         if (!blank && within(w->text.data + t->text, t->bytes, JOINS_LAST))
-            join(w, last, i, last);
+            join_whisper_words(w, last, i, last);
         else
             last = i;
     }
@@ -282,7 +283,7 @@ steno_status steno_whisper_words_make(const struct steno_whisper *m,
     out->word = calloc(a->n + 1, sizeof *out->word);
     st = out->word ? read_full(&s, a->n) : STENO_ERR_NOMEM;
     if (!st)
-        st = split(&s, a->n, by_characters);
+        st = split_whisper_words(&s, a->n, by_characters);
     if (!st) {
         set_times(out, a);
         st = measure(out);
