@@ -25,4 +25,8 @@ void steno_filters_close(steno_filters *f); /* accepts NULL */
 STENO_MUST steno_status steno_filters_apply(const steno_filters *f, struct steno_event *io,
                                             steno_arena *arena);
 
+/* A model that reads all of an utterance anew ends each reading with a mark, which the next one
+ * moves: leave the marks at the end of a partial out of it while they may go. Errors as above. */
+STENO_MUST steno_status steno_partial_drop_marks(struct steno_event *io, steno_arena *arena);
+
 #endif

@@ -15,7 +15,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static steno_status reserve(void **p, size_t element, size_t *cap, size_t n)
+static steno_status reserve_results(void **p, size_t element, size_t *cap, size_t n)
 {
     size_t want = *cap ? *cap : FIRST_WORDS;
     void *q;
@@ -35,9 +35,9 @@ static steno_status reserve(void **p, size_t element, size_t *cap, size_t n)
 static steno_status reserve_parts(struct steno_results *r, size_t words, size_t tokens)
 {
     void *w = r->w, *t = r->tokens;
-    steno_status st = reserve(&w, sizeof *r->w, &r->cap_words, words);
+    steno_status st = reserve_results(&w, sizeof *r->w, &r->cap_words, words);
     if (!st)
-        st = reserve(&t, sizeof *r->tokens, &r->cap_tokens, tokens);
+        st = reserve_results(&t, sizeof *r->tokens, &r->cap_tokens, tokens);
     r->w = w;
     r->tokens = t;
     return st;
@@ -139,7 +139,7 @@ static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis
     const double from = s->feeder->frame_time(s, 0), end = (double)s->taken / s->opt.sample_rate;
     void *p = r->sections;
     size_t word = 0;
-    steno_status st = reserve(&p, sizeof *r->sections, &r->cap_sections, h->n_sections);
+    steno_status st = reserve_results(&p, sizeof *r->sections, &r->cap_sections, h->n_sections);
     r->sections = p;
     for (size_t i = 0; i < h->n_sections && !st; i++) {
         struct steno_section *o = &r->sections[i];
@@ -234,17 +234,22 @@ static steno_status build_best(steno_stream *s)
     return st;
 }
 
-/* Queue an event as the stream's filters leave it. */
-static steno_status add_filtered(steno_stream *s, struct steno_event *ev)
+/* Queue a partial or final as it is to be seen. */
+static steno_status add_shown(steno_stream *s, struct steno_event *ev)
 {
+    const bool anew = s->model->info.feeding == STENO_FEED_SEGMENTS && ev->kind == STENO_PARTIAL;
     struct steno_results *r = &s->results;
     steno_status st = STENO_OK;
-    if (s->filters) {
+    if (s->filters || anew) {
         if (r->filtered)
             steno_arena_reset(r->filtered);
         else
             r->filtered = steno_arena_new(0);
-        st = r->filtered ? steno_filters_apply(s->filters, ev, r->filtered) : STENO_ERR_NOMEM;
+        st = r->filtered ? STENO_OK : STENO_ERR_NOMEM;
+        if (!st && anew)
+            st = steno_partial_drop_marks(ev, r->filtered);
+        if (!st && s->filters)
+            st = steno_filters_apply(s->filters, ev, r->filtered);
     }
     return st ? st : steno_events_add(&r->events, ev);
 }
@@ -268,7 +273,7 @@ steno_status steno_results_partial(steno_stream *s)
     fill_event(s, &ev);
     ev.n_tokens = h->n;
     st = add_details(s, h, &ev);
-    return st ? st : add_filtered(s, &ev);
+    return st ? st : add_shown(s, &ev);
 }
 
 /* ---- pauses ---------------------------------------------------------------------------------- */
@@ -504,7 +509,7 @@ static steno_status end_segment(steno_stream *s, struct steno_event *final)
 {
     struct steno_results *r = &s->results;
     const bool words = final->n_words > 0;
-    const steno_status st = add_filtered(s, final);
+    const steno_status st = add_shown(s, final);
     if (st)
         return st;
     r->segment++;
