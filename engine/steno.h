@@ -610,9 +610,13 @@ STENO_API void steno_stream_set_early(steno_stream *s, bool early);
  * redact: of "pci,ssn,numbers,aggressive_numbers,email,phone": what becomes "[REDACTED]": numbers
  * of cards with what is said of their code and end, social security numbers, numbers of three
  * digits and more, all numbers, addresses, numbers of telephones. Digits of every language, number
- * words of English. Tokens and ids are left out where a text changes. */
+ * words of English.
+ * mask: a word or phrase per line, in any case: an asterisk for each of its letters.
+ * no_fillers: uh, um, mhmm, mm-mm, uh-uh, uh-huh and nuh-uh are left out.
+ * Tokens and ids are left out where a text changes. */
 struct steno_filter_options {
-    const char *replace, *redact;
+    const char *replace, *redact, *mask;
+    bool no_fillers;
 };
 /* STENO_ERR_INVAL begins with the name of the member that is wrong. */
 STENO_API STENO_MUST steno_status steno_filters_check(const struct steno_filter_options *o,

@@ -24,7 +24,7 @@ struct steno_deepgram_wants {
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
- * punctuate, numerals, smart_format, paragraphs, utterances. */
+ * punctuate, numerals, smart_format, paragraphs, utterances, and filters of the text. */
 bool steno_deepgram_is_want(const char *name);
 /* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords. punctuate, smart_format
  * and paragraphs allow the option punctuation, which is off before. STENO_ERR_INVAL names the

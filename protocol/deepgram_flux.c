@@ -145,7 +145,8 @@ static steno_status flux_query(struct steno_dialect_session *d, const char *name
         if (!st)
             s->timeout = ms / 1000.0;
     } else if (!strcmp(name, "keyterm") || !strcmp(name, "numerals") || !strcmp(name, "redact") ||
-               !strcmp(name, "replace")) {
+               !strcmp(name, "replace") || !strcmp(name, "filler_words") ||
+               !strcmp(name, "profanity_filter")) {
         st = steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     } else if (!strcmp(name, "language_hint")) {
         st = add_language(d->start.hints, value, err);

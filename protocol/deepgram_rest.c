@@ -51,7 +51,8 @@ static bool is_filter(const char *name)
 bool steno_deepgram_is_want(const char *name)
 {
     struct steno_deepgram_wants w;
-    return flag_of(&w, name) || is_keyword(name) || is_filter(name) || !strcmp(name, "language");
+    return flag_of(&w, name) || is_keyword(name) || is_filter(name) || !strcmp(name, "language") ||
+           !strcmp(name, "filler_words") || !strcmp(name, "profanity_filter");
 }
 
 /* "word:2.5" without its boost: hotwords have no weights. */
@@ -103,6 +104,10 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
         return add_keyword(hints, name, value, err);
     if (is_filter(name))
         return strcmp(value, "false") ? steno_hint_add(hints, name, value, err) : STENO_OK;
+    if (!strcmp(name, "profanity_filter") && !hints->profanity) {
+        steno_deepgram_note_unsupported(w, name, value);
+        return STENO_OK;
+    }
     if (!flag)
         return steno_hint_set(hints, name, value, err);
     st = steno_query_bool(name, value, &on, err); /* "no" is false, not Norwegian */

@@ -7,8 +7,9 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
-static const char *const names[] = {"language", "translate", "prompt", "prefix",
-                                    "hotwords", "replace",   "redact"};
+static const char *const names[] = {"language", "translate",    "prompt",
+                                    "prefix",   "hotwords",     "replace",
+                                    "redact",   "filler_words", "profanity_filter"};
 #define N_NAMES (sizeof names / sizeof *names)
 
 void steno_hint_store_free(struct steno_hint_store *s)
@@ -18,7 +19,7 @@ void steno_hint_store_free(struct steno_hint_store *s)
     free(s->hotwords);
     free(s->replace);
     free(s->redact);
-    *s = (struct steno_hint_store){0};
+    *s = (struct steno_hint_store){.profanity = s->profanity};
 }
 
 static bool copy_text(char **out, const char *from)
@@ -32,6 +33,9 @@ steno_status steno_hint_store_copy(struct steno_hint_store *out,
 {
     steno_hint_store_free(out);
     out->translate = from->translate;
+    out->no_fillers = from->no_fillers;
+    out->profanity_filter = from->profanity_filter;
+    out->profanity = from->profanity;
     memcpy(out->language, from->language, sizeof out->language);
     if (copy_text(&out->prompt, from->prompt) && copy_text(&out->prefix, from->prefix) &&
         copy_text(&out->hotwords, from->hotwords) && copy_text(&out->replace, from->replace) &&
@@ -86,13 +90,36 @@ static steno_status check_text(const char *name, size_t n, const char *value, st
     return STENO_OK;
 }
 
+static bool is_flag(const char *name)
+{
+    return !strcmp(name, "translate") || !strcmp(name, "filler_words") ||
+           !strcmp(name, "profanity_filter");
+}
+
+static steno_status set_flag(struct steno_hint_store *s, const char *name, bool on, steno_err *err)
+{
+    if (!strcmp(name, "translate"))
+        s->translate = on;
+    else if (!strcmp(name, "filler_words"))
+        s->no_fillers = !on;
+    else if (on && !s->profanity)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "profanity_filter: the server has no list (text.profanity)");
+    else
+        s->profanity_filter = on;
+    return STENO_OK;
+}
+
 steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const char *value,
                             steno_err *err)
 {
     char *copy = NULL, **to = stored_text(s, name);
     steno_status st;
-    if (!strcmp(name, "translate"))
-        return steno_query_bool(name, value, &s->translate, err);
+    bool on;
+    if (is_flag(name)) {
+        st = steno_query_bool(name, value, &on, err);
+        return st ? st : set_flag(s, name, on, err);
+    }
     if (!strcmp(name, "language"))
         return set_language(s, value, err);
     st = check_text(name, strlen(value), value, err);
@@ -123,12 +150,10 @@ static steno_status set_list(struct steno_hint_store *s, const char *name, const
 steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, const json_t *value,
                                  steno_err *err)
 {
-    if (!strcmp(name, "translate")) {
-        if (!json_is_boolean(value))
-            return steno_fail(err, STENO_ERR_INVAL, "translate: must be true or false");
-        s->translate = json_is_true(value);
-        return STENO_OK;
-    }
+    if (is_flag(name))
+        return json_is_boolean(value)
+                   ? set_flag(s, name, json_is_true(value), err)
+                   : steno_fail(err, STENO_ERR_INVAL, "%s: must be true or false", name);
     if (json_is_null(value))
         return steno_hint_set(s, name, "", err);
     if (json_is_array(value) && (!strcmp(name, "replace") || !strcmp(name, "redact")))
@@ -172,8 +197,12 @@ struct steno_hints steno_hints_of(const struct steno_hint_store *s)
 
 struct steno_filter_options steno_hint_filters(const struct steno_hint_store *s)
 {
-    return s ? (struct steno_filter_options){.replace = s->replace, .redact = s->redact}
-             : (struct steno_filter_options){0};
+    if (!s)
+        return (struct steno_filter_options){0};
+    return (struct steno_filter_options){.replace = s->replace,
+                                         .redact = s->redact,
+                                         .mask = s->profanity_filter ? s->profanity : NULL,
+                                         .no_fillers = s->no_fillers};
 }
 
 struct steno_hints steno_hints_taken(const struct steno_hints *h,

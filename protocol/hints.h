@@ -1,20 +1,24 @@
 /* What a request says of its recording (steno.h: struct steno_hints), as its fields come: language,
- * translate, prompt, prefix, hotwords, replace, redact. Pure, confined. */
+ * translate, prompt, prefix, hotwords, and filters. Pure, confined. */
 #ifndef STENO_PROTOCOL_HINTS_H
 #define STENO_PROTOCOL_HINTS_H
 
 #include "steno.h"
 
 #define STENO_LANGUAGE_BYTES 128 /* of a language, or of several, with the NUL */
-#define STENO_HINT_NAMES "language, translate, prompt, prefix, hotwords, replace, redact"
+#define STENO_HINT_NAMES                                                                           \
+    "language, translate, prompt, prefix, hotwords, replace, redact, filler_words, "               \
+    "profanity_filter"
 
 /* Zero-initialised = nothing is given. */
 struct steno_hint_store {
     char language[STENO_LANGUAGE_BYTES];
-    bool translate;
+    bool translate, no_fillers, profanity_filter;
+    const char *profanity; /* the operator's list, borrowed; NULL: the filter is refused */
     char *prompt, *prefix, *hotwords, *replace, *redact; /* its own; NULL = none */
 };
 
+/* Leaves profanity. */
 void steno_hint_store_free(struct steno_hint_store *s);
 /* Replace out by a copy. STENO_ERR_NOMEM: out is empty. */
 STENO_MUST steno_status steno_hint_store_copy(struct steno_hint_store *out,
@@ -22,12 +26,13 @@ STENO_MUST steno_status steno_hint_store_copy(struct steno_hint_store *out,
 /* Whether a field of this name is a hint. */
 bool steno_hint_known(const char *name);
 /* Set a hint; a second value replaces the first, "" removes it. The value is valid UTF-8 without
- * NUL, or STENO_ERR_INVAL, as when it is too long, or translate is not true or false: the message
- * begins with the name. STENO_ERR_NOMEM. */
+ * NUL, or STENO_ERR_INVAL, as when it is too long, translate, filler_words or profanity_filter is
+ * not true or false, or there is no list for the latter: the message begins with the name.
+ * STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_hint_set(struct steno_hint_store *s, const char *name,
                                        const char *value, steno_err *err);
-/* The same from JSON: true or false for translate, otherwise a string; for replace and redact also
- * a list of strings. */
+/* The same from JSON: true or false for those three, otherwise a string; for replace and redact
+ * also a list of strings. */
 struct json_t;
 STENO_MUST steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name,
                                             const struct json_t *value, steno_err *err);
@@ -36,7 +41,7 @@ STENO_MUST steno_status steno_hint_add(struct steno_hint_store *s, const char *n
                                        const char *value, steno_err *err);
 /* The strings are the store's. s NULL: none. */
 struct steno_hints steno_hints_of(const struct steno_hint_store *s);
-/* Its replace and redact. The strings are the store's. s NULL: none. */
+/* Its filters. The strings are the store's. s NULL: none. */
 struct steno_filter_options steno_hint_filters(const struct steno_hint_store *s);
 /* Leave out texts that the model does not take: for forms whose clients send them to all models. */
 struct steno_hints steno_hints_taken(const struct steno_hints *h,

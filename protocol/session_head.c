@@ -139,6 +139,7 @@ steno_status steno_session_head_read(const char *text, struct steno_session_head
                           "stored session: %zu bytes", len);
     steno_native_start_init(&out->start);
     out->start.hints = &out->hints;
+    out->hints.profanity = ""; /* whether there is a list is the reader's matter */
     for (pair = strtok_r(copy, "&", &rest); pair && !st; pair = strtok_r(NULL, "&", &rest))
         st = read_pair(out, &n, pair, err);
     free(copy);

@@ -260,6 +260,10 @@ static steno_status put_hints(struct steno_buf *out, const struct steno_hint_sto
         st = put_pair(out, "replace", h->replace);
     if (!st && h->redact)
         st = put_pair(out, "redact", h->redact);
+    if (!st && h->no_fillers)
+        st = put_pair(out, "filler_words", "false");
+    if (!st && h->profanity_filter)
+        st = put_pair(out, "profanity_filter", "true");
     return st;
 }
 

@@ -177,6 +177,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     add_finding(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
     add_finding(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
     add_finding(&c, steno_server_open_turn(&c.srv, &err), &err, "turn.model");
+    add_finding(&c, steno_server_read_profanity(&c.srv, &err), &err, "text.profanity");
     check_addresses(&c, conf->listen, "server.listen");
     if (*conf->wyoming_listen)
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");
@@ -196,6 +197,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     c.errors += steno_config_misspelt(tell);
     if (good)
         check_model(&c);
+    free(c.srv.profanity);
     steno_vad_close(c.srv.vad_rule);
     steno_vad_close(c.srv.vad_net);
     steno_speakers_close(c.srv.speakers);

@@ -186,6 +186,8 @@ static steno_status open_all(struct daemon *d, steno_err *err)
         st = steno_server_open_speakers(srv, err);
     if (!st)
         st = steno_server_open_turn(srv, err);
+    if (!st)
+        st = steno_server_read_profanity(srv, err);
     if (!st) {
         st = steno_tracer_open(&srv->tracer, &d->conf, srv->stats->registry, err);
         if (st)
@@ -238,6 +240,7 @@ static void close_all(struct daemon *d)
     steno_vad_close(d->srv.vad_net);
     steno_speakers_close(d->srv.speakers);
     steno_turn_detector_close(d->srv.turn);
+    free(d->srv.profanity);
     if (d->srv.stats)
         d->totals = steno_stats_totals(d->srv.stats);
     steno_limits_free(d->srv.limits);

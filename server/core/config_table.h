@@ -110,6 +110,9 @@ ROW(STRING, punctuators, "text", "punctuators", "STENO_TEXT_PUNCTUATORS", "", 0,
     "comma separated: en=/srv/punctuation/en. A model whose directory has one keeps it. Empty: the "
     "fetched ones (steno model fetch punctuation-en), if they are there. none: only those of "
     "models.")
+ROW(STRING, profanity, "text", "profanity", "STENO_TEXT_PROFANITY", "", 0, 0,
+    "File of the words that requests with profanity_filter=true get as asterisks "
+    "(docs/filters.md): a word or phrase per line. Empty: there is no such filter.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

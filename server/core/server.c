@@ -1,10 +1,14 @@
 #include "server/core/server.h"
+#include "base/file.h"
+#include "protocol/json_text.h"
 #include "server/port/address.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+
+#define PROFANITY_MAX (1u << 20) /* bytes of the file */
 
 char *steno_id_new(char *out, const char *prefix)
 {
@@ -123,6 +127,24 @@ steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err)
         st = steno_turn_detector_open(&srv->turn, path, err);
     steno_free(path);
     return st ? steno_fail_in(err, st, "turn.model") : STENO_OK;
+}
+
+steno_status steno_server_read_profanity(struct steno_server *srv, steno_err *err)
+{
+    struct steno_filter_options filter;
+    size_t n;
+    steno_status st;
+    if (!*srv->conf->profanity)
+        return STENO_OK;
+    st = steno_file_read(srv->conf->profanity, PROFANITY_MAX, &srv->profanity, &n, err);
+    filter = (struct steno_filter_options){.mask = srv->profanity};
+    if (!st && (strlen(srv->profanity) != n || !steno_utf8_valid(srv->profanity, n)))
+        st = steno_fail(err, STENO_ERR_INVAL, "%s is not UTF-8 text", srv->conf->profanity);
+    if (!st && !srv->profanity[strspn(srv->profanity, " \t\r\n")])
+        st = steno_fail(err, STENO_ERR_INVAL, "%s has no word", srv->conf->profanity);
+    if (!st)
+        st = steno_filters_check(&filter, err);
+    return st ? steno_fail_in(err, st, "text.profanity") : STENO_OK;
 }
 
 steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,

@@ -26,6 +26,7 @@ struct steno_server {
     steno_vad *vad_rule, *vad_net;  /* speech detectors; vad_net NULL: no silero-vad */
     steno_speakers *speakers;       /* tell speakers apart; NULL: no networks */
     steno_turn_detector *turn;      /* judges turns of live sessions; NULL: no network */
+    char *profanity;                /* words that can be masked, one per line; NULL: none */
     steno_decoders *decoders;       /* processes of steno-decode */
     struct steno_waker *waker;      /* for their pipes */
     struct steno_tracer *tracer;    /* NULL: no traces */
@@ -51,6 +52,9 @@ STENO_MUST steno_status steno_server_enrolled(const struct steno_server *srv, co
 /* Open the network that turn.model names or that was fetched, if there is one. Errors of
  * steno_turn_detector_find and steno_turn_detector_open. */
 STENO_MUST steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err);
+/* Read the words of text.profanity. STENO_ERR_INVAL: not UTF-8, no word, or too many; errors of
+ * steno_file_read. */
+STENO_MUST steno_status steno_server_read_profanity(struct steno_server *srv, steno_err *err);
 /* The detector for a stream that asks for `ask`; NULL for off. STENO_ERR_INVAL: silero, and there
  * is none. */
 STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,

@@ -84,6 +84,7 @@ struct steno_upload *steno_upload_new(const struct steno_services *sv, enum sten
     up->api = api;
     up->form = form_of(api);
     up->sse.segment = -1;
+    up->want.ask.hints.profanity = sv->srv->profanity;
     steno_sha256_begin(&up->in.sum);
     steno_buf_init(&up->in.body, sv->srv->conf->body_bytes);
     steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);

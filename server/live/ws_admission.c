@@ -183,6 +183,7 @@ static bool check_settings(const struct steno_server *srv, const handshake *g,
     if (d.state) {
         steno_native_start_init(&d.start);
         d.start.hints = &d.hints;
+        d.hints.profanity = srv->profanity;
         d.dialect->init(&d);
         st = try_settings(srv, g, &d, &err);
         if (d.dialect->free_state)

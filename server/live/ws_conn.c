@@ -255,7 +255,8 @@ bool steno_ws_conn_new_session(conn *c)
     const struct steno_ws_session_limits limits = {
         conf->ws_message_bytes, conf->ws_send_bytes,
         conf->audio_seconds,    conf->ws_resume > 0 ? conf->ws_resume_bytes : 0,
-        (int64_t)time(NULL),    c->ws->srv->speakers != NULL};
+        (int64_t)time(NULL),    c->ws->srv->speakers != NULL,
+        c->ws->srv->profanity};
     c->session = steno_ws_session_new(c->dialect, &steno_ws_engine, c, c->id, &limits);
     return c->session;
 }

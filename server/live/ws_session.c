@@ -73,6 +73,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
     snprintf(d->id, sizeof d->id, "%s", id);
     steno_native_start_init(&d->start);
     d->start.hints = &d->hints;
+    d->hints.profanity = s->limits.profanity;
     steno_buf_init(&d->audio, s->limits.message_bytes);
     if (s->dialect->state_bytes && !(d->state = calloc(1, s->dialect->state_bytes)))
         return false;

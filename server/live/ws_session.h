@@ -90,6 +90,7 @@ struct steno_ws_session_limits {
     size_t resume_bytes;  /* of answers kept for a client that resumes; 0 = no resumption */
     int64_t now;          /* s since 1970, for dialects that tell when a session began */
     bool tells_speakers;  /* the server has networks for that */
+    const char *profanity; /* words that can be masked, borrowed; NULL: none */
 };
 
 /* Make a session. id: copied. dialect, engine and ctx outlive the session. NULL when out of memory.

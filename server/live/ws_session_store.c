@@ -275,7 +275,12 @@ void steno_ws_session_note_packet(steno_ws_session *s, int64_t samples)
 static steno_status take_settings(steno_ws_session *s, const struct steno_session_head *h,
                                   steno_err *err)
 {
-    steno_status st = steno_hint_store_copy(&s->d.hints, &h->hints, err);
+    const char *profanity = s->d.hints.profanity;
+    steno_status st = h->hints.profanity_filter && !profanity
+                          ? steno_fail(err, STENO_ERR_INVAL,
+                                       "profanity_filter: this server has no list (text.profanity)")
+                          : steno_hint_store_copy(&s->d.hints, &h->hints, err);
+    s->d.hints.profanity = profanity;
     s->d.start = h->start;
     s->d.start.hints = &s->d.hints;
     s->d.seq = h->seq;

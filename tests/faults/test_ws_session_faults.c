@@ -69,11 +69,8 @@ static void end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {.resolve = resolve,
-                                              .open = open_place,
-                                              .push = push,
-                                              .finalize = finalize,
-                                              .end = end};
+static const struct steno_ws_engine engine = {
+    .resolve = resolve, .open = open_place, .push = push, .finalize = finalize, .end = end};
 
 static void text(steno_ws_session *s, const char *t)
 {
@@ -118,7 +115,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
 /* A session from start to end. True when no allocation failed. */
 static bool scenario(void)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0, 0, false};
+    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0, 0, false, NULL};
     struct steno_ws_session_state st;
     struct fake f = {.room = 1000};
     static char pcm[8000];
@@ -191,7 +188,7 @@ static void failed_allocations_of_jansson_end_it_as_orderly(void **state)
 /* The client hears what was said before memory ran out. */
 static void finals_before_a_failed_allocation_are_sent(void **state)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 1 << 20, 0, 0, 0, false};
+    struct steno_ws_session_limits limits = {1 << 20, 1 << 20, 0, 0, 0, false, NULL};
     int most = 0;
     (void)state;
     for (int n = 0; n < 6; n++) { /* the later, the more messages wait */

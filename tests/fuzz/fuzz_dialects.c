@@ -283,7 +283,7 @@ static void step(struct world *w, unsigned op)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct steno_ws_session_limits limits = {4096, 16384, 20.0, 0, 0, true};
+    struct steno_ws_session_limits limits = {4096, 16384, 20.0, 0, 0, true, "darn"};
     struct steno_ws_session_state st;
     struct world w = {.p = data, .n = n};
     w.dialect = dialects[next(&w) % (sizeof dialects / sizeof *dialects)];

@@ -1,4 +1,5 @@
-/* Filters and texts, with a line end between: hints, a flag, then the text. Checks: what the words
+/* Filters and texts, with a line end between: flags, words for others, or a word to mask, then the
+ * text. Checks: what the words
  * spell is the text, digits that are to be redacted are not there. */
 /* covers: engine/speech/recognizer/filters.c */
 #include <ctype.h>
@@ -68,7 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     rest = text;
     replace = strsep(&rest, "\n");
     if (rest)
-        filter(&(struct steno_filter_options){.redact = redact[data[0] & 3], .replace = replace},
+        filter(&(struct steno_filter_options){.redact = redact[data[0] & 3],
+                                              .replace = data[0] & 16 ? NULL : replace,
+                                              .mask = data[0] & 16 ? replace : NULL,
+                                              .no_fillers = data[0] & 8},
                rest, data[0] & 4, (data[0] & 3) == 0 && !*replace);
     free(text);
     return 0;

@@ -99,11 +99,8 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {.resolve = resolve,
-                                              .open = open_place,
-                                              .push = push,
-                                              .finalize = finalize,
-                                              .end = end};
+static const struct steno_ws_engine engine = {
+    .resolve = resolve, .open = open_place, .push = push, .finalize = finalize, .end = end};
 
 static void check_answer(struct world *w, const struct steno_buf *b)
 {
@@ -324,7 +321,7 @@ static void must_end(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct steno_ws_session_limits limits = {4096, 2048, 2.0, 1024, 0, true};
+    struct steno_ws_session_limits limits = {4096, 2048, 2.0, 1024, 0, true, NULL};
     struct world w = {.p = data, .n = n, .room = 1000, .last_seq = -1};
     w.s = steno_ws_session_new(&steno_dialect_native, &engine, &w, "sess_fuzz", &limits);
     if (!w.s)

@@ -77,6 +77,42 @@ def live_texts_are_filtered_from_the_first_partial_on(d):
 
 
 @case
+def listed_words_are_masked_where_there_is_a_list(d):
+    code, text = post(d, "/v1/transcribe?profanity_filter=true")
+    assert code == 400 and "profanity_filter: the server has no list" in text, text
+    code, text = post(d, "/v1/listen?profanity_filter=true&filler_words=false")
+    assert code == 200 and [w["parameter"] for w in json.loads(text)["metadata"]["warnings"]] == ["profanity_filter"], text
+    want = SPOKEN.replace("four two", "**** ***").replace("nine", "****")
+    with tempfile.NamedTemporaryFile() as words:
+        words.write(b"Four two\n\nnine\n")
+        words.flush()
+        with Stenod(f"text.profanity={words.name}") as other:
+            for path in ("/v1/transcribe", "/v1/listen"):
+                assert f'"{SPOKEN}"' in post(other, path)[1]
+                code, text = post(other, f"{path}?profanity_filter=true&filler_words=false")
+                assert code == 200 and f'"{want}"' in text and "warnings" not in text, text
+            assert json.loads(form(other, OPEN, profanity_filter="true")[1])["text"] == want
+            start = json.dumps({"type": "start", "sample_rate": RATE, "profanity_filter": True, "filler_words": False})
+            got = converse(other.ws, [start, SAMPLES, '{"type":"end"}'])
+            assert [m["text"] for m in got.messages if m["type"] == "final"] == [want], got
+            for where in ("/v1/listen", "/v2/listen"):
+                got = converse(f"ws://127.0.0.1:{other.port}{where}?encoding=linear16&sample_rate={RATE}&profanity_filter=true", [SAMPLES, '{"type":"CloseStream"}'])
+                assert f'"{want}"' in json.dumps(got.messages) and "nine" not in json.dumps(got.messages), (where, got)
+
+
+@case
+def a_list_that_cannot_be_read_is_an_error_at_start(_d):
+    with tempfile.NamedTemporaryFile() as words:
+        for text, reason in ((b"\xff\n", "is not UTF-8"), (b" \n", "has no word"), (b"a\n" * 4097, "mask: more than 4096")):
+            words.seek(0)
+            words.truncate()
+            words.write(text)
+            words.flush()
+            r = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", f"text.profanity={words.name}"], capture_output=True, text=True, check=False)
+            assert r.returncode and "text.profanity" in r.stderr + r.stdout and reason in r.stderr + r.stdout, r
+
+
+@case
 def a_redacted_text_is_in_no_job_and_no_log(_d):
     with tempfile.TemporaryDirectory() as folder:
         with Stenod(f"jobs.dir={folder}", "log.transcripts=yes", "log.level=debug") as d:

@@ -247,6 +247,13 @@ static void parameters_are_read(void **state)
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "numerals", "true", &err), STENO_OK);
     assert_true(w.smart_format && w.numerals && !w.punctuate);
     assert_string_equal(h.hotwords, "a:b, 16:9x");
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "profanity_filter", "true", &err), STENO_OK);
+    assert_string_equal(w.unsupported, "profanity_filter"); /* there is no list */
+    assert_false(h.profanity_filter);
+    h.profanity = "darn";
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "profanity_filter", "true", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "filler_words", "false", &err), STENO_OK);
+    assert_true(h.profanity_filter && h.no_fillers);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "paragraphs", "2", &err), STENO_ERR_INVAL);
     assert_string_equal(err.msg, "paragraphs: '2' is not true or false");
     steno_hint_store_free(&h);

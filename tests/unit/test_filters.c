@@ -145,6 +145,75 @@ static void words_are_replaced(void **state)
     check_rows(rows, COUNT(rows), false, STENO_FINAL);
 }
 
+static void apply_options(struct steno_event *ev, const struct steno_filter_options *o)
+{
+    steno_filters *f;
+    steno_err err;
+    assert_int_equal(steno_filters_open(&f, o, &err), STENO_OK);
+    assert_non_null(f);
+    assert_int_equal(steno_filters_apply(f, ev, arena), STENO_OK);
+    steno_filters_close(f);
+}
+
+static void fillers_are_left_out(void **state)
+{
+    static const struct row rows[] = {
+        {"", "Um, I uh think so.", "I think so."},
+        {"", "mhmm uh-huh uh huh mm-mm mm mm nuh-uh nuh uh uh-uh yes", "yes"},
+        {"", "the umbrella of hums", "the umbrella of hums"},
+        {"", "um", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct steno_event ev = event_of(rows[i].in, STENO_FINAL);
+        apply_options(&ev, &(struct steno_filter_options){.no_fillers = true});
+        assert_string_equal(ev.text, rows[i].out);
+        assert_words_spell_text(&ev);
+    }
+}
+
+/* Each word of a phrase keeps its time and its marks; letters are counted, not bytes. */
+static void listed_words_are_masked(void **state)
+{
+    static const struct row rows[] = {
+        {"darn\r\n\r\n Holy  Cow \n", "\"Darn!\" Holy cow, a cow.", "\"****!\" **** ***, a cow."},
+        {"darn", "darned is not darn", "darned is not ****"},
+        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f dich", "**** dich"},
+    };
+    struct steno_event ev;
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ev = event_of(rows[i].in, STENO_FINAL);
+        apply_options(&ev, &(struct steno_filter_options){.mask = rows[i].filter});
+        assert_string_equal(ev.text, rows[i].out);
+        assert_words_spell_text(&ev);
+        assert_true(ev.words[1].start == 1 && ev.words[1].end == 1.5);
+    }
+    ev = event_of("um four darn two", STENO_FINAL); /* the mask wins where both fit */
+    apply_options(&ev, &(struct steno_filter_options){
+                           .mask = "darn", .no_fillers = true, .replace = "darn:well,two:2"});
+    assert_string_equal(ev.text, "four **** 2");
+}
+
+static void a_list_has_an_end(void **state)
+{
+    char *list = malloc(2 * 4097 + 1);
+    steno_filters *f;
+    steno_err err;
+    (void)state;
+    assert_non_null(list);
+    for (size_t i = 0; i < 4097; i++)
+        memcpy(list + 2 * i, "a\n", 3);
+    assert_int_equal(steno_filters_open(&f, &(struct steno_filter_options){.mask = list}, &err),
+                     STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "mask: more than 4096");
+    list[2 * 4096] = '\0';
+    assert_int_equal(steno_filters_open(&f, &(struct steno_filter_options){.mask = list}, &err),
+                     STENO_OK);
+    steno_filters_close(f);
+    free(list);
+}
+
 /* In a partial a number may grow, and an address too. */
 static void partials_tell_no_beginning(void **state)
 {
@@ -285,6 +354,9 @@ int main(void)
         cmocka_unit_test(numbers_are_redacted),
         cmocka_unit_test(addresses_are_redacted),
         cmocka_unit_test(words_are_replaced),
+        cmocka_unit_test(fillers_are_left_out),
+        cmocka_unit_test(listed_words_are_masked),
+        cmocka_unit_test(a_list_has_an_end),
         cmocka_unit_test(partials_tell_no_beginning),
         cmocka_unit_test(words_keep_their_times),
         cmocka_unit_test(sections_and_alternatives_are_filtered_too),

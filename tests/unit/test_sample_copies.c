@@ -231,7 +231,8 @@ static void a_live_sample_is_written_four_times(void **state)
 {
     static const struct steno_ws_engine engine = {
         .resolve = resolve, .open = open_stream, .push = push, .end = end};
-    static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 0, 0, false};
+    static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 0,
+                                                          0,       false,   NULL};
     static const char begin[] = "{\"type\":\"start\",\"sample_rate\":8000}";
     static const char over[] = "{\"type\":\"end\"}";
     struct talk t;

@@ -167,12 +167,10 @@ static void end(void *ctx)
     steno_pool_stream_end(((struct talk *)ctx)->stream);
 }
 
-static const struct steno_ws_engine engine = {.resolve = resolve,
-                                              .open = open_stream,
-                                              .push = push,
-                                              .finalize = finalize,
-                                              .end = end};
-static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144, 0, false};
+static const struct steno_ws_engine engine = {
+    .resolve = resolve, .open = open_stream, .push = push, .finalize = finalize, .end = end};
+static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144,
+                                                      0,       false,   NULL};
 
 static void say(struct talk *t, const char *text)
 {

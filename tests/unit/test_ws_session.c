@@ -103,7 +103,7 @@ struct fixture {
 static void make_dialect(struct fixture *f, const struct steno_dialect *dialect, size_t send_bytes,
                          double audio_seconds)
 {
-    struct steno_ws_session_limits limits = {1 << 20, send_bytes, audio_seconds, 0, 0, false};
+    struct steno_ws_session_limits limits = {1 << 20, send_bytes, audio_seconds, 0, 0, false, NULL};
     memset(f, 0, sizeof *f);
     f->fake.room = SIZE_MAX;
     f->s = steno_ws_session_new(dialect, &engine, &f->fake, "sess_test", &limits);

@@ -406,7 +406,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
         return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     }
     st = p->ops->open(&ps->rec, p->model, &o.stream, err);
-    if (!st && (o.filters.replace || o.filters.redact))
+    if (!st && (o.filters.replace || o.filters.redact || o.filters.mask || o.filters.no_fillers))
         st = p->ops->set_filters(ps->rec, &o.filters, err);
     if (!st && o.turn)
         st = p->ops->set_turn(ps->rec, o.turn, o.turn_threshold, o.turn_early, err);

@@ -7,21 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PAIRS 256
-#define UNSTABLE 8 /* words at the end of a partial that later ones could still change */
+#define MAX_PAIRS 256  /* of replace */
+#define MAX_MASKS 4096 /* of mask */
+#define UNSTABLE 8     /* words at the end of a partial that later ones could still change */
 
 enum { PCI = 1, SSN = 2, NUMBERS = 4, EMAIL = 8, PHONE = 16, EVERY_NUMBER = 32 };
 
-/* Strings of `text`; from: small letters without blanks. */
+/* from: small letters without blanks. to NULL: asterisks. */
 struct pair {
     const char *from, *to;
 };
 
 struct steno_filters {
     unsigned redact;
-    size_t n;
-    struct pair pair[MAX_PAIRS];
-    char *text;
+    size_t n, room;
+    struct pair *pair;  /* [n] of room */
+    char *text, *masks; /* what pairs point to */
 };
 
 struct piece {
@@ -81,33 +82,78 @@ static void squeeze(char *text)
 {
     char *to = text;
     for (; *text; text++)
-        if (*text != ' ')
+        if (*text != ' ' && *text != '\t')
             *to++ = (char)tolower((unsigned char)*text);
     *to = '\0';
+}
+
+static steno_status add_pair(struct steno_filters *f, const char *from, const char *to,
+                             steno_err *err)
+{
+    if (f->n == f->room) {
+        const size_t room = f->room ? 2 * f->room : 16;
+        struct pair *more = reallocarray(f->pair, room, sizeof *more);
+        if (!more)
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        f->pair = more;
+        f->room = room;
+    }
+    f->pair[f->n++] = (struct pair){from, to};
+    return STENO_OK;
+}
+
+/* Deepgram's fillers, also with a blank for the hyphen. */
+static steno_status add_fillers(struct steno_filters *f, steno_err *err)
+{
+    static const char *const fillers[] = {"uh",    "um",    "mhmm",   "mm-mm", "mmmm",
+                                          "uh-uh", "uhhuh", "uh-huh", "nuhuh", "nuh-uh"};
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st && i < sizeof fillers / sizeof *fillers; i++)
+        st = add_pair(f, fillers[i], "", err);
+    return st;
+}
+
+/* A word or phrase per line. */
+static steno_status read_masks(struct steno_filters *f, const char *text, steno_err *err)
+{
+    char *rest = f->masks = strdup(text), *one;
+    steno_status st = STENO_OK;
+    if (!rest)
+        return steno_fail(err, STENO_ERR_NOMEM, "mask: out of memory");
+    while (!st && (one = strsep(&rest, "\r\n"))) {
+        squeeze(one);
+        if (*one && f->n == MAX_MASKS)
+            return steno_fail(err, STENO_ERR_INVAL, "mask: more than %d", MAX_MASKS);
+        if (*one)
+            st = add_pair(f, one, NULL, err);
+    }
+    return st;
 }
 
 /* "FROM:TO" pairs with commas or line ends between. */
 static steno_status read_pairs(struct steno_filters *f, const char *text, steno_err *err)
 {
     char *rest = f->text = strdup(text), *one;
+    const size_t had = f->n;
+    steno_status st = STENO_OK;
     if (!rest)
         return steno_fail(err, STENO_ERR_NOMEM, "replace: out of memory");
-    while ((one = strsep(&rest, ",\n"))) {
+    while (!st && (one = strsep(&rest, ",\n"))) {
         char *colon = strchr(one, ':');
         one += strspn(one, " ");
         if (!*one)
             continue;
         if (!colon || colon == one)
             return steno_fail(err, STENO_ERR_INVAL, "replace: '%.40s' is not FROM:TO", one);
-        if (f->n == MAX_PAIRS)
+        if (f->n - had == MAX_PAIRS)
             return steno_fail(err, STENO_ERR_INVAL, "replace: more than %d", MAX_PAIRS);
         *colon = '\0';
         squeeze(one);
         if (!*one)
             return steno_fail(err, STENO_ERR_INVAL, "replace: a pair has nothing before its colon");
-        f->pair[f->n++] = (struct pair){one, colon + 1};
+        st = add_pair(f, one, colon + 1, err);
     }
-    return STENO_OK;
+    return st;
 }
 
 steno_status steno_filters_open(steno_filters **out, const struct steno_filter_options *h,
@@ -116,13 +162,18 @@ steno_status steno_filters_open(steno_filters **out, const struct steno_filter_o
     steno_filters *f;
     steno_status st = STENO_OK;
     *out = NULL;
-    if (!(h->redact && *h->redact) && !(h->replace && *h->replace))
+    if (!(h->redact && *h->redact) && !(h->replace && *h->replace) && !(h->mask && *h->mask) &&
+        !h->no_fillers)
         return STENO_OK;
     f = calloc(1, sizeof *f);
     if (!f)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (h->redact)
         st = read_redact(f, h->redact, err);
+    if (!st && h->mask)
+        st = read_masks(f, h->mask, err);
+    if (!st && h->no_fillers)
+        st = add_fillers(f, err);
     if (!st && h->replace)
         st = read_pairs(f, h->replace, err);
     if (st || (!f->redact && !f->n)) {
@@ -146,7 +197,9 @@ void steno_filters_close(steno_filters *f)
 {
     if (!f)
         return;
+    free(f->pair);
     free(f->text);
+    free(f->masks);
     free(f);
 }
 
@@ -420,6 +473,27 @@ static size_t count_spelling(const struct job *j, size_t i, const char *text)
     return k - i;
 }
 
+/* Write an asterisk for each letter of a piece. False: out of memory. */
+static bool mask_piece(struct job *j, size_t i)
+{
+    const struct piece *p = &j->piece[i];
+    char *stars = steno_arena_calloc(j->arena, p->core_n + 1, 1);
+    for (size_t k = 0, n = 0; stars && k < p->core_n; k++)
+        if ((p->core[k] & 0xc0) != 0x80) /* no further byte of a letter */
+            stars[n++] = '*';
+    return stars && change_pieces(j, i, i + 1, stars);
+}
+
+static bool change_words(struct job *j, size_t from, size_t to, const char *text)
+{
+    if (text)
+        return change_pieces(j, from, to, text);
+    for (size_t i = from; i < to; i++)
+        if (!mask_piece(j, i))
+            return false;
+    return true;
+}
+
 static bool replace_words(struct job *j)
 {
     for (size_t i = 0; i < j->n;) {
@@ -432,7 +506,7 @@ static bool replace_words(struct job *j)
                 to = j->f->pair[k].to;
             }
         }
-        if (most && !change_pieces(j, i, i + most, to))
+        if (most && !change_words(j, i, i + most, to))
             return false;
         i += most ? most : 1;
     }

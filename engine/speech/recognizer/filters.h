@@ -16,12 +16,12 @@ STENO_MUST steno_status steno_filters_open(steno_filters **out,
 void steno_filters_close(steno_filters *f); /* accepts NULL */
 
 /* Rewrite a partial or final, with its alternatives and sections. First numbers and addresses that
- * are to be redacted become STENO_REDACTED, then words are replaced. A word that comes of several
- * lasts from the first one's start to the last one's end, with their least confidence; several that
- * come of one share its time. Where a text changes, tokens and ids, which would tell it, are left
- * out. In a partial a number at the end, which may grow, is redacted from its first digit on, and
- * what more words could change is not stable. New strings are of the arena. STENO_ERR_NOMEM,
- * STENO_ERR_LIMIT from the arena. */
+ * are to be redacted become STENO_REDACTED, then words are masked, left out and replaced. A word
+ * that comes of several lasts from the first one's start to the last one's end, with their least
+ * confidence; several that come of one share its time. Where a text changes, tokens and ids, which
+ * would tell it, are left out. In a partial a number at the end, which may grow, is redacted from
+ * its first digit on, and what more words could change is not stable. New strings are of the arena.
+ * STENO_ERR_NOMEM, STENO_ERR_LIMIT from the arena. */
 STENO_MUST steno_status steno_filters_apply(const steno_filters *f, struct steno_event *io,
                                             steno_arena *arena);
 

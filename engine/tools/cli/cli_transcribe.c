@@ -441,6 +441,8 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
          "words that are likely"},
         {"--replace", CLI_TEXT, "FROM:TO,...", &j->filters.replace, 0, 0,
          "words that are written as others"},
+        {"--no-fillers", CLI_FLAG, NULL, &j->filters.no_fillers, 0, 0,
+         "leave out uh, um, mhmm, mm-mm, uh-uh, uh-huh, nuh-uh"},
         {"--redact", CLI_TEXT, "LIST", &j->filters.redact, 0, 0,
          "what becomes [REDACTED]: pci, ssn, numbers, aggressive_numbers, email, phone"},
         {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
