@@ -20,7 +20,8 @@ struct steno_deepgram_wants {
     bool no_networks; /* for diarize */
     const steno_transcript *voices; /* words have the speakers of its segments; NULL: none */
     const struct steno_live_voices *live_voices; /* the same of a final of a live session */
-    char unsupported[256]; /* parameters that have no effect, with spaces between */
+    const struct steno_buf *search; /* terms of uploads, each with its NUL, borrowed; NULL: none */
+    char unsupported[256];          /* parameters that have no effect, with spaces between */
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
@@ -33,6 +34,16 @@ STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
                                             struct steno_hint_store *hints,
                                             struct steno_options *options, const char *name,
                                             const char *value, steno_err *err);
+/* Add a term of `search` to those of an upload, each with its NUL. STENO_ERR_INVAL: empty, not
+ * UTF-8, more than 50, or longer than the buffer. */
+STENO_MUST steno_status steno_deepgram_add_search(struct steno_buf *terms, const char *term,
+                                                  steno_err *err);
+/* Append ,"search":[{"query","hits":[{"confidence","start","end","snippet"}]}]: where the words of
+ * a hypothesis spell the terms, whatever their case, marks and blanks. A hit has the least
+ * confidence of its words. */
+STENO_MUST steno_status steno_deepgram_put_search(struct steno_buf *b,
+                                                  const struct steno_deepgram_wants *w,
+                                                  const struct steno_alternative *a);
 /* The options of a request before its parameters. */
 void steno_deepgram_default_options(struct steno_options *o);
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <utf8proc.h>
 
 #include "protocol/dialect.h"
 #include "protocol/json_object.h"
@@ -214,24 +213,10 @@ steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t seconds)
 /* Append a word as it sounds: in lower case, without punctuation around it. */
 static steno_status put_bare(struct steno_buf *b, const char *word)
 {
-    size_t n;
-    const char *p = steno_word_bare(word, &n);
     struct steno_buf low;
-    steno_status st = STENO_OK;
-    steno_buf_init(&low, 4 * n + 8);
-    for (size_t at = 0; at < n && !st;) {
-        utf8proc_int32_t c;
-        utf8proc_uint8_t out[4];
-        utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)p + at, (utf8proc_ssize_t)(n - at), &c);
-        if (k <= 0) {
-            st = steno_buf_add(&low, p + at++, 1);
-            continue;
-        }
-        at += (size_t)k;
-        k = utf8proc_encode_char(utf8proc_tolower(c), out);
-        st = steno_buf_add(&low, (const char *)out, (size_t)k);
-    }
+    steno_status st;
+    steno_buf_init(&low, SIZE_MAX / 2);
+    st = steno_word_add_low(&low, word);
     if (!st)
         st = steno_json_put_string(b, low.data ? low.data : "", low.len);
     steno_buf_free(&low);
@@ -570,7 +555,18 @@ static steno_status put_language(struct steno_buf *b, const struct steno_openai_
                                   (double)r->language_probability);
 }
 
-/* Append {"alternatives", "detected_language"?} of one channel. */
+/* Append ,"search":[...]: what the terms find in the best hypothesis. */
+static steno_status put_search(struct steno_buf *out, steno_transcript *t,
+                               const struct steno_deepgram_wants *wants)
+{
+    struct steno_alternative best = {.text = ""};
+    steno_status st = STENO_OK;
+    if (steno_transcript_n_alternatives(t))
+        st = steno_transcript_alternative(t, 0, &best, NULL);
+    return st ? st : steno_deepgram_put_search(out, wants, &best);
+}
+
+/* Append {"alternatives", "search"?, "detected_language"?} of one channel. */
 static steno_status put_channel(struct steno_buf *out, steno_transcript *t,
                                 const struct steno_openai_result *r,
                                 const struct steno_deepgram_about *about)
@@ -589,6 +585,8 @@ static steno_status put_channel(struct steno_buf *out, steno_transcript *t,
     }
     if (!st)
         st = steno_buf_puts(out, "]");
+    if (!st && wants.search)
+        st = put_search(out, t, &wants);
     if (!st && about->wants.detect_language && *r->language)
         st = put_language(out, r);
     return st ? st : steno_buf_puts(out, "}");

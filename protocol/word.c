@@ -30,6 +30,27 @@ const char *steno_word_bare(const char *word, size_t *n)
     return end > begin ? word + begin : word;
 }
 
+steno_status steno_word_add_low(struct steno_buf *out, const char *word)
+{
+    size_t n;
+    const char *p = steno_word_bare(word, &n);
+    steno_status st = STENO_OK;
+    for (size_t at = 0; at < n && !st;) {
+        utf8proc_int32_t c;
+        utf8proc_uint8_t low[4];
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)p + at, (utf8proc_ssize_t)(n - at), &c);
+        if (k <= 0) {
+            st = steno_buf_add(out, p + at++, 1);
+            continue;
+        }
+        at += (size_t)k;
+        k = utf8proc_encode_char(utf8proc_tolower(c), low);
+        st = steno_buf_add(out, low, (size_t)k);
+    }
+    return st;
+}
+
 bool steno_word_is_spaced(const char *text, size_t *at, const char *word)
 {
     const char *p = strstr(text + *at, word);

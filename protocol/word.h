@@ -8,6 +8,8 @@
 /* Find the part of a word within its punctuation, [*n] bytes; the whole word if it is punctuation
  * alone. The result points into word. */
 const char *steno_word_bare(const char *word, size_t *n);
+/* Append that part in lower case. STENO_ERR_LIMIT, STENO_ERR_NOMEM of the buffer. */
+STENO_MUST steno_status steno_word_add_low(struct steno_buf *out, const char *word);
 /* Whether a word ends a sentence: its last character, before closing quotes and brackets, is a full
  * stop, a question mark, ... */
 bool steno_word_ends_sentence(const char *word);

@@ -22,6 +22,7 @@
 #define ANSWER_MAX (256u << 20) /* bytes of one answer */
 #define EVENTS_MAX (16u << 20)  /* bytes of unread server-sent events */
 #define PRINT_SECONDS 60        /* of a recording, of which a voice print is made */
+#define SEARCH_MAX 8192         /* bytes of all terms */
 #define DISCARD_MAX (16u << 20) /* bytes discarded after a body of unknown length went wrong */
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -34,6 +35,7 @@ void steno_upload_free(struct steno_upload *up)
     steno_multipart_close(up->in.parts);
     steno_hint_store_free(&up->want.ask.hints);
     steno_known_voices_free(&up->want.known);
+    steno_buf_free(&up->want.search);
     steno_buf_free(&up->in.body);
     steno_buf_free(&up->in.field);
     steno_buf_free(&up->out.answer);
@@ -86,6 +88,7 @@ struct steno_upload *steno_upload_new(const struct steno_services *sv, enum sten
     up->sse.segment = -1;
     up->want.ask.hints.profanity = sv->srv->profanity;
     steno_sha256_begin(&up->in.sum);
+    steno_buf_init(&up->want.search, SEARCH_MAX);
     steno_buf_init(&up->in.body, sv->srv->conf->body_bytes);
     steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);
     steno_buf_init(&up->out.answer, ANSWER_MAX);

@@ -263,6 +263,10 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
         return set_channels(up, value, err);
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->want.n_best, err);
+    if (!strcmp(name, "search")) {
+        up->want.deepgram.search = &up->want.search;
+        return steno_deepgram_add_search(&up->want.search, value, err);
+    }
     if (steno_deepgram_is_want(name))
         return steno_deepgram_want(&up->want.deepgram, &up->want.ask.hints, &up->want.options, name,
                                    value, err);

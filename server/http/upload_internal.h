@@ -35,6 +35,7 @@ enum steno_upload_form {
 struct steno_upload_wants {
     struct steno_openai_request ask;
     struct steno_deepgram_wants deepgram;
+    struct steno_buf search; /* its terms */
     struct steno_whisper_cpp_wants cpp;
     struct steno_whisper_asr_wants asr;
     struct steno_subtitle_options subtitle;

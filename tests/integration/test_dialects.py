@@ -239,10 +239,22 @@ def deepgram_names_what_it_cannot_do(d):
     names = [[w["parameter"] for w in m] for m in (got[-1]["warnings"], got[0]["metadata"]["warnings"])]
     assert names == [["diarize"]] * 2, names
     assert got[-1]["created"][:2] == "20" and got[-1]["created"][-1] == "Z", got[-1]
-    _, _, body = d.request("POST", "/v1/listen?diarize=true&search=one&search=two&smart_format=true&api_key=x", WAV)
+    _, _, body = d.request("POST", "/v1/listen?diarize=true&summarize=v2&smart_format=true&api_key=x", WAV)
     meta = json.loads(body)["metadata"]
-    assert [w["parameter"] for w in meta["warnings"]] == ["diarize", "search"], meta
+    assert [w["parameter"] for w in meta["warnings"]] == ["diarize", "summarize"], meta
     assert "warnings" not in json.loads(d.request("POST", "/v1/listen", WAV)[2])["metadata"]
+
+
+@case
+def deepgram_searches_the_words(d):
+    channel = json.loads(d.request("POST", "/v1/listen?search=Two%20seven&search=eleven&numerals=true", WAV)[2])["results"]["channels"][0]
+    first, none = channel["search"]
+    plain = json.loads(d.request("POST", "/v1/listen", WAV)[2])["results"]["channels"][0]["alternatives"][0]
+    at = [i for i in range(len(plain["words"]) - 1) if [w["word"] for w in plain["words"][i:i + 2]] == ["two", "seven"]]
+    assert at and [(h["start"], h["end"], h["snippet"]) for h in first["hits"]] == [(plain["words"][i]["start"], plain["words"][i + 1]["end"], "two seven") for i in at], first
+    assert first["query"] == "Two seven" and none == {"query": "eleven", "hits": []}, channel
+    code, _, body = d.request("POST", "/v1/listen?search=", WAV)
+    assert code == 400 and b"search: it is empty" in body, body
 
 
 def turns(got):

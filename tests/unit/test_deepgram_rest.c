@@ -97,6 +97,50 @@ static void words_without_marks_have_their_punctuated_form_beside(void **state)
     json_decref(j);
 }
 
+/* Case, marks and blanks do not matter; hits do not overlap. */
+static void terms_are_searched_in_the_words(void **state)
+{
+    static const char *const terms[] = {"\xC3\x9C"
+                                        "BER nein",
+                                        "ja", "j", "ichn",
+                                        "Ich, \xC3\xBC"
+                                        "ber"};
+    struct steno_buf search;
+    const json_t *found, *hit;
+    json_t *j;
+    steno_err err;
+    (void)state;
+    steno_buf_init(&search, 200);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(steno_deepgram_add_search(&search, terms[i], &err), STENO_OK);
+    j = answer(&(struct steno_deepgram_wants){.search = &search});
+    found = json_object_get(channel(j), "search");
+    assert_int_equal(json_array_size(found), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *hits = json_object_get(json_array_get(found, i), "hits");
+        assert_string_equal(string(json_array_get(found, i), "query"), terms[i]);
+        assert_int_equal(json_array_size(hits), i == 2 || i == 3 ? 0 : 1);
+    }
+    hit = json_array_get(json_object_get(json_array_get(found, 0), "hits"), 0);
+    assert_string_equal(string(hit, "snippet"), "\xC3\x9C"
+                                                "ber. \"Nein!\"");
+    assert_true(json_real_value(json_object_get(hit, "start")) == 0.5);
+    assert_true(json_real_value(json_object_get(hit, "end")) == 2);
+    assert_true(json_real_value(json_object_get(hit, "confidence")) == 1);
+    json_decref(j);
+    j = answer(&(struct steno_deepgram_wants){0});
+    assert_null(json_object_get(channel(j), "search"));
+    json_decref(j);
+    assert_int_equal(steno_deepgram_add_search(&search, " ", &err), STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "search: it is empty");
+    assert_int_equal(steno_deepgram_add_search(&search, "\xff", &err), STENO_ERR_INVAL);
+    for (size_t i = 5; i < 50; i++)
+        assert_int_equal(steno_deepgram_add_search(&search, "a", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_add_search(&search, "a", &err), STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "search: more than 50");
+    steno_buf_free(&search);
+}
+
 static void paragraphs_are_cut_at_pauses_and_sentences_at_marks(void **state)
 {
     json_t *j = answer(&(struct steno_deepgram_wants){.paragraphs = true});
@@ -314,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_more_is_sent_than_is_wanted),
+        cmocka_unit_test(terms_are_searched_in_the_words),
         cmocka_unit_test(words_without_marks_have_their_punctuated_form_beside),
         cmocka_unit_test(paragraphs_are_cut_at_pauses_and_sentences_at_marks),
         cmocka_unit_test(language_and_utterances_are_sent_when_they_are_wanted),
