@@ -55,6 +55,7 @@ static void files_of_gigaam_are_named_by_their_kind(void **state)
                  {"{\"model_type\": \"gigaam-v3-e2e-rnnt\"}", "v3_e2e_rnnt", true},
                  {"{\"model_type\": \"gigaam-v3-../../x-ctc\"}", NULL, false},
                  {"{\"model_type\": \"gigaam-v3\"}", NULL, false},
+                 {"{\"model_type\": \"gigaam-ctc\"}", NULL, false},
                  {"{\"model_type\": \"gigaam-v3-a-name-that-is-too-long-ctc\"}", NULL, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -61,14 +61,18 @@ static steno_status read_integer(const struct steno_json_node *root, const char 
     return STENO_OK;
 }
 
-/* "gigaam-v3-e2e-ctc" -> the files' stem "v3_e2e_ctc". */
+/* "gigaam-v3-e2e-ctc" -> the files' stem "v3_e2e_ctc"; a version stands before the kind. */
 static bool read_gigaam_type(struct steno_nemo_conf *c, const char *type)
 {
     static const char before[] = "gigaam-";
-    const char *version = type + strlen(before), *kind = strrchr(type, '-');
+    const char *version, *kind;
     size_t n;
-    if (strncmp(type, before, strlen(before)) != 0 || strlen(version) >= sizeof c->stem ||
-        strpbrk(version, "/\\") || (strcmp(kind, "-ctc") != 0 && strcmp(kind, "-rnnt") != 0))
+    if (strncmp(type, before, strlen(before)) != 0)
+        return false;
+    version = type + strlen(before);
+    kind = strrchr(version, '-');
+    if (!kind || strlen(version) >= sizeof c->stem || strpbrk(version, "/\\") ||
+        (strcmp(kind, "-ctc") != 0 && strcmp(kind, "-rnnt") != 0))
         return false;
     c->gigaam = true;
     c->version_3 = version[0] == 'v' && version[1] > '2' && version[1] <= '9';
