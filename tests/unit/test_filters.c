@@ -98,6 +98,13 @@ static void numbers_are_redacted(void **state)
         {"numbers", "in twenty twenty four we", "in [REDACTED] we"},
         {"numbers", "two hundred and five people", "[REDACTED] people"},
         {"numbers", "four oh oh one", "[REDACTED]"},
+        {"numbers", "forty-two thousand and twenty-five", "[REDACTED]"},
+        {"numbers", "ninety-nine, and forty two people", "ninety-nine, and forty two people"},
+        {"numbers", "call nine-one-one now", "call [REDACTED] now"},
+        {"numbers", "a thousand, or five million", "a [REDACTED], or [REDACTED]"},
+        {"numbers", "\xd9\xa1\xd9\xa2\xd9\xa3 a", "[REDACTED] a"},             /* Arabic */
+        {"numbers", "\xef\xbc\x91\xef\xbc\x92\xef\xbc\x93 a", "[REDACTED] a"}, /* full width */
+        {"ssn", "zero seventy-eight oh five eleven twenty", "[REDACTED]"},
         {"true", "it was 1984.", "it was [REDACTED]."},
         {"aggressive_numbers", "one of 2 people", "[REDACTED] of [REDACTED] people"},
         {"phone", "at 030 1234567 or 12345", "at [REDACTED] or 12345"},
@@ -139,6 +146,7 @@ static void words_are_replaced(void **state)
         {"steno:Steno by us", "a steno here", "a Steno by us here"},
         {"\xe5\x8c\x97\xe4\xba\xac:Beijing", "\xe5\x8c\x97 \xe4\xba\xac x", "Beijing x"},
         {"a:b\nc:d", "a c", "b d"},
+        {"\xc3\x89LAN:go", "\xc3\xa9lan \xc3\x89lan", "go go"},
         {"none:x", "as it is", "as it is"},
     };
     (void)state;

@@ -6,6 +6,9 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
+
+#include "base/list.h"
 
 #define MAX_PAIRS 256  /* of replace */
 #define MAX_MASKS 4096 /* of mask */
@@ -77,13 +80,38 @@ static steno_status read_redact(struct steno_filters *f, const char *text, steno
     return STENO_OK;
 }
 
+/* The character at the begin of text [n > 0], and its bytes; a byte that is no text is one itself.
+ */
+static size_t character(const char *text, size_t n, utf8proc_int32_t *c)
+{
+    const utf8proc_ssize_t k =
+        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, c);
+    if (k > 0)
+        return (size_t)k;
+    *c = -1;
+    return 1;
+}
+
+/* Make small letters in place. The few that have another number of bytes stay. */
+static void make_small(char *text, size_t n)
+{
+    for (size_t i = 0, k; i < n; i += k) {
+        utf8proc_int32_t c;
+        utf8proc_uint8_t small[4];
+        k = character(text + i, n - i, &c);
+        if (c >= 0 && (size_t)utf8proc_encode_char(utf8proc_tolower(c), small) == k)
+            memcpy(text + i, small, k);
+    }
+}
+
 /* Make small letters of a text and take its blanks out, in place. */
 static void squeeze(char *text)
 {
     char *to = text;
+    make_small(text, strlen(text));
     for (; *text; text++)
         if (*text != ' ' && *text != '\t')
-            *to++ = (char)tolower((unsigned char)*text);
+            *to++ = *text;
     *to = '\0';
 }
 
@@ -223,8 +251,8 @@ static bool add_piece_filters(struct job *j, const char *text, size_t n, size_t 
         end--;
     p->core_n = end - p->at;
     core = steno_arena_strndup(j->arena, text + p->at, p->core_n);
-    for (size_t i = 0; core && i < p->core_n; i++)
-        core[i] = (char)tolower((unsigned char)core[i]);
+    if (core)
+        make_small(core, p->core_n);
     p->core = core;
     j->n++;
     return core != NULL;
@@ -309,52 +337,87 @@ static bool change_pieces(struct job *j, size_t from, size_t to, const char *tex
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The digits that a piece stands for; 0: it is no number. */
-static size_t digits_of(const struct piece *p)
+/* The digits of a number word; 0: it is none. *tens: it is one of twenty to ninety. */
+static size_t digits_of_word(const char *word, size_t n, bool *tens)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < p->core_n; i++)
-        n += isdigit((unsigned char)p->core[i]) != 0;
-    if (n)
-        return n;
-    if (CORE_IS_ANY(p, "zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
-                    "nine"))
-        return 1;
-    return CORE_IS_ANY(p, "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen",
-                       "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty", "fifty",
-                       "sixty", "seventy", "eighty", "ninety")
-               ? 2
-               : 0;
-}
-
-/* The digits that a word within a number adds to it; *joins: it may stand there. */
-static size_t digits_within(const struct piece *p, bool *joins)
-{
-    *joins = true;
-    if (CORE_IS_ANY(p, "oh", "o", "double"))
-        return 1;
-    if (CORE_IS_ANY(p, "hundred", "triple"))
-        return 2;
-    if (CORE_IS_ANY(p, "thousand"))
-        return 3;
-    *joins = CORE_IS_ANY(p, "million", "dash", "hyphen", "point", "") && !p->changed;
-    if (core_is(p, "and")) /* "two hundred and five" */
-        *joins = CORE_IS_ANY(p - 1, "hundred", "thousand", "million");
+    static const char *const lists[] = {
+        "zero", "one two three four five six seven eight nine",
+        "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
+        "twenty thirty forty fifty sixty seventy eighty ninety"};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (struct steno_list_item i = steno_list_next(lists[k]); i.n;
+             i = steno_list_next(i.p + i.n))
+            if (i.n == n && !memcmp(i.p, word, n)) {
+                const size_t digits = k == 1 && *tens ? 0 : k < 2 ? 1 : 2;
+                *tens = k == 3;
+                return digits + 1;
+            }
     return 0;
 }
 
-/* The end of the number that begins with piece i; *digits: how many it has. */
+/* Whether a piece is a number: decimal digits of any script among others, a number word, or several
+ * with hyphens between ("forty-two", "nine-one-one"). *digits: how many it adds to the number
+ * before it. *tens: that one ends in twenty to ninety, whose zero one to nine replace; then this
+ * one. */
+static bool is_number(const struct piece *p, bool *tens, size_t *digits)
+{
+    *digits = 0;
+    for (size_t i = 0; i < p->core_n;) {
+        utf8proc_int32_t c;
+        i += character(p->core + i, p->core_n - i, &c);
+        *digits += c >= 0 && utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
+    }
+    if (*digits || !p->core_n) {
+        *tens = false;
+        return *digits > 0;
+    }
+    for (size_t i = 0, n; i < p->core_n; i += n + 1) {
+        n = strcspn(p->core + i, "-");
+        const size_t more = digits_of_word(p->core + i, n, tens);
+        if (!more)
+            return *tens = false;
+        *digits += more - 1;
+    }
+    return true;
+}
+
+/* The digits that a power of ten adds to the number before it; 0: it is none. */
+static size_t digits_of_power(const struct piece *p)
+{
+    return core_is(p, "hundred")    ? 2
+           : core_is(p, "thousand") ? 3
+           : core_is(p, "million")  ? 6
+           : core_is(p, "billion")  ? 9
+                                    : 0;
+}
+
+/* Whether a word that is no number may stand within one; *digits: how many it adds. */
+static bool joins_number(const struct piece *p, size_t *digits)
+{
+    *digits = CORE_IS_ANY(p, "oh", "o", "double") ? 1
+              : core_is(p, "triple")              ? 2
+                                                  : digits_of_power(p);
+    if (core_is(p, "and")) /* "two hundred and five" */
+        return digits_of_power(p - 1) > 0;
+    return *digits || (CORE_IS_ANY(p, "dash", "hyphen", "point", "") && !p->changed);
+}
+
+/* The end of the number that begins with piece i, and its digits; 0: none begins there. */
 static size_t end_of_number(const struct job *j, size_t i, size_t *digits)
 {
-    size_t end = i + 1, more = 0;
-    *digits = digits_of(&j->piece[i]);
+    size_t end = i + 1, more = 0, own;
+    bool tens = false;
+    if (!is_number(&j->piece[i], &tens, digits)) {
+        if (!digits_of_power(&j->piece[i]))
+            return 0;
+        *digits = 1 + digits_of_power(&j->piece[i]); /* "a thousand" */
+    }
     for (size_t k = end; k < j->n; k++) {
-        const size_t own = digits_of(&j->piece[k]);
-        bool joins = true;
-        more += own ? own : digits_within(&j->piece[k], &joins);
-        if (!joins)
+        const bool whole = is_number(&j->piece[k], &tens, &own);
+        if (!whole && !joins_number(&j->piece[k], &own))
             break;
-        if (own || CORE_IS_ANY(&j->piece[k], "hundred", "thousand", "oh", "o")) {
+        more += own;
+        if (whole || digits_of_power(&j->piece[k]) || CORE_IS_ANY(&j->piece[k], "oh", "o")) {
             *digits += more;
             more = 0;
             end = k + 1;
@@ -391,12 +454,12 @@ static bool is_redacted(const struct job *j, size_t from, size_t to, size_t digi
 static bool redact_numbers(struct job *j)
 {
     for (size_t i = 0; i < j->n;) {
-        size_t digits, end;
-        if (!digits_of(&j->piece[i])) {
+        size_t digits;
+        const size_t end = end_of_number(j, i, &digits);
+        if (!end) {
             i++;
             continue;
         }
-        end = end_of_number(j, i, &digits);
         if (is_redacted(j, i, end, digits) && !change_pieces(j, i, end, STENO_REDACTED))
             return false;
         i = end;
