@@ -30,7 +30,8 @@
 #define TOKENS_A_SECOND 8
 #define SPARE                                                                                      \
     4 /* positions of a cache beyond the tokens, where the file leaves their number open */
-#define LEAST_FRAMES 8 /* feature frames that the convolutions need */
+#define POSITIONS_MAX 65536 /* of a decoder */
+#define LEAST_FRAMES 8      /* feature frames that the convolutions need */
 
 enum decoder_input { TOKEN, SELF_K, SELF_V, CROSS_K, CROSS_V, OFFSET, INPUTS };
 static const char *const inputs[INPUTS] = {
@@ -82,7 +83,7 @@ static steno_status read_metadata(struct model *m, const steno_onnx_head *h, ste
         {"head_dim", 1, 4096, &m->width, true},
         {"sos", 0, STENO_TOKENS_MAX, &m->begin, true},
         {"eos", 0, STENO_TOKENS_MAX, &m->end, true},
-        {"max_len", 2, 65536, &m->positions, true},
+        {"max_len", 2, POSITIONS_MAX, &m->positions, true},
     };
     steno_status st =
         steno_metadata_read(h, want, sizeof want / sizeof *want, m->encoder.name, err);
@@ -119,7 +120,10 @@ static steno_status bind_decoder_fire_red(struct model *m, steno_err *err)
     m->fixed = steno_network_input(net, m->in[SELF_K])->shape.dim[2];
     if (m->fixed < 0)
         m->fixed = 0;
-    return STENO_OK;
+    return m->fixed <= POSITIONS_MAX
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_FORMAT, "%s: caches of %lld positions, at most %d",
+                            m->decoder.name, (long long)m->fixed, POSITIONS_MAX);
 }
 
 static steno_status open_networks_fire_red(struct model *m, const struct steno_family_open *o,
