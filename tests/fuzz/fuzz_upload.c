@@ -7,7 +7,7 @@
 /* link: server/http/upload_form.c server/http/known_voices.c server/core/limits.c */
 /* link: server/base/metrics.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
-/* covers: protocol/subtitle.c */
+/* covers: protocol/subtitle.c protocol/deepgram_search.c */
 /* covers: protocol/transcript.c protocol/voices.c protocol/whisper_cpp.c protocol/whisper_asr.c */
 #define _GNU_SOURCE /* memmem */
 #include <jansson.h>
@@ -66,6 +66,8 @@ static void upload_open(struct steno_upload *up, const struct steno_services *sv
                         const char *target)
 {
     *up = (struct steno_upload){.sv = sv, .form = form_of(target), .sse.segment = -1};
+    up->want.ask.hints.profanity = "darn";
+    steno_buf_init(&up->want.search, STENO_OPENAI_FIELD);
     steno_buf_init(&up->in.body, BODY_MAX);
     steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);
     steno_buf_init(&up->out.answer, ANSWER_MAX);
@@ -76,6 +78,7 @@ static void upload_close(struct steno_upload *up)
     if (up->in.reserved)
         steno_limits_release(up->sv->srv->limits, up->in.reserved);
     steno_multipart_close(up->in.parts);
+    steno_buf_free(&up->want.search);
     steno_buf_free(&up->in.body);
     steno_buf_free(&up->in.field);
     steno_buf_free(&up->out.answer);

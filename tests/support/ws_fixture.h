@@ -71,11 +71,14 @@ struct fixture {
     steno_ws_session *s;
 };
 
+static const char *listed_words; /* of the operator; NULL: none */
+
 /* A new session at f. store: where its results are stored; NULL: nowhere. */
 static void open_session(struct fixture *f, size_t send_bytes, size_t resume_bytes,
                          const struct steno_ws_storage *(*store)(void *ctx, void **place))
 {
-    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0, resume_bytes, 0, false, NULL};
+    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0,           resume_bytes,
+                                             0,       false,      listed_words};
     memset(f, 0, sizeof *f);
     f->fake.room = SIZE_MAX;
     f->engine = (struct steno_ws_engine){.resolve = fake_resolve,

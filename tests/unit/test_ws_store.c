@@ -325,6 +325,29 @@ static void a_session_goes_on_elsewhere_from_its_last_final(void **state)
     steno_ws_session_free(g.s);
 }
 
+/* Without the list the texts would be as they were said. */
+static void words_are_masked_elsewhere_or_the_session_is_not_restored(void **state)
+{
+    struct fixture f, g;
+    steno_err err;
+    (void)state;
+    listed_words = "darn";
+    make(&f, 1 << 16, 1 << 14);
+    text(&f, "{\"type\":\"start\",\"resumable\":true,\"sample_rate\":8000,"
+             "\"profanity_filter\":true}");
+    store_all(&f);
+    EXPECT(&f, "ready");
+    listed_words = NULL;
+    assert_int_equal(elsewhere(&f, &g, 1, &err), STENO_ERR_INVAL);
+    assert_memory_equal(err.msg, "profanity_filter:", 17);
+    steno_ws_session_free(g.s);
+    listed_words = "darn";
+    assert_int_equal(elsewhere(&f, &g, 1, &err), STENO_OK);
+    steno_ws_session_free(g.s);
+    steno_ws_session_free(f.s);
+    listed_words = NULL;
+}
+
 static void what_was_finalized_is_not_said_again(void **state)
 {
     struct fixture *f = *state, g;
@@ -367,7 +390,8 @@ static void heads_are_read_as_they_were_written(void **state)
         "\"multichannel\":true,\"resumable\":true,\"vad\":\"energy\",\"silence_alone\":1.7,"
         "\"silence_after\":0.1,\"longest\":33,\"language\":\"de\",\"translate\":true,"
         "\"prompt\":\"a&b=c%d; \u00e4\",\"hotwords\":\"x, "
-        "y\",\"ctc_weight\":0.25,\"quantized\":true}";
+        "y\",\"filler_words\":false,\"profanity_filter\":true,\"ctc_weight\":0.25,\"quantized\":"
+        "true}";
     struct steno_session_head h = {.seq = 12,
                                    .lost = 3,
                                    .finals = 5,
@@ -387,6 +411,7 @@ static void heads_are_read_as_they_were_written(void **state)
     (void)state;
     steno_native_start_init(&plain);
     plain.hints = &h.hints;
+    h.hints.profanity = "darn";
     if (steno_native_parse(settings, strlen(settings), &plain, &m, &err))
         fail_msg("%s", err.msg);
     h.start = m.start;
@@ -398,6 +423,7 @@ static void heads_are_read_as_they_were_written(void **state)
     assert_int_equal(steno_session_head_write(&two, &g), STENO_OK);
     assert_string_equal(one.data, two.data);
     assert_string_equal(g.hints.prompt, "a&b=c%d; \xc3\xa4");
+    assert_true(g.hints.no_fillers && g.hints.profanity_filter);
     assert_memory_equal(&g.start.audio, &h.start.audio, sizeof g.start.audio);
     assert_true(steno_options_equal(&g.start.options, &h.start.options));
     assert_true(g.start.multichannel && g.start.resumable && !g.start.words && !g.start.interim);
@@ -444,6 +470,7 @@ int main(void)
         CASE(only_a_session_that_is_stored_is_handed_over),
         cmocka_unit_test(a_client_that_closes_leaves_nothing),
         CASE(a_session_goes_on_elsewhere_from_its_last_final),
+        cmocka_unit_test(words_are_masked_elsewhere_or_the_session_is_not_restored),
         CASE(what_was_finalized_is_not_said_again),
         CASE(an_ended_session_is_told_elsewhere),
         cmocka_unit_test(heads_are_read_as_they_were_written),
