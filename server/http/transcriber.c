@@ -5,15 +5,11 @@
  * notes wake a transcription. The last iteration, at DONE, runs on the worker that delivers the
  * note. */
 #define _GNU_SOURCE /* pthread_setname_np */
-#include "server/http/transcriber.h"
+#include "server/http/transcriber_internal.h"
 
 #include "base/clock.h"
 #include "base/threads.h"
 #include "protocol/dialect.h"
-#include "protocol/openai_rest.h"
-#include "server/base/log.h"
-#include "server/http/known_voices.h"
-#include "server/http/waker.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,67 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 8192          /* samples decoded at a time */
 #define ITERATION_BLOCKS 32 /* then the next transcription runs */
-#define TELLING_BLOCKS 4    /* the same: here they go through networks */
 #define TELLING_MAX 4       /* diarizations at a time; each has some 35 MB */
-
-enum state { OPENING, FEEDING, FLUSHING, TELLING, OVER };
-
-struct steno_transcription {
-    steno_transcriber *transcriber;
-    struct steno_transcription_request req;
-    struct steno_transcription_result result;
-
-    /* of the iteration */
-    enum state state;
-    steno_audio *audio;
-    steno_waker_id watch; /* of a decoding process */
-    steno_pool_stream *stream;
-    steno_diarization *voices;
-    const float *block; /* of `audio`; samples [at, have) not yet pushed */
-    size_t at, have;
-    int rate;
-    int64_t decoded; /* samples */
-    int64_t before;  /* of them, of the channels before this one */
-    /* ms, for steno_transcription_progress. Relaxed: they order nothing */
-    _Atomic int64_t position, length;
-    unsigned channel; /* with multichannel: the one that is transcribed, from 0 */
-    steno_transcript *transcripts[STENO_TRANSCRIPTION_CHANNELS]; /* of those before it */
-
-    /* under transcriber->lock */
-    steno_transcription *next;          /* in the queue */
-    steno_transcription *older, *newer; /* in the list of transcriptions that have not ended */
-    bool queued, running, again, cancelled, pool_done;
-    bool placed; /* it is one of TELLING_MAX */
-    steno_status pool_status;
-    steno_err pool_err;
-};
-
-/* Transcriptions that wait for one of its threads. */
-struct queue {
-    steno_transcriber *transcriber;
-    pthread_cond_t work;
-    steno_transcription *first, *last;
-    pthread_t *threads;
-    int n_threads;
-};
-
-struct steno_transcriber {
-    const struct steno_server *srv;
-    pthread_mutex_t lock; /* guards the queues, and the fields of every transcription named above */
-    pthread_cond_t none;
-    struct queue feeding, telling;
-    steno_transcription *newest;
-    int alive;  /* transcriptions whose done has not returned */
-    int placed; /* of TELLING_MAX */
-    bool stop, cancelled;
-};
 
 /* Lock held. */
 static void enqueue(steno_transcription *work)
 {
-    struct queue *q = &work->transcriber->feeding;
+    struct steno_transcription_queue *q = &work->transcriber->feeding;
     if (work->running) {
         work->again = true;
         return;
@@ -110,7 +52,7 @@ static bool may_run(const steno_transcription *work)
 }
 
 /* Take the first transcription that may run; NULL: none may. Lock held. */
-static steno_transcription *take_next(struct queue *q)
+static steno_transcription *take_next(struct steno_transcription_queue *q)
 {
     steno_transcription *before = NULL, *work = q->first;
     for (; work && !may_run(work); work = work->next)
@@ -214,46 +156,6 @@ static void wake_job(void *work)
     wake(work);
 }
 
-/* Open the recording. STENO_NEED_MORE: its format is not known yet; the waker wakes the
- * transcription. */
-static steno_status open_audio(steno_transcription *work, struct steno_audio_info *info,
-                               steno_err *err)
-{
-    const struct steno_server *srv = work->transcriber->srv;
-    const struct steno_audio_options opt = {.channel = work->req.multichannel ? work->channel + 1
-                                                                              : work->req.channel,
-                                            .max_seconds = srv->conf->audio_seconds,
-                                            .decoders = srv->decoders,
-                                            .raw = work->req.raw,
-                                            .dont_wait = true};
-    steno_status st = STENO_OK;
-    if (!work->audio) {
-        st = work->req.audio
-                 ? steno_audio_open_mem(&work->audio, work->req.audio, work->req.len, &opt, err)
-                 : steno_audio_open_fd(&work->audio, work->req.fd, &opt, err);
-        if (!st && steno_audio_descriptor(work->audio) >= 0) {
-            work->watch = steno_waker_watch(srv->waker, steno_audio_descriptor(work->audio), -1,
-                                            wake_job, work);
-            if (!work->watch)
-                st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        }
-    }
-    if (!st)
-        st = steno_audio_ready(work->audio, err);
-    if (st)
-        return st;
-    steno_audio_get_info(work->audio, info);
-    snprintf(work->result.format, sizeof work->result.format, "%s/%s", info->format, info->codec);
-    if (work->channel && info->channels != work->result.channels) /* damage, differently decoded */
-        return steno_fail(err, STENO_ERR_FORMAT, "the recording cannot be decoded twice");
-    work->result.channels = info->channels;
-    if (work->req.multichannel && info->channels > STENO_TRANSCRIPTION_CHANNELS)
-        return steno_fail(err, STENO_ERR_LIMIT,
-                          "multichannel: the recording has %u channels, at most %d are possible",
-                          info->channels, STENO_TRANSCRIPTION_CHANNELS);
-    return STENO_OK;
-}
-
 /* Open the recording and its stream. STENO_NEED_MORE as above. */
 static steno_status open_work_stream(steno_transcription *work, steno_err *err)
 {
@@ -264,7 +166,7 @@ static steno_status open_work_stream(steno_transcription *work, steno_err *err)
     struct steno_options options = work->req.options;
     struct steno_option_list list;
     struct steno_audio_info info;
-    steno_status st = open_audio(work, &info, err);
+    steno_status st = steno_transcription_open_audio(work, &info, err);
     if (st)
         return st;
     so.stream.sample_rate = work->rate = info.sample_rate;
@@ -291,14 +193,6 @@ static steno_status open_work_stream(steno_transcription *work, steno_err *err)
     return steno_pool_stream_open(&work->stream, work->req.served->pool, &so, on_note, work, err);
 }
 
-static void close_audio(steno_transcription *work)
-{
-    steno_waker_forget(work->transcriber->srv->waker, work->watch);
-    work->watch = 0;
-    steno_audio_close(work->audio);
-    work->audio = NULL;
-}
-
 static bool wants_voices(const steno_transcription *work)
 {
     return work->req.voices.on && work->transcriber->srv->speakers &&
@@ -313,20 +207,13 @@ static bool is_last_channel(const steno_transcription *work)
 static void release_audio(steno_transcription *work)
 {
     size_t bytes = work->req.len;
-    close_audio(work);
+    steno_transcription_close_audio(work);
     if (!work->req.audio)
         return;
     free(work->req.audio);
     work->req.audio = NULL;
     if (work->req.released)
         work->req.released(work->req.user, bytes);
-}
-
-static void warn(steno_transcription *work, const char *message)
-{
-    char *text = work->result.warning;
-    const size_t n = strlen(text), room = sizeof work->result.warning - n;
-    snprintf(text + n, room, "%s%s", n ? "; " : "", message);
 }
 
 /* Warn that several channels were mixed, which loses words spoken at the same time, and that no
@@ -337,9 +224,9 @@ static void warn_of_losses(steno_transcription *work)
     if (work->channel)
         return;
     if (!work->req.multichannel && !work->req.channel && work->result.channels > 1)
-        warn(work, steno_mix_warning(mix, work->result.channels));
+        steno_transcription_warn(work, steno_mix_warning(mix, work->result.channels));
     if (work->req.voices.on && !work->transcriber->srv->speakers)
-        warn(work, STENO_VOICES_MISSING);
+        steno_transcription_warn(work, STENO_VOICES_MISSING);
 }
 
 static void end_of_audio(steno_transcription *work)
@@ -355,7 +242,7 @@ static void end_of_audio(steno_transcription *work)
     if (is_last_channel(work) && !wants_voices(work))
         release_audio(work);
     else
-        close_audio(work);
+        steno_transcription_close_audio(work);
     steno_pool_stream_end(work->stream);
     work->state = FLUSHING;
 }
@@ -370,22 +257,6 @@ static void note_position(steno_transcription *work)
                           memory_order_relaxed);
 }
 
-/* Decode a block; none (have is 0) at the end of what is wanted. STENO_NEED_MORE: the waker wakes
- * the transcription. */
-static steno_status decode_block(steno_transcription *work, steno_err *err)
-{
-    size_t max = BLOCK;
-    steno_status st;
-    if (work->req.seconds > 0) {
-        const double left = work->req.seconds * work->rate - (double)(work->decoded - work->before);
-        max = left >= BLOCK ? BLOCK : left > 0 ? (size_t)left : 0;
-    }
-    work->at = work->have = 0;
-    st = max ? steno_audio_next(work->audio, &work->block, max, &work->have, err) : STENO_OK;
-    work->decoded += (int64_t)work->have;
-    return st;
-}
-
 /* Push until the stream is full, the recording is over, or the iteration has done its share.
  * *again: there is more to do. */
 static steno_status feed(steno_transcription *work, bool *again, steno_err *err)
@@ -395,7 +266,7 @@ static steno_status feed(steno_transcription *work, bool *again, steno_err *err)
         size_t taken = 0;
         steno_status st;
         if (work->at == work->have) {
-            st = decode_block(work, err);
+            st = steno_transcription_decode(work, err);
             if (st)
                 return st == STENO_NEED_MORE ? STENO_OK : st;
             if (!work->have) {
@@ -463,8 +334,6 @@ static steno_status join_channels(steno_transcription *work, steno_err *err)
     return r->transcript ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
-/* ---- who speaks ------------------------------------------------------------------------------ */
-
 /* The text is there: go on with its speakers, from the beginning of the recording. */
 static void begin_telling(steno_transcription *work)
 {
@@ -473,155 +342,6 @@ static void begin_telling(steno_transcription *work)
     pthread_mutex_lock(&work->transcriber->lock);
     work->state = TELLING;
     pthread_mutex_unlock(&work->transcriber->lock);
-}
-
-/* Open the recording once more. STENO_NEED_MORE as of open_audio. */
-static steno_status open_voices(steno_transcription *work, steno_err *err)
-{
-    const struct steno_voices_wants *w = &work->req.voices;
-    const struct steno_speaker_options opt = {.speakers = work->req.print_only ? 1 : w->speakers,
-                                              .min_speakers = w->min,
-                                              .max_speakers = w->max};
-    struct steno_audio_info info;
-    steno_status st = open_audio(work, &info, err);
-    if (st)
-        return st;
-    work->rate = info.sample_rate;
-    return steno_diarization_open(&work->voices, work->transcriber->srv->speakers, work->rate, &opt,
-                                  err);
-}
-
-/* The names of the speakers found, those of known voices: names [speakers], NULL for others. They
- * are those of the request and of `enrolled`. */
-static steno_status name_voices(steno_transcription *work, const steno_enrolled *enrolled,
-                                const char **names, steno_err *err)
-{
-    static const struct steno_known_voices none;
-    const struct steno_known_voices *known = work->req.known ? work->req.known : &none;
-    const size_t n = (size_t)steno_diarization_speakers(work->voices);
-    struct steno_enrolled_speaker person;
-    int *who = malloc((n + 1) * sizeof *who), mute;
-    steno_status st = who ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st)
-        st = steno_known_voices_identify(known, enrolled, work->transcriber->srv->speakers,
-                                         work->voices, who, &mute, err);
-    for (size_t k = 0; !st && k < n; k++)
-        if (who[k] >= 0 && who[k] < known->n)
-            names[k] = work->req.known_names->names[who[k]];
-        else if (who[k] >= 0 && steno_enrolled_at(enrolled, (size_t)(who[k] - known->n), &person))
-            names[k] = person.name;
-    free(who);
-    if (!st && mute) {
-        char text[96];
-        snprintf(text, sizeof text,
-                 STENO_KNOWN_VOICE_FIELD "[]: number %d has too little speech to be known by",
-                 mute);
-        warn(work, text);
-    }
-    return st;
-}
-
-/* Read who is enrolled. What is wrong there costs names, and no transcript. */
-static steno_enrolled *open_enrolled(steno_transcription *work)
-{
-    steno_enrolled *enrolled;
-    steno_err err;
-    if (!steno_server_enrolled(work->transcriber->srv, work->req.key, &enrolled, &err))
-        return enrolled;
-    warn(work, "enrolled speakers could not be read: they have no names");
-    steno_log(LOG_WARNING, "speakers.store: %s", err.msg);
-    return NULL;
-}
-
-/* Give the transcript its speakers. */
-static steno_status tell_turns(steno_transcription *work, const steno_enrolled *enrolled,
-                               const char **names, steno_err *err)
-{
-    struct steno_transcription_result *r = &work->result;
-    const bool known = enrolled || (work->req.known && work->req.known->n);
-    steno_status st = known ? name_voices(work, enrolled, names, err) : STENO_OK;
-    size_t n;
-    const struct steno_turn *turn = steno_diarization_exclusive(work->voices, &n);
-    steno_transcript *told =
-        st ? NULL : steno_transcript_with_voices(r->transcript, turn, n, names);
-    if (st)
-        return st;
-    if (!told)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the speakers");
-    steno_transcript_free(r->transcript);
-    r->transcript = told;
-    return STENO_OK;
-}
-
-/* The recording is over: the transcript gets its speakers. */
-static steno_status end_voices(steno_transcription *work, steno_err *err)
-{
-    steno_enrolled *enrolled;
-    const char **names;
-    steno_status st = steno_diarization_end(work->voices, err);
-    if (st)
-        return st;
-    enrolled = open_enrolled(work);
-    names = calloc((size_t)steno_diarization_speakers(work->voices) + 1, sizeof *names);
-    st = names ? tell_turns(work, enrolled, names, err)
-               : steno_fail(err, STENO_ERR_NOMEM, "out of memory for the speakers");
-    free(names);
-    steno_enrolled_close(enrolled);
-    if (st)
-        return st;
-    steno_diarization_close(work->voices);
-    work->voices = NULL;
-    work->decoded = work->before;
-    close_audio(work);
-    return STENO_OK;
-}
-
-/* The recording is over, or as much of it as is wanted: make the print. */
-static steno_status end_print(steno_transcription *work, steno_err *err)
-{
-    const steno_speakers *speakers = work->transcriber->srv->speakers;
-    struct steno_transcription_result *r = &work->result;
-    steno_status st = steno_diarization_end(work->voices, err);
-    if (st)
-        return st;
-    r->duration = r->stats.audio_seconds = steno_diarization_seconds(work->voices);
-    r->print = malloc(steno_speaker_print_floats(speakers) * sizeof *r->print);
-    return r->print
-               ? steno_diarization_print(work->voices, speakers, r->print, &r->print_seconds, err)
-               : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-}
-
-/* Go on until the speakers are told, or the iteration has done its share. *told, *again: the
- * former, the latter; neither: the waker wakes the transcription. */
-static steno_status tell_speakers(steno_transcription *work, bool *told, bool *again,
-                                  steno_err *err)
-{
-    steno_status st = work->voices ? STENO_OK : open_voices(work, err);
-    for (int i = 0; i < TELLING_BLOCKS && !st; i++) {
-        st = decode_block(work, err);
-        if (!st && !work->have) {
-            *told = true;
-            return work->req.print_only ? end_print(work, err) : end_voices(work, err);
-        }
-        if (!st)
-            st = steno_diarization_push(work->voices, work->block, work->have, err);
-        if (!st)
-            steno_metric_add(work->transcriber->srv->stats->speakers_audio,
-                             (double)work->have / work->rate);
-        work->at = work->have;
-    }
-    *again = !st;
-    return st == STENO_NEED_MORE ? STENO_OK : st;
-}
-
-/* The same, and count its processor time. */
-static steno_status tell_counted(steno_transcription *work, bool *told, bool *again, steno_err *err)
-{
-    const int64_t begun = steno_thread_ns();
-    const steno_status st = tell_speakers(work, told, again, err);
-    steno_metric_add(work->transcriber->srv->stats->speakers_cpu,
-                     (double)(steno_thread_ns() - begun) * 1e-9);
-    return st;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -684,7 +404,7 @@ static bool iterate(steno_transcription *work, bool *again)
         return true;
     }
     if (!st && work->state == TELLING)
-        st = tell_counted(work, &told, again, &err);
+        st = steno_transcription_tell(work, &told, again, &err);
     if (!st && work->state == FLUSHING && done && wants_voices(work)) {
         *again = true; /* on a thread of its own: this may be a worker */
         begin_telling(work);
@@ -748,7 +468,7 @@ static void run_iterations(steno_transcription *work)
 
 static void *serve(void *arg)
 {
-    struct queue *q = arg;
+    struct steno_transcription_queue *q = arg;
     steno_transcriber *transcriber = q->transcriber;
     pthread_setname_np(pthread_self(), q == &transcriber->feeding ? "feeder" : "speakers");
     steno_thread_give_way();
@@ -768,7 +488,7 @@ static void *serve(void *arg)
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
-static steno_status open_queue(struct queue *q, int threads, steno_err *err)
+static steno_status open_queue(struct steno_transcription_queue *q, int threads, steno_err *err)
 {
     q->threads = calloc((size_t)threads, sizeof *q->threads);
     if (!q->threads)
@@ -781,7 +501,7 @@ static steno_status open_queue(struct queue *q, int threads, steno_err *err)
     return STENO_OK;
 }
 
-static void close_queue(struct queue *q)
+static void close_queue(struct steno_transcription_queue *q)
 {
     for (int i = 0; i < q->n_threads; i++)
         pthread_join(q->threads[i], NULL);
@@ -842,6 +562,7 @@ steno_status steno_transcription_start(steno_transcription **out, steno_transcri
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
     work->transcriber = transcriber;
+    work->wake = wake_job;
     work->req = *request;
     *out = work; /* before the first iteration, whose callbacks may read it */
     pthread_mutex_lock(&transcriber->lock);
