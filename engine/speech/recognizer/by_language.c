@@ -205,3 +205,19 @@ const struct steno_tool *steno_by_language_choose(const struct steno_by_language
             return &b->v[i];
     return NULL;
 }
+
+bool steno_by_language_is_sure(const struct steno_tool *t, const char *languages)
+{
+    static const char apart[] = "zh yue ja ko"; /* characters tell them from the others */
+    if (!*t->language || steno_list_holds(apart, t->language)) /* of any; of characters */
+        return true;
+    for (struct steno_list_item i = steno_list_next(languages); i.n;
+         i = steno_list_next(i.p + i.n)) {
+        char language[8];
+        if (!copy_code(language, i.p, i.n) ||
+            (strcmp(language, t->language) != 0 && !(t->english && !strcmp(language, "en")) &&
+             !steno_list_holds(apart, language)))
+            return false;
+    }
+    return true;
+}

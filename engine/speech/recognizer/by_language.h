@@ -45,5 +45,9 @@ void steno_by_language_close(struct steno_by_language *b, const struct steno_too
  * none. */
 const struct steno_tool *steno_by_language_choose(const struct steno_by_language *b,
                                                   const char *language, const char *text);
+/* Whether a text whose language is not known, of a model of these languages ("": not known
+ * either), can only be in the language of t, or t is for any: no other of them is written in Latin
+ * letters, or characters have told it. */
+bool steno_by_language_is_sure(const struct steno_tool *t, const char *languages);
 
 #endif

@@ -349,6 +349,20 @@ static bool is_due(const steno_stream *s, enum steno_when when)
                                      steno_written_is_spoken(s->results.alts[0].text));
 }
 
+/* The tool for a text; auto takes none where it can only guess the language. */
+static const struct steno_tool *choose_tool(const steno_stream *s, enum steno_when when,
+                                            const struct steno_by_language *of,
+                                            const char *language)
+{
+    const struct steno_family_info *i = &s->model->info;
+    const struct steno_tool *t =
+        is_due(s, when) ? steno_by_language_choose(of, language, s->results.alts[0].text) : NULL;
+    return t && when == STENO_WHEN_AUTO && !*language &&
+                   !steno_by_language_is_sure(t, i->languages ? i->languages : i->language)
+               ? NULL
+               : t;
+}
+
 /* What a final is written with; nothing: it stays as it is. */
 static steno_status open_hand(const steno_stream *s, const struct steno_hypothesis *h,
                               struct steno_written_by *by)
@@ -357,13 +371,10 @@ static steno_status open_hand(const steno_stream *s, const struct steno_hypothes
     const bool one = *i->language && !strchr(i->language, ' ');
     const char *known = language_of(s, h);
     const char *language = !*known && one ? i->language : known;
-    const char *text = s->results.alts[0].text;
-    const struct steno_tool *grammar = NULL, *marks = NULL;
+    const struct steno_tool *grammar = choose_tool(s, s->itn, &s->model->grammars, language);
+    const struct steno_tool *marks =
+        choose_tool(s, s->punctuation, &s->model->punctuators, language);
     *by = (struct steno_written_by){0};
-    if (is_due(s, s->itn))
-        grammar = steno_by_language_choose(&s->model->grammars, language, text);
-    if (is_due(s, s->punctuation))
-        marks = steno_by_language_choose(&s->model->punctuators, language, text);
     if (grammar) {
         by->grammar = grammar->tool;
         by->shielded = s->itn == STENO_WHEN_AUTO && !strcmp(grammar->language, "en");
