@@ -19,7 +19,7 @@ import threading
 import time
 import wave
 
-from daemon import DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, eventually, pcm, tap, wav
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, eventually, pcm, tap, wav
 
 try:
     from websockets.sync.client import connect
@@ -299,6 +299,19 @@ def speakers_have_names_that_can_be_changed_before_saving():
             b.shot("speakers")
             assert "\nAnn: " in b.eval("files.txt()") and "<v Ann>" in b.eval("files.vtt()"), b.text()
             assert not b.problems, b.problems
+        one = os.path.join(folder, "one.wav")
+        with open(one, "wb") as f:
+            f.write(wav(toy_speakers.dialogue(np.frombuffer(samples, "<i2"), rate, (1,)).tobytes(), toy_speakers.RATE))
+        people = ["--enrolled", os.path.join(folder, "people", "open")]
+        subprocess.run([os.path.join(BUILD, "steno"), "speaker", "enroll", "--model", folder, *people, "Zoë", one], capture_output=True, check=True)
+        os.chmod(os.path.join(folder, "people"), 0o700)
+        with server("speakers.model=" + folder, f"speakers.store={folder}/people") as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+            b.until("document.querySelectorAll('#model option').length > 0")
+            b.eval("document.getElementById('speakers').value = 'auto', 0")
+            b.choose(path)
+            b.until("document.querySelectorAll('#names input').length === 2")
+            shown = b.eval("[...document.querySelectorAll('#names input')].map(e => e.value).join()")
+            assert shown == "Speaker A,Zoë", shown
 
 
 @case
