@@ -307,9 +307,10 @@ const char *nemo_link(const struct set *s)
     static char dir[sizeof links];
     DIR *d = opendir(path_of(s, ""));
     const struct dirent *e;
+    if (!d) /* the recorded data are not there */
+        skip();
     memcpy(dir, links, sizeof links);
     assert_non_null(mkdtemp(dir));
-    assert_non_null(d);
     while ((e = readdir(d))) {
         const bool network = strstr(e->d_name, ".onnx"), int8 = strstr(e->d_name, ".int8.");
         if (e->d_name[0] == '.' ||
