@@ -110,6 +110,12 @@ static steno_status set_flag(struct steno_hint_store *s, const char *name, bool 
     return STENO_OK;
 }
 
+/* Whether values of a hint add up. */
+static bool is_filter_list(const char *name)
+{
+    return !strcmp(name, "replace") || !strcmp(name, "redact");
+}
+
 steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const char *value,
                             steno_err *err)
 {
@@ -122,6 +128,8 @@ steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const 
     }
     if (!strcmp(name, "language"))
         return set_language(s, value, err);
+    if (*value && is_filter_list(name))
+        return steno_hint_add(s, name, value, err);
     st = check_text(name, strlen(value), value, err);
     if (st)
         return st;
@@ -137,7 +145,7 @@ static steno_status set_list(struct steno_hint_store *s, const char *name, const
 {
     const json_t *one;
     size_t i;
-    steno_status st = steno_hint_set(s, name, "", err);
+    steno_status st = STENO_OK;
     json_array_foreach (list, i, one) {
         if (!st && !json_is_string(one))
             st = steno_fail(err, STENO_ERR_INVAL, "%s: must be a list of strings", name);
@@ -156,7 +164,7 @@ steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, c
                    : steno_fail(err, STENO_ERR_INVAL, "%s: must be true or false", name);
     if (json_is_null(value))
         return steno_hint_set(s, name, "", err);
-    if (json_is_array(value) && (!strcmp(name, "replace") || !strcmp(name, "redact")))
+    if (json_is_array(value) && is_filter_list(name))
         return set_list(s, name, value, err);
     if (!json_is_string(value))
         return steno_fail(err, STENO_ERR_INVAL, "%s: must be a string", name);

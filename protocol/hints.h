@@ -25,10 +25,10 @@ STENO_MUST steno_status steno_hint_store_copy(struct steno_hint_store *out,
                                               const struct steno_hint_store *from, steno_err *err);
 /* Whether a field of this name is a hint. */
 bool steno_hint_known(const char *name);
-/* Set a hint; a second value replaces the first, "" removes it. The value is valid UTF-8 without
- * NUL, or STENO_ERR_INVAL, as when it is too long, translate, filler_words or profanity_filter is
- * not true or false, or there is no list for the latter: the message begins with the name.
- * STENO_ERR_NOMEM. */
+/* Set a hint; a second value replaces the first, those of replace and redact add up; "" removes it.
+ * The value is valid UTF-8 without NUL, or STENO_ERR_INVAL, as when it is too long, translate,
+ * filler_words or profanity_filter is not true or false, or there is no list for the latter: the
+ * message begins with the name. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_hint_set(struct steno_hint_store *s, const char *name,
                                        const char *value, steno_err *err);
 /* The same from JSON: true or false for those three, otherwise a string; for replace and redact

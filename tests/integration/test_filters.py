@@ -29,7 +29,7 @@ def form(d, path, field="file", **fields):
 
 @case
 def every_form_of_upload_redacts(d):
-    for code, text in (post(d, "/v1/transcribe?redact=numbers"), post(d, "/v1/transcribe?redact=numbers&format=srt"),
+    for code, text in (post(d, "/v1/transcribe?redact=numbers"), post(d, "/v1/transcribe?redact=numbers&redact=ssn"), post(d, "/v1/transcribe?redact=numbers&format=srt"),
                        post(d, "/v1/listen?redact=numbers&redact=ssn"), form(d, OPEN, redact="numbers"), form(d, OPEN, **{"redact[]": ["pci", "true"]}),
                        form(d, OPEN, redact="numbers", response_format="verbose_json", **{"timestamp_granularities[]": "word"}),
                        form(d, OPEN, redact="numbers", stream="true"), form(d, "/inference", redact="numbers"),
@@ -116,7 +116,7 @@ def a_list_that_cannot_be_read_is_an_error_at_start(_d):
 def a_redacted_text_is_in_no_job_and_no_log(_d):
     with tempfile.TemporaryDirectory() as folder:
         with Stenod(f"jobs.dir={folder}", "log.transcripts=yes", "log.level=debug") as d:
-            job = json.loads(post(d, "/v1/jobs?redact=numbers&replace=x:y")[1])["id"]
+            job = json.loads(post(d, "/v1/jobs?redact=numbers&redact=ssn&replace=x:y&replace=v:w")[1])["id"]
             assert eventually(lambda: json.loads(d.get(f"/v1/jobs/{job}")[2])["state"] == "done", 60 * SLOW)
             assert HIDDEN in d.get(f"/v1/jobs/{job}/result?format=text")[2].decode()
             post(d, "/v1/transcribe?redact=numbers")
