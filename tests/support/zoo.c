@@ -338,8 +338,9 @@ static void check_rows(const struct zoo_run *z, steno_model *m, const steno_toke
     }
 }
 
-bool zoo_check(const struct zoo_run *z, struct zoo_count *out)
+struct zoo_count zoo_check(const struct zoo_run *z)
 {
+    struct zoo_count out = {0};
     char rel[512], *dir, *json, *tokens;
     steno_json *j = NULL;
     steno_tokens *t = NULL;
@@ -348,7 +349,6 @@ bool zoo_check(const struct zoo_run *z, struct zoo_count *out)
     steno_status st;
     const struct steno_model_options o = {
         .threads = 1, .precision = z->precision, .options = z->options, .n_options = z->n_options};
-    *out = (struct zoo_count){0};
     snprintf(rel, sizeof rel, "zoo/tiny/%s", z->dir);
     dir = z->dir[0] == '/' ? strdup(z->dir) : shared_path(rel);
     snprintf(rel, sizeof rel, "zoo/tiny/%s/decode.json", z->of ? z->of : z->dir);
@@ -360,7 +360,7 @@ bool zoo_check(const struct zoo_run *z, struct zoo_count *out)
         free(dir);
         free(json);
         free(tokens);
-        return false;
+        skip();
     }
     st = steno_json_open(&j, json, &err);
     if (!st)
@@ -369,19 +369,20 @@ bool zoo_check(const struct zoo_run *z, struct zoo_count *out)
         st = steno_model_open(&m, dir, &o, &err);
     if (st) {
         fprintf(stderr, "# %s\n", err.msg);
-        out->rows = out->edits = 1;
+        out.rows = out.edits = 1;
     } else {
         check_rows(z, m, t, steno_json_get(steno_json_get(steno_json_root(j), "sets"), z->set),
-                   out);
+                   &out);
     }
     fprintf(stderr,
             "# %s, %s: %zu of %zu rows equal (%zu with dropped tokens), %zu edits in %zu tokens\n",
-            z->dir, z->set, out->equal, out->rows, out->more, out->edits, out->tokens);
+            z->dir, z->set, out.equal, out.rows, out.more, out.edits, out.tokens);
     steno_model_close(m);
     steno_tokens_close(t);
     steno_json_close(j);
     free(dir);
     free(json);
     free(tokens);
-    return true;
+    assert_true(out.rows > 0);
+    return out;
 }

@@ -12,20 +12,11 @@
 
 static const struct steno_option itn[] = {{"itn", "yes"}}, int8[] = {{"quantized", "yes"}};
 
-static struct zoo_count check(const struct zoo_run *r)
-{
-    struct zoo_count c;
-    if (!zoo_check(r, &c))
-        skip();
-    assert_true(c.rows > 0);
-    return c;
-}
-
 /* The runtimes' int8 products round activations to 8 bits, so the last bit of a sum decides tokens
  * of these networks: two versions of one runtime differ, too. */
 static void check_near(const struct zoo_run *r)
 {
-    const struct zoo_count c = check(r);
+    const struct zoo_count c = zoo_check(r);
     assert_true(c.edits * 20 <= c.tokens);
 }
 
@@ -48,7 +39,7 @@ static void sense_voice_f32_gives_every_row(void **state)
         one.dir = "sense-voice";
         one.times = true;
         one.dropped = 4;
-        c = check(&one);
+        c = zoo_check(&one);
         assert_int_equal(c.equal, c.rows);
     }
 }
@@ -67,11 +58,11 @@ static void sense_voice_int8_is_near(void **state)
 static void paraformer_f32_gives_every_row(void **state)
 {
     struct zoo_run r = {.dir = "paraformer-offline", .set = "fp32 greedy_search"};
-    struct zoo_count c = check(&r);
+    struct zoo_count c = zoo_check(&r);
     (void)state;
     assert_int_equal(c.equal, c.rows);
     r.piece = 1000;
-    c = check(&r);
+    c = zoo_check(&r);
     assert_int_equal(c.equal, c.rows);
 }
 
@@ -79,7 +70,7 @@ static void paraformer_f32_gives_every_row(void **state)
  * recording of four differs. */
 static void paraformer_does_not_depend_on_a_batch(void **state)
 {
-    const struct zoo_count c = check(
+    const struct zoo_count c = zoo_check(
         &(struct zoo_run){.dir = "paraformer-offline",
                           .set = "fp32 greedy_search, batch of all files (padded with zeros)"});
     (void)state;
@@ -99,11 +90,11 @@ static void streaming_paraformer_f32_gives_every_row(void **state)
     static const size_t pieces[] = {0, 1600, 333};
     (void)state;
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-        const struct zoo_count c = check(&(struct zoo_run){.dir = "paraformer-streaming",
-                                                           .set = "fp32 greedy_search",
-                                                           .silence = 1.66,
-                                                           .piece = pieces[i],
-                                                           .unended = true});
+        const struct zoo_count c = zoo_check(&(struct zoo_run){.dir = "paraformer-streaming",
+                                                               .set = "fp32 greedy_search",
+                                                               .silence = 1.66,
+                                                               .piece = pieces[i],
+                                                               .unended = true});
         assert_int_equal(c.equal, c.rows);
     }
 }
