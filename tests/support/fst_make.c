@@ -173,3 +173,12 @@ unsigned char *fst_make_archive(unsigned char *const *file, const size_t *size, 
     *n = w.n;
     return w.p;
 }
+
+void fst_make_small(struct fst_make *m)
+{
+    int32_t end;
+    fst_make_start(m);
+    end = fst_make_state(m, 0.25f);
+    fst_make_path(m, 0, "ab", "x", 1, end);
+    fst_make_path(m, 0, "a", "y", 2, end);
+}

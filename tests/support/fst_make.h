@@ -31,6 +31,8 @@ void fst_make_add(struct fst_make *m, int32_t from, int in, int out, float weigh
 /* States and arcs that read `in` and write `out`, byte by byte, from one state to another. */
 void fst_make_path(struct fst_make *m, int32_t from, const char *in, const char *out, float weight,
                    int32_t to);
+/* One that writes "ab" as "x", at a weight of 1.25, and "a" as "y", at 2.25. */
+void fst_make_small(struct fst_make *m);
 /* The file in malloc'd memory. SYMBOLS: a vector file with two tables of symbols. ALIGNED: a const
  * file of version 1. */
 unsigned char *fst_make_bytes(const struct fst_make *m, enum fst_make_form form, size_t *n);
