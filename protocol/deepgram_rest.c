@@ -101,8 +101,8 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     steno_status st;
     if (is_keyword(name))
         return add_keyword(hints, name, value, err);
-    if (is_filter(name))
-        return strcmp(value, "false") ? steno_hint_add(hints, name, value, err) : STENO_OK;
+    if (is_filter(name) && (!*value || !strcmp(value, "false")))
+        return STENO_OK;
     if (!strcmp(name, "profanity_filter") && !hints->profanity) {
         steno_deepgram_note_unsupported(w, name, value);
         return STENO_OK;

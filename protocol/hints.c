@@ -213,6 +213,14 @@ struct steno_filter_options steno_hint_filters(const struct steno_hint_store *s)
                                          .no_fillers = s->no_fillers};
 }
 
+steno_status steno_hint_check(const struct steno_hint_store *s, const struct steno_hints *taken,
+                              const struct steno_model_info *info, steno_err *err)
+{
+    const struct steno_filter_options filters = steno_hint_filters(s);
+    const steno_status st = steno_hints_check(info, taken, err);
+    return st ? st : steno_filters_check(&filters, err);
+}
+
 struct steno_hints steno_hints_taken(const struct steno_hints *h,
                                      const struct steno_model_info *info)
 {

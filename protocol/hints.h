@@ -43,6 +43,11 @@ STENO_MUST steno_status steno_hint_add(struct steno_hint_store *s, const char *n
 struct steno_hints steno_hints_of(const struct steno_hint_store *s);
 /* Its filters. The strings are the store's. s NULL: none. */
 struct steno_filter_options steno_hint_filters(const struct steno_hint_store *s);
+/* Check what is taken of it, and its filters, for a model. Errors of steno_hints_check and
+ * steno_filters_check. s NULL: none. */
+STENO_MUST steno_status steno_hint_check(const struct steno_hint_store *s,
+                                         const struct steno_hints *taken,
+                                         const struct steno_model_info *info, steno_err *err);
 /* Leave out texts that the model does not take: for forms whose clients send them to all models. */
 struct steno_hints steno_hints_taken(const struct steno_hints *h,
                                      const struct steno_model_info *info);

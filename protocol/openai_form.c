@@ -138,16 +138,6 @@ static steno_status add_speaker(struct steno_openai_request *r, const char *valu
     return set_name(r->speakers.names[r->speakers.n++], "known_speaker_names[]", value, err);
 }
 
-static steno_status add_replace(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_add(&r->hints, "replace", value, err);
-}
-
-static steno_status add_redact(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_add(&r->hints, "redact", value, err);
-}
-
 static const struct field {
     const char *name;
     /* NULL: a hint of this name. */
@@ -159,8 +149,8 @@ static const struct field {
     {"task", set_task},
     {"prompt", NULL},
     {"hotwords", NULL},
-    {"replace", add_replace},
-    {"redact", add_redact},
+    {"replace", NULL},
+    {"redact", NULL},
     {"prefix", NULL},
     {"keywords", add_keyword},
     {"vad_filter", set_vad_filter},

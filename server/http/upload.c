@@ -147,10 +147,7 @@ static struct steno_hints hints_of(const struct steno_upload *up)
 static bool check_hints(struct steno_upload *up, struct steno_upload_refused *why, steno_err *err)
 {
     const struct steno_hints h = hints_of(up);
-    const struct steno_filter_options filters = steno_hint_filters(&up->want.ask.hints);
-    steno_status st = steno_hints_check(&up->served->info, &h, err);
-    if (!st)
-        st = steno_filters_check(&filters, err);
+    steno_status st = steno_hint_check(&up->want.ask.hints, &h, &up->served->info, err);
     if (!st)
         st = take_options(up, err);
     if (!st)

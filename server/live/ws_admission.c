@@ -151,7 +151,6 @@ static steno_status try_settings(const struct steno_server *srv, const handshake
 {
     struct steno_served *served;
     struct steno_hints hints;
-    struct steno_filter_options filters;
     steno_status st = steno_query_each(g->hs.target, on_setting, d, err);
     if (!st && d->dialect->first_audio(d, "", 0, err) == STENO_ERR_INVAL)
         return err->code;
@@ -164,10 +163,7 @@ static steno_status try_settings(const struct steno_server *srv, const handshake
         return STENO_OK; /* it has no place now: the admission says so */
     hints = steno_hints_of(&d->hints);
     hints = steno_hints_taken(&hints, &served->info);
-    st = steno_hints_check(&served->info, &hints, err);
-    filters = steno_hint_filters(&d->hints);
-    if (!st)
-        st = steno_filters_check(&filters, err);
+    st = steno_hint_check(&d->hints, &hints, &served->info, err);
     steno_models_release(srv->models, served);
     return st;
 }

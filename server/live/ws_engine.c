@@ -86,12 +86,6 @@ static struct steno_hints hints_of(const conn *c, const struct steno_native_star
     return c->dialect == &steno_dialect_native ? h : taken;
 }
 
-static steno_status check_filters(const struct steno_native_start *s, steno_err *err)
-{
-    const struct steno_filter_options filters = steno_hint_filters(s->hints);
-    return steno_filters_check(&filters, err);
-}
-
 static steno_status check_diarize(const conn *c, const struct steno_native_start *s, steno_err *err)
 {
     if (!s->diarize)
@@ -121,9 +115,7 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     if (st)
         return steno_fail_in(err, st, "model");
     hints = hints_of(c, s, c->served);
-    st = steno_hints_check(&c->served->info, &hints, err);
-    if (!st)
-        st = check_filters(s, err);
+    st = steno_hint_check(s->hints, &hints, &c->served->info, err);
     if (st)
         return st;
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
@@ -264,9 +256,7 @@ static steno_status engine_check(void *ctx, const struct steno_native_start *s, 
         return steno_fail_in(err, st, "model");
     snprintf(model, STENO_NATIVE_MODEL_BYTES, "%s", served->name);
     hints = hints_of(c, s, served);
-    st = steno_hints_check(&served->info, &hints, err);
-    if (!st)
-        st = check_filters(s, err);
+    st = steno_hint_check(s->hints, &hints, &served->info, err);
     steno_models_release(c->ws->srv->models, served);
     return st;
 }
