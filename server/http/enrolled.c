@@ -31,14 +31,6 @@ static bool enter(struct steno_request *rq, steno_key **key, enum MHD_Result *ok
     return false;
 }
 
-/* Answer a request that the disk could not serve. */
-static enum MHD_Result respond_failed(struct steno_request *rq, const steno_err *err)
-{
-    return err->code == STENO_ERR_IO
-               ? steno_respond_error(rq, 503, "store_unavailable", NULL, "%s", err->msg)
-               : steno_respond_status(rq, err, NULL);
-}
-
 static steno_status put_speaker(struct steno_buf *out, const struct steno_enrolled_speaker *who)
 {
     steno_status st = steno_buf_puts(out, "{");
@@ -67,7 +59,7 @@ enum MHD_Result steno_enrolled_get(struct steno_request *rq)
     if (!st)
         st = steno_enrolled_open(&all, dir, srv->speakers, &err);
     if (st)
-        return respond_failed(rq, &err);
+        return steno_respond_stored_status(rq, &err, NULL);
     steno_buf_init(&out, ANSWER_MAX);
     st = steno_buf_puts(&out, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; !st && steno_enrolled_at(all, i, &who); i++) {
@@ -104,7 +96,7 @@ enum MHD_Result steno_enrolled_remove(struct steno_request *rq)
         return steno_respond_error(rq, 404, "speaker_not_found", NULL,
                                    "nobody of this name is enrolled");
     if (st)
-        return respond_failed(rq, &err);
+        return steno_respond_stored_status(rq, &err, NULL);
     steno_buf_init(&none, 1);
     return steno_respond(rq, 204, "application/json", &none, NULL);
 }

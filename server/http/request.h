@@ -179,5 +179,8 @@ enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const ch
 /* The same from a status; base/status.h has the table of codes and HTTP statuses. */
 enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *err,
                                      const char *param);
+/* The same, but STENO_ERR_IO, of a store on the disk or elsewhere, is 503 store_unavailable. */
+enum MHD_Result steno_respond_stored_status(struct steno_request *rq, const steno_err *err,
+                                            const char *param);
 
 #endif

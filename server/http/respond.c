@@ -186,6 +186,14 @@ enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *
     return respond_error(rq, map->http, map->name, param, err->msg, NULL);
 }
 
+enum MHD_Result steno_respond_stored_status(struct steno_request *rq, const steno_err *err,
+                                            const char *param)
+{
+    return err->code == STENO_ERR_IO
+               ? steno_respond_error(rq, 503, "store_unavailable", NULL, "%s", err->msg)
+               : steno_respond_status(rq, err, param);
+}
+
 enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err)
 {
     return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);

@@ -706,8 +706,8 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
         return steno_respond_error(rq, 499, "cancelled", NULL, "the client went away");
     if (up->out.code != 200 && up->out.err.code == STENO_ERR_CANCELLED)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
-    if (up->out.code == 503 && up->out.err.code == STENO_ERR_IO) /* of the voice prints */
-        return steno_respond_error(rq, 503, "store_unavailable", NULL, "%s", up->out.err.msg);
+    if (up->out.code == 503) /* STENO_ERR_IO with it: of the voice prints */
+        return steno_respond_stored_status(rq, &up->out.err, option ? option : "file");
     if (up->out.code != 200)
         return steno_respond_status(rq, &up->out.err, option ? option : "file");
     steno_upload_write_headers(up, &headers);

@@ -48,20 +48,11 @@ static enum MHD_Result respond_text(struct steno_request *rq, steno_status st, i
     return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
 }
 
-/* Answer a request that the store could not serve. param: as of steno_respond_status. */
-static enum MHD_Result respond_failed(struct steno_request *rq, const steno_err *err,
-                                      const char *param)
-{
-    if (err->code != STENO_ERR_IO)
-        return steno_respond_status(rq, err, param);
-    return steno_respond_error(rq, 503, "store_unavailable", NULL, "%s", err->msg);
-}
-
 static enum MHD_Result respond_unknown(struct steno_request *rq, const steno_err *err)
 {
     return err->code == STENO_ERR_INVAL
                ? steno_respond_error(rq, 404, "job_not_found", NULL, "%s", err->msg)
-               : respond_failed(rq, err, NULL);
+               : steno_respond_stored_status(rq, err, NULL);
 }
 
 /* Split "/v1/jobs/ID" or "/v1/jobs/ID/PART". False: the path is neither. *has_part: it has one. */
@@ -167,7 +158,7 @@ static enum MHD_Result respond_result(struct steno_request *rq, const struct ste
     if (st == STENO_NEED_MORE)
         return steno_respond_error(rq, 400, "invalid_argument", "format",
                                    "format: the job has no result in this format");
-    return respond_failed(rq, &err, NULL);
+    return steno_respond_stored_status(rq, &err, NULL);
 }
 
 static enum MHD_Result get_job(struct steno_request *rq)
@@ -343,7 +334,7 @@ static enum MHD_Result get_list(struct steno_request *rq)
         st = q->ops->list(q, &ask.page, add_job, &l, &more, &err);
     if (st == STENO_ERR_INVAL || st == STENO_ERR_IO) {
         steno_buf_free(&b);
-        return respond_failed(rq, &err, "after");
+        return steno_respond_stored_status(rq, &err, "after");
     }
     if (!st)
         st = steno_buf_printf(&b, "],\"has_more\":%s}\n", more ? "true" : "false");
