@@ -1,9 +1,12 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 static steno_status read_stream(FILE *f, const char *path, size_t max, char **bytes, size_t *n,
                                 steno_err *err)
@@ -45,5 +48,31 @@ steno_status steno_file_read(const char *path, size_t max, char **bytes, size_t 
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     st = read_stream(f, path, max, bytes, n, err);
     fclose(f);
+    return st;
+}
+
+steno_status steno_file_hash(const char *path, uint64_t out[2], steno_err *err)
+{
+    enum { BLOCK = 1 << 18 };
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    XXH3_state_t *s = XXH3_createState();
+    char *block = malloc(BLOCK);
+    steno_status st = STENO_OK;
+    ssize_t n = 0;
+    if (!s || !block || XXH3_128bits_reset(s))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    while (!st && fd >= 0 && (n = read(fd, block, BLOCK)) > 0)
+        (void)XXH3_128bits_update(s, block, (size_t)n);
+    if (!st && (fd < 0 || n < 0))
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!st) {
+        const XXH128_hash_t h = XXH3_128bits_digest(s);
+        out[0] = h.low64;
+        out[1] = h.high64;
+    }
+    free(block);
+    XXH3_freeState(s);
+    if (fd >= 0)
+        close(fd);
     return st;
 }

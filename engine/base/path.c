@@ -1,5 +1,7 @@
 #include "base/path.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,27 @@ bool steno_path_readable(const char *dir, const char *file)
     bool readable = path && access(path, R_OK) == 0;
     free(path);
     return readable;
+}
+
+steno_status steno_path_make_dirs(const char *path, mode_t mode, steno_err *err)
+{
+    char part[PATH_MAX];
+    const size_t n = strlen(path);
+    if (n >= sizeof part)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: the path is too long", path);
+    for (size_t i = 1; i <= n; i++) {
+        if (path[i] && path[i] != '/')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (!mkdir(part, mode)) {
+            if (!geteuid()) /* the daemon of another user may read it */
+                (void)chmod(part, mode);
+        } else if (errno != EEXIST) {
+            return steno_fail(err, STENO_ERR_IO, "%s: %s", part, strerror(errno));
+        }
+    }
+    return STENO_OK;
 }
 
 bool steno_path_is_dir(const char *path)

@@ -4,11 +4,18 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+#include "base/status.h"
 
 /* "dir/file", to be freed by the caller. NULL: out of memory. */
 char *steno_path_join(const char *dir, const char *file);
 /* Whether the process may read dir/file. */
 bool steno_path_readable(const char *dir, const char *file);
+/* Make a directory and those above it that are absent, with this mode, for root whatever the umask
+ * is. STENO_ERR_INVAL: the path is too long; STENO_ERR_IO: the reason. Messages begin with the
+ * path. */
+STENO_MUST steno_status steno_path_make_dirs(const char *path, mode_t mode, steno_err *err);
 /* Whether there is a directory at this path. */
 bool steno_path_is_dir(const char *path);
 /* The last name of a path and its length *n, without slashes at the end of the path. */

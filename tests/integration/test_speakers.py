@@ -510,6 +510,12 @@ def the_command_names_enrolled_speakers(_d):
         paths[name] = os.path.join(FOLDER, f"{name}.wav")
         with open(paths[name], "wb") as f:
             f.write(data)
+    data = os.path.join(FOLDER, "data", "of", "a", "user")  # other users read models there
+    r = subprocess.run([os.path.join(BUILD, "steno"), "speaker", "list"], env={**os.environ, "STENO_DATA": data}, capture_output=True, text=True, check=True)
+    assert not r.stdout and not os.path.exists(data), r
+    r = subprocess.run([os.path.join(BUILD, "steno"), "speaker", "enroll", "--model", FOLDER, "Ann", paths["low"]], env={**os.environ, "STENO_DATA": data},
+                       capture_output=True, text=True, check=True)
+    assert os.listdir(data + "/voices") == ["Ann.voice"] and [os.stat(data + x).st_mode & 0o777 for x in ("", "/voices")] == [0o755, 0o700], r
     place = ["--enrolled", os.path.join(FOLDER, "people")]
     for name, sound in (("Ann Lee", "low"), ("Zoë", "high")):
         r = run("speaker", "enroll", "--model", FOLDER, *place, name, paths[sound], paths[sound])

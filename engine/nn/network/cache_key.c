@@ -2,10 +2,10 @@
 
 #include "base/buf.h"
 #include "base/atomic_file.h"
+#include "base/file.h"
 #include "nn/network/cache.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <source_id.h>
 #include <stdio.h>
@@ -66,28 +66,6 @@ static struct steno_content hashed(const void *p, size_t n)
     return (struct steno_content){{h.low64, h.high64}};
 }
 
-/* Reads instead of mapping, so that a file that shrinks meanwhile cannot raise a signal. */
-static bool content_of(const char *path, struct steno_content *out)
-{
-    enum { BLOCK = 1 << 18 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    XXH3_state_t *s = XXH3_createState();
-    char *block = malloc(BLOCK);
-    ssize_t n = -1;
-    if (fd >= 0 && s && block && !XXH3_128bits_reset(s))
-        while ((n = read(fd, block, BLOCK)) > 0)
-            (void)XXH3_128bits_update(s, block, (size_t)n);
-    if (!n) {
-        XXH128_hash_t h = XXH3_128bits_digest(s);
-        *out = (struct steno_content){{h.low64, h.high64}};
-    }
-    free(block);
-    XXH3_freeState(s);
-    if (fd >= 0)
-        close(fd);
-    return !n;
-}
-
 /* ---- notes ---- */
 
 static uint64_t sum_of(const struct note *n)
@@ -137,7 +115,7 @@ static bool know_model(struct steno_cache_id *id, const char *real)
             return true;
         }
     }
-    return content_of(real, &id->model) && stamp_of(real, &after) &&
+    return !steno_file_hash(real, id->model.v, NULL) && stamp_of(real, &after) &&
            !memcmp(&after, &id->stamp, sizeof after);
 }
 
@@ -247,7 +225,7 @@ bool steno_cache_external(const char *model, const struct steno_onnx_info *info,
         return false;
     for (int i = 0; i < info->n_external; i++)
         if (!external_path(model, info->external[i], path, sizeof path) ||
-            !stamp_of(path, &stamps[i]) || !content_of(path, &out[i]))
+            !stamp_of(path, &stamps[i]) || steno_file_hash(path, out[i].v, NULL))
             return false;
     return true;
 }
@@ -263,7 +241,7 @@ bool steno_cache_external_same(const char *model, const struct steno_onnx_info *
     for (int i = 0; i < info->n_external; i++)
         if (!external_path(model, info->external[i], path, sizeof path) || !stamp_of(path, &now) ||
             (memcmp(&now, &stamps[i], sizeof now) &&
-             (!content_of(path, &c) || !steno_content_equal(&c, &then[i]))))
+             (steno_file_hash(path, c.v, NULL) || !steno_content_equal(&c, &then[i]))))
             return false;
     return true;
 }

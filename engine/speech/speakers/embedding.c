@@ -1,12 +1,10 @@
 #include "speech/speakers/embedding.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "base/file.h"
 #include "speech/features/cmvn.h"
 #include "speech/speakers/metadata.h"
 
@@ -137,32 +135,9 @@ static steno_status try_hum(struct steno_embedding *e, steno_err *err)
     return st;
 }
 
-/* Hash the file: XXH3, 64 bits. */
-static steno_status read_tag(struct steno_embedding *e, const char *path, steno_err *err)
-{
-    FILE *f = fopen(path, "rb");
-    XXH3_state_t *sum = XXH3_createState();
-    char block[65536];
-    size_t n;
-    steno_status st = STENO_OK;
-    if (!f)
-        st = steno_fail(err, STENO_ERR_IO, "%s", strerror(errno));
-    else if (!sum || XXH3_64bits_reset(sum))
-        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    while (!st && (n = fread(block, 1, sizeof block, f)))
-        (void)XXH3_64bits_update(sum, block, n);
-    if (!st && ferror(f))
-        st = steno_fail(err, STENO_ERR_IO, "%s", strerror(errno));
-    if (!st)
-        e->tag = XXH3_64bits_digest(sum);
-    XXH3_freeState(sum);
-    if (f)
-        fclose(f);
-    return st;
-}
-
 steno_status steno_embedding_open(struct steno_embedding *e, const char *path, steno_err *err)
 {
+    uint64_t hash[2] = {0};
     steno_status st =
         steno_network_open(&e->net, path, &(struct steno_network_options){.opt_level = -1}, err);
     if (st)
@@ -172,13 +147,11 @@ steno_status steno_embedding_open(struct steno_embedding *e, const char *path, s
         st = bind_embedding(e, err);
     if (!st)
         st = try_hum(e, err);
-    if (!st)
-        st = read_tag(e, path, err);
-    if (st) {
+    st = st ? steno_fail_in(err, st, "%.200s", path) : steno_file_hash(path, hash, err);
+    if (st)
         steno_embedding_close(e);
-        return steno_fail_in(err, st, "%.200s", path);
-    }
-    return STENO_OK;
+    e->tag = hash[0];
+    return st;
 }
 
 void steno_embedding_close(struct steno_embedding *e)

@@ -54,20 +54,10 @@ static steno_status check_directory(const char *dir, bool *there, steno_err *err
                : STENO_OK;
 }
 
-/* Make a directory and those above it. */
 static steno_status make_directory(const char *dir, steno_err *err)
 {
-    char *path = strdup(dir);
-    bool there = false;
-    steno_status st = path ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (char *p = path ? strchr(path + 1, '/') : NULL; p; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        (void)!mkdir(path, 0700); /* the last one tells what is wrong */
-        *p = '/';
-    }
-    if (!st && mkdir(dir, 0700) && errno != EEXIST)
-        st = steno_fail(err, STENO_ERR_IO, "%.300s: %s", dir, strerror(errno));
-    free(path);
+    bool there;
+    const steno_status st = steno_path_make_dirs(dir, 0700, err);
     return st ? st : check_directory(dir, &there, err);
 }
 

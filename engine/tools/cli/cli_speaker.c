@@ -1,11 +1,12 @@
 /* steno speaker: people whose voices are known. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <time.h>
 
+#include "base/path.h"
+#include "speech/speakers/cluster.h"
 #include "speech/store/places.h"
 #include "tools/cli/known.h"
 #include "tools/cli/voices.h"
@@ -16,27 +17,12 @@ static const char usage[] =
     "speakers. A voice print is personal data: ask whose it is.\n";
 
 struct work {
-    const char *dir, *enrolled_dir;
-    char place[STENO_PLACE_MAX];
-    const char **arg; /* what follows the verb: [n] */
+    const char *dir;
+    const char *place; /* where voice prints are kept */
+    bool usual;        /* the user named no place */
+    const char **arg;  /* what follows the verb: [n] */
     int n;
 };
-
-/* Add a print that `seconds` of speech made. */
-static void add_print(float *sum, const float *print, size_t floats, double seconds)
-{
-    for (size_t i = 0; i < floats; i++)
-        sum[i] += (float)seconds * print[i];
-}
-
-static void make_unit(float *x, size_t n)
-{
-    double squares = 0;
-    for (size_t i = 0; i < n; i++)
-        squares += (double)x[i] * (double)x[i];
-    for (size_t i = 0; i < n && squares > 0; i++)
-        x[i] = (float)((double)x[i] / sqrt(squares));
-}
 
 /* The mean of the recordings' prints, each as its speech is long. */
 static steno_status print_of_all(const steno_speakers *s, const struct work *w, float *one,
@@ -49,11 +35,22 @@ static steno_status print_of_all(const steno_speakers *s, const struct work *w, 
         st = cli_print_make(s, w->arg[i], one, &seconds, err);
         if (st)
             break;
-        add_print(mean, one, floats, seconds);
+        for (size_t k = 0; k < floats; k++)
+            mean[k] += (float)seconds * one[k];
         *all += seconds;
     }
-    make_unit(mean, floats);
+    steno_cluster_unit(mean, 1, floats);
     return st;
+}
+
+/* Make what is above the usual place: other users may read it, since models lie there too. */
+static steno_status make_above(const struct work *w, steno_err *err)
+{
+    char above[STENO_PLACE_MAX];
+    if (!w->usual)
+        return STENO_OK;
+    snprintf(above, sizeof above, "%.*s", (int)(strrchr(w->place, '/') - w->place), w->place);
+    return steno_path_make_dirs(above, 0755, err);
 }
 
 static steno_status enroll_with(const steno_speakers *s, const struct work *w, steno_err *err)
@@ -63,6 +60,8 @@ static steno_status enroll_with(const steno_speakers *s, const struct work *w, s
     double seconds = 0;
     steno_status st = prints ? print_of_all(s, w, prints, prints + floats, &seconds, err)
                              : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        st = make_above(w, err);
     if (!st)
         st = steno_enroll(w->place, w->arg[0], s, prints + floats, seconds, err);
     if (!st)
@@ -128,20 +127,22 @@ int cli_speaker(int argc, char **argv)
         const char *name;
         int (*run)(const struct work *w);
     } verbs[] = {{"enroll", enroll}, {"list", list}, {"delete", delete_one}};
+    char usual[STENO_PLACE_MAX];
     struct work w = {0};
     const struct cli_option options[] = {
         {"--model", CLI_TEXT, "NAME|DIR", &w.dir, 0, 0,
          "directory with the networks of steno speakers"},
-        {"--enrolled", CLI_TEXT, "DIR", &w.enrolled_dir, 0, 0,
+        {"--enrolled", CLI_TEXT, "DIR", &w.place, 0, 0,
          "where voice prints are kept (default: voices in the user's directory of data)"},
         {0}};
     const char **args = calloc((size_t)argc, sizeof *args);
     int n = 0, rc = args ? cli_parse(argc, argv, usage, options, args, argc, &n) : EX_OSERR;
-    steno_err err = {0};
     if (!rc && !n)
         rc = cli_usage("speaker: enroll, list or delete is missing");
-    if (!rc && cli_enrolled_place(w.place, sizeof w.place, w.enrolled_dir, &err))
-        rc = cli_fail(&err);
+    w.usual = !w.place;
+    if (!rc && w.usual && !steno_place_voices(usual))
+        rc = cli_usage("speaker: --enrolled is needed, for $HOME is not set");
+    w.place = w.usual ? usual : w.place;
     w.arg = args ? args + 1 : NULL;
     w.n = n - 1;
     if (!rc) {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* renameat2, nftw */
 #include "tools/cli/fetch.h"
 
+#include "base/path.h"
 #include "base/atomic_file.h"
 #include "tools/cli/download.h"
 #include "tools/cli/origins.h"
@@ -89,32 +90,11 @@ static steno_status open_tree(const char *path, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status make_dirs(const char *path, steno_err *err)
-{
-    char part[STENO_PLACE_MAX];
-    size_t n = strlen(path);
-    if (n >= sizeof part)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: the path is too long", path);
-    for (size_t i = 1; i <= n; i++) {
-        if (path[i] && path[i] != '/')
-            continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (!mkdir(part, 0755)) {
-            if (!geteuid()) /* the daemon of another user reads it, whatever the umask */
-                (void)chmod(part, 0755);
-        } else if (errno != EEXIST) {
-            return steno_fail(err, STENO_ERR_IO, "%s: %s", part, strerror(errno));
-        }
-    }
-    return STENO_OK;
-}
-
 static steno_status open_stage(struct stage *s, steno_err *err)
 {
     const char *name = s->f->model->name;
     struct stat mine, now;
-    steno_status st = make_dirs(s->f->dir, err);
+    steno_status st = steno_path_make_dirs(s->f->dir, 0755, err);
     if (!st)
         st = path_of(s->dir, s->f->dir, ".", name, ".new", err);
     if (st)

@@ -8,16 +8,6 @@
 
 #define PRINT_SECONDS 60 /* of a recording that are listened to */
 
-steno_status cli_enrolled_place(char out[], size_t size, const char *given, steno_err *err)
-{
-    char place[STENO_PLACE_MAX];
-    if (!given && !steno_place_voices(place))
-        return steno_fail(err, STENO_ERR_IO, "--enrolled: needed, for $HOME is not set");
-    return snprintf(out, size, "%s", given ? given : place) < (int)size
-               ? STENO_OK
-               : steno_fail(err, STENO_ERR_INVAL, "--enrolled: the path is too long");
-}
-
 steno_status cli_print_make(const steno_speakers *s, const char *path, float *out, double *seconds,
                             steno_err *err)
 {
@@ -43,18 +33,16 @@ steno_status cli_print_make(const steno_speakers *s, const char *path, float *ou
 }
 
 /* *out: NULL: nobody. */
-static steno_status open_enrolled(steno_enrolled **out, const struct cli_known *k,
-                                  const steno_speakers *s, steno_err *err)
+static steno_status open_enrolled(steno_enrolled **out, const char *dir, const steno_speakers *s,
+                                  steno_err *err)
 {
-    char dir[STENO_PLACE_MAX];
-    steno_status st;
+    char place[STENO_PLACE_MAX];
     *out = NULL;
-    if (k->enrolled_dir && !strcmp(k->enrolled_dir, "none"))
+    if (dir && !strcmp(dir, "none"))
         return STENO_OK;
-    if (!k->enrolled_dir && !steno_place_voices(dir))
+    if (!dir && !steno_place_voices(place))
         return STENO_OK;
-    st = cli_enrolled_place(dir, sizeof dir, k->enrolled_dir, err);
-    return st ? st : steno_enrolled_open(out, dir, s, err);
+    return steno_enrolled_open(out, dir ? dir : place, s, err);
 }
 
 /* Take one that was given as "NAME=FILE". */
@@ -99,7 +87,7 @@ static steno_status take_all(struct cli_known *k, const steno_enrolled *e, const
 steno_status cli_known_open(struct cli_known *k, const steno_speakers *s, steno_err *err)
 {
     steno_enrolled *e;
-    steno_status st = open_enrolled(&e, k, s, err);
+    steno_status st = open_enrolled(&e, k->enrolled_dir, s, err);
     if (!st)
         st = take_all(k, e, s, err);
     steno_enrolled_close(e);

@@ -26,9 +26,6 @@ struct cli_known {
             "people that steno speaker enrolled in DIR; none: nobody"                              \
     }
 
-/* Where people are enrolled unless the user says otherwise. STENO_ERR_IO: no place is known. */
-STENO_MUST steno_status cli_enrolled_place(char out[], size_t size, const char *given,
-                                           steno_err *err);
 /* Make the print of a recording, of its first minute: out [floats]; *seconds of clear speech.
  * Errors name it. */
 STENO_MUST steno_status cli_print_make(const steno_speakers *s, const char *path, float *out,
