@@ -78,6 +78,14 @@ void steno_shell_describe(const void *model, const struct steno_model_info *i, F
     ((const struct steno_shell_model *)model)->shell->describe(model, i, out);
 }
 
+void steno_shell_describe_search(const struct steno_shell_model *m,
+                                 const struct steno_model_info *i, const char *blank, FILE *out)
+{
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
+            i->vocab_size, blank, m->hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->hints.phrases));
+}
+
 void steno_shell_describe_limits(const struct steno_model_info *i, FILE *out)
 {
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",

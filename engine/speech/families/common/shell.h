@@ -83,6 +83,9 @@ STENO_MUST steno_status steno_shell_try_piece(struct steno_shell_model *m, steno
 STENO_MUST steno_status steno_shell_session_open(steno_session **out,
                                                  const struct steno_shell_model *m,
                                                  steno_network *net, steno_err *err);
+/* The line of a description that tells the search of a model with CTC. blank: its piece. */
+void steno_shell_describe_search(const struct steno_shell_model *m,
+                                 const struct steno_model_info *i, const char *blank, FILE *out);
 /* The lines of a description that tell endpoints and memory of a model fed by windows. */
 void steno_shell_describe_limits(const struct steno_model_info *i, FILE *out);
 

@@ -159,9 +159,7 @@ static void describe_sense_voice(const void *model, const struct steno_model_inf
     fprintf(out, "languages  %s, detected where none is named\n", i->languages);
     fprintf(out, "text       %s; emotion and sound of each chunk\n",
             m->itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
-    fprintf(out, "decoder    %zu tokens, blank %d%s, hotwords by %s and characters\n",
-            i->vocab_size, BLANK, m->m.base.hints.lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->m.base.hints.phrases));
+    steno_shell_describe_search(&m->m.base, i, "0", out); /* BLANK */
     steno_offline_describe(&m->m.base.offline, i, out);
 }
 

@@ -477,8 +477,6 @@ void steno_nemo_describe(const void *model, const struct steno_model_info *i, FI
                 m->canary.stacked ? (int)m->canary.layers : m->canary.n_memories,
                 (long long)m->canary.hidden);
     else
-        fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-                i->vocab_size, BLANK, m->base.hints.lm.ngram ? ", an n-gram model" : "",
-                steno_phrases_source(&m->base.hints.phrases));
+        steno_shell_describe_search(&m->base, i, BLANK, out);
     steno_shell_describe_limits(i, out);
 }

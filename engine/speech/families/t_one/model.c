@@ -189,9 +189,7 @@ static void describe_t_one(const void *model, const struct steno_model_info *i, 
     fprintf(out, "network    %s, a state of %zu bytes\n", i->network, m->encoder.state_bytes);
     fprintf(out, "steps      streaming: %.0f ms, scores every %.0f ms\n", i->chunk_seconds * 1e3,
             i->frame_seconds * 1e3);
-    fprintf(out, "decoder    %zu tokens, blank <blk>%s, hotwords by %s and characters\n",
-            i->vocab_size, m->base.hints.lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->base.hints.phrases));
+    steno_shell_describe_search(&m->base, i, "<blk>", out);
     steno_shell_describe_limits(i, out);
 }
 

@@ -370,10 +370,7 @@ static void describe_wav2vec2(const void *model, const struct steno_model_info *
     fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
             m->conf.normalize ? "normalized to mean 0 and variance 1" : "as they are");
     fprintf(out, "network    %s\n", i->network);
-    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-            i->vocab_size, steno_tokens_piece(m->base.tokens, m->blank),
-            m->base.hints.lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->base.hints.phrases));
+    steno_shell_describe_search(&m->base, i, steno_tokens_piece(m->base.tokens, m->blank), out);
     fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
             i->frame_seconds * 1e3);
     steno_offline_describe(&m->base.offline, i, out);

@@ -297,9 +297,7 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
                 steno_wenet_rescorer_file(m->rescorer),
                 m->meta.reverse > 0 ? "left to right and right to left" : "left to right",
                 m->weights.attention, m->weights.ctc, m->weights.reverse);
-    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-            i->vocab_size, BLANK, m->base.hints.lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->base.hints.phrases));
+    steno_shell_describe_search(&m->base, i, BLANK, out);
     steno_shell_describe_limits(i, out);
 }
 
