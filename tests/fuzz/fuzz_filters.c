@@ -1,7 +1,8 @@
 /* Filters and texts, with a line end between: flags, words for others, or a word to mask, then the
  * text. Checks: what the words
  * spell is the text, digits that are to be redacted are not there. */
-/* covers: engine/speech/recognizer/filters.c */
+/* covers: engine/speech/recognizer/filters.c engine/speech/recognizer/filter_pieces.c */
+/* covers: engine/speech/recognizer/redact.c */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "speech/recognizer/filters.h"
+#include "speech/recognizer/partial_marks.h"
 
 #define MAX_WORDS 64
 

@@ -8,7 +8,6 @@
 
 /* Frozen. */
 typedef struct steno_filters steno_filters;
-#define STENO_REDACTED "[REDACTED]"
 
 /* Read options. *out is NULL if they ask for nothing. STENO_ERR_INVAL names the member. */
 STENO_MUST steno_status steno_filters_open(steno_filters **out,
@@ -16,17 +15,13 @@ STENO_MUST steno_status steno_filters_open(steno_filters **out,
 void steno_filters_close(steno_filters *f); /* accepts NULL */
 
 /* Rewrite a partial or final, with its alternatives and sections. First numbers and addresses that
- * are to be redacted become STENO_REDACTED, then words are masked, left out and replaced. A word
- * that comes of several lasts from the first one's start to the last one's end, with their least
- * confidence; several that come of one share its time. Where a text changes, tokens and ids, which
- * would tell it, are left out. In a partial a number at the end, which may grow, is redacted from
- * its first digit on, and what more words could change is not stable. New strings are of the arena.
- * STENO_ERR_NOMEM, STENO_ERR_LIMIT from the arena. */
+ * are to be redacted become STENO_REDACTED (redact.h), then words are masked, left out and
+ * replaced. A word that comes of several lasts from the first one's start to the last one's end,
+ * with their least confidence; several that come of one share its time. Where a text changes,
+ * tokens and ids, which would tell it, are left out. In a partial a number at the end, which may
+ * grow, is redacted from its first digit on, and what more words could change is not stable. New
+ * strings are of the arena. STENO_ERR_NOMEM, STENO_ERR_LIMIT from the arena. */
 STENO_MUST steno_status steno_filters_apply(const steno_filters *f, struct steno_event *io,
                                             steno_arena *arena);
-
-/* A model that reads all of an utterance anew ends each reading with a mark, which the next one
- * moves: leave the marks at the end of a partial out of it while they may go. Errors as above. */
-STENO_MUST steno_status steno_partial_drop_marks(struct steno_event *io, steno_arena *arena);
 
 #endif

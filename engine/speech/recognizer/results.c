@@ -7,6 +7,7 @@
 
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/filters.h"
+#include "speech/recognizer/partial_marks.h"
 #include "speech/recognizer/written.h"
 
 #define FIRST_WORDS 16 /* room per utterance at first */

@@ -1,0 +1,232 @@
+#include "speech/recognizer/redact.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/list.h"
+
+enum { PCI = 1, SSN = 2, NUMBERS = 4, EMAIL = 8, PHONE = 16, EVERY_NUMBER = 32 };
+
+steno_status steno_redact_read(unsigned *kinds, const char *text, steno_err *err)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } names[] = {{"pci", PCI},
+                 {"ssn", SSN},
+                 {"numbers", NUMBERS},
+                 {"true", NUMBERS},
+                 {"email", EMAIL},
+                 {"phone", PHONE},
+                 {"aggressive_numbers", EVERY_NUMBER}};
+    while (*(text += strspn(text, ", "))) {
+        const size_t n = strcspn(text, ", ");
+        size_t i = 0;
+        while (i < sizeof names / sizeof *names &&
+               (strlen(names[i].name) != n || memcmp(names[i].name, text, n) != 0))
+            i++;
+        if (i == sizeof names / sizeof *names)
+            return steno_fail(
+                err, STENO_ERR_INVAL,
+                "redact: '%.*s' is not one of pci, ssn, numbers, aggressive_numbers, email, "
+                "phone",
+                n > 40 ? 40 : (int)n, text);
+        *kinds |= names[i].bit;
+        text += n;
+    }
+    return STENO_OK;
+}
+
+static bool core_is(const struct steno_filter_piece *p, const char *word)
+{
+    return !strcmp(p->core, word);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The digits of a number word; 0: it is none. *tens: it is one of twenty to ninety. */
+static size_t digits_of_word(const char *word, size_t n, bool *tens)
+{
+    static const char *const lists[] = {
+        "zero", "one two three four five six seven eight nine",
+        "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
+        "twenty thirty forty fifty sixty seventy eighty ninety"};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (struct steno_list_item i = steno_list_next(lists[k]); i.n;
+             i = steno_list_next(i.p + i.n))
+            if (i.n == n && !memcmp(i.p, word, n)) {
+                const size_t digits = k == 1 && *tens ? 0 : k < 2 ? 1 : 2;
+                *tens = k == 3;
+                return digits + 1;
+            }
+    return 0;
+}
+
+/* Whether a piece is a number: decimal digits of any script among others, a number word, or several
+ * with hyphens between ("forty-two", "nine-one-one"). *digits: how many it adds to the number
+ * before it. *tens: that one ends in twenty to ninety, whose zero one to nine replace; then this
+ * one. */
+static bool is_number(const struct steno_filter_piece *p, bool *tens, size_t *digits)
+{
+    *digits = 0;
+    for (size_t i = 0; i < p->core_n;) {
+        utf8proc_int32_t c;
+        i += steno_filter_character(p->core + i, p->core_n - i, &c);
+        *digits += c >= 0 && utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
+    }
+    if (*digits || !p->core_n) {
+        *tens = false;
+        return *digits > 0;
+    }
+    for (size_t i = 0, n; i < p->core_n; i += n + 1) {
+        n = strcspn(p->core + i, "-");
+        const size_t more = digits_of_word(p->core + i, n, tens);
+        if (!more)
+            return *tens = false;
+        *digits += more - 1;
+    }
+    return true;
+}
+
+/* The digits that a power of ten adds to the number before it; 0: it is none. */
+static size_t digits_of_power(const struct steno_filter_piece *p)
+{
+    return core_is(p, "hundred")    ? 2
+           : core_is(p, "thousand") ? 3
+           : core_is(p, "million")  ? 6
+           : core_is(p, "billion")  ? 9
+                                    : 0;
+}
+
+/* Whether a word that is no number may stand within one; *digits: how many it adds. */
+static bool joins_number(const struct steno_filter_piece *p, size_t *digits)
+{
+    *digits = steno_list_holds("oh o double", p->core) ? 1
+              : core_is(p, "triple")                   ? 2
+                                                       : digits_of_power(p);
+    if (core_is(p, "and")) /* "two hundred and five" */
+        return digits_of_power(p - 1) > 0;
+    return *digits ||
+           ((!*p->core || steno_list_holds("dash hyphen point", p->core)) && !p->changed);
+}
+
+/* The end of the number that begins with piece i, and its digits; 0: none begins there. */
+static size_t end_of_number(const struct steno_filter_text *j, size_t i, size_t *digits)
+{
+    size_t end = i + 1, more = 0, own;
+    bool tens = false;
+    if (!is_number(&j->piece[i], &tens, digits)) {
+        if (!digits_of_power(&j->piece[i]))
+            return 0;
+        *digits = 1 + digits_of_power(&j->piece[i]); /* "a thousand" */
+    }
+    for (size_t k = end; k < j->n; k++) {
+        const bool whole = is_number(&j->piece[k], &tens, &own);
+        if (!whole && !joins_number(&j->piece[k], &own))
+            break;
+        more += own;
+        if (whole || digits_of_power(&j->piece[k]) || steno_list_holds("oh o", j->piece[k].core)) {
+            *digits += more;
+            more = 0;
+            end = k + 1;
+        }
+    }
+    return end;
+}
+
+/* Whether one of the few words before piece i begins with one of these. */
+static bool is_about(const struct steno_filter_text *j, size_t i, const char *const *words,
+                     size_t n)
+{
+    for (size_t k = i > 8 ? i - 8 : 0; k < i; k++)
+        for (size_t w = 0; w < n; w++)
+            if (!strncmp(j->piece[k].core, words[w], strlen(words[w])))
+                return true;
+    return false;
+}
+
+static bool is_redacted(const struct steno_filter_text *j, unsigned r, size_t from, size_t to,
+                        size_t digits)
+{
+    static const char *const card[] = {"cvv", "cvc", "security", "expir", "exp"};
+    static const char *const social[] = {"social", "ssn"};
+    if (r & EVERY_NUMBER)
+        return true;
+    if (j->partial && to == j->n) /* it may grow */
+        return r & NUMBERS || (r & (PCI | SSN | PHONE) && digits >= 3);
+    return (r & NUMBERS && digits >= 3) || (r & PHONE && digits >= 7) ||
+           (r & SSN && (digits == 9 || (digits == 4 && is_about(j, from, social, 2)))) ||
+           (r & PCI &&
+            (digits >= 12 || (digits >= 3 && digits <= 6 && is_about(j, from, card, 5))));
+}
+
+static bool redact_numbers(struct steno_filter_text *j, unsigned kinds)
+{
+    for (size_t i = 0; i < j->n;) {
+        size_t digits;
+        const size_t end = end_of_number(j, i, &digits);
+        if (!end) {
+            i++;
+            continue;
+        }
+        if (is_redacted(j, kinds, i, end, digits) &&
+            !steno_filter_change(j, i, end, STENO_REDACTED))
+            return false;
+        i = end;
+    }
+    return true;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* The end of an address whose "at" is piece i, "name at host dot com": behind the word after the
+ * last "dot". In a partial, whose host may go on, also at its end. 0: it is none. */
+static size_t end_of_address(const struct steno_filter_text *j, size_t i)
+{
+    size_t end = 0;
+    for (size_t k = i + 1; k < j->n && k <= (end ? end : i + 4); k++)
+        if (core_is(&j->piece[k], "dot") && k > i + 1 && k + 1 < j->n)
+            end = k + 2;
+    return !end && j->partial && j->n - i <= 4 ? j->n : end;
+}
+
+/* Its begin, not before piece `first`. */
+static size_t begin_of_address(const struct steno_filter_text *j, size_t i, size_t first)
+{
+    size_t begin = i - 1;
+    while (begin >= first + 2 &&
+           steno_list_holds("dot underscore dash hyphen", j->piece[begin - 1].core))
+        begin -= 2;
+    return begin;
+}
+
+static bool redact_addresses(struct steno_filter_text *j)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        const struct steno_filter_piece *p = &j->piece[i];
+        size_t end = 0, begin = i;
+        if (memchr(p->text, '@', p->n) && p->core_n > 2) {
+            end = i + 1;
+        } else if (i > first && core_is(p, "at")) {
+            end = end_of_address(j, i);
+            begin = begin_of_address(j, i, first);
+        }
+        if (end && !steno_filter_change(j, begin, end, STENO_REDACTED))
+            return false;
+        i = end ? end - 1 : i;
+        first = end ? end : first;
+    }
+    return true;
+}
+
+bool steno_redact_apply(struct steno_filter_text *t, unsigned kinds)
+{
+    if (kinds & EMAIL && !redact_addresses(t))
+        return false;
+    steno_filter_drop(t);
+    if (kinds & ~(unsigned)EMAIL && !redact_numbers(t, kinds))
+        return false;
+    steno_filter_drop(t);
+    return true;
+}
