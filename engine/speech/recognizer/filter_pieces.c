@@ -14,14 +14,14 @@ size_t steno_filter_character(const char *text, size_t n, utf8proc_int32_t *c)
     return 1;
 }
 
-void steno_filter_small(char *text, size_t n)
+void steno_filter_lower(char *text, size_t n)
 {
     for (size_t i = 0, k; i < n; i += k) {
         utf8proc_int32_t c;
-        utf8proc_uint8_t small[4];
+        utf8proc_uint8_t lower[4];
         k = steno_filter_character(text + i, n - i, &c);
-        if (c >= 0 && (size_t)utf8proc_encode_char(utf8proc_tolower(c), small) == k)
-            memcpy(text + i, small, k);
+        if (c >= 0 && (size_t)utf8proc_encode_char(utf8proc_tolower(c), lower) == k)
+            memcpy(text + i, lower, k);
     }
 }
 
@@ -31,10 +31,10 @@ static bool is_inner(unsigned char c)
 }
 
 /* False: out of memory. */
-static bool add_piece_filters(struct steno_filter_text *j, const char *text, size_t n, size_t gap,
+static bool add_filter_piece(struct steno_filter_text *t, const char *text, size_t n, size_t gap,
                               size_t word)
 {
-    struct steno_filter_piece *p = &j->piece[j->n];
+    struct steno_filter_piece *p = &t->piece[t->n];
     size_t end = n;
     char *core;
     *p = (struct steno_filter_piece){.text = text, .n = n, .gap = gap, .first = word, .last = word};
@@ -43,54 +43,54 @@ static bool add_piece_filters(struct steno_filter_text *j, const char *text, siz
     while (end > p->at && !is_inner((unsigned char)text[end - 1]))
         end--;
     p->core_n = end - p->at;
-    core = steno_arena_strndup(j->arena, text + p->at, p->core_n);
+    core = steno_arena_strndup(t->arena, text + p->at, p->core_n);
     if (core)
-        steno_filter_small(core, p->core_n);
+        steno_filter_lower(core, p->core_n);
     p->core = core;
-    j->n++;
+    t->n++;
     return core != NULL;
 }
 
-bool steno_filter_take_words(struct steno_filter_text *j, const char *text, size_t n_words,
+bool steno_filter_take_words(struct steno_filter_text *t, const char *text, size_t n_words,
                              bool *fits)
 {
     const char *p = text;
     *fits = true;
     for (size_t i = 0; i < n_words; i++) {
-        const size_t n = strlen(j->words[i].text);
-        const char *at = strstr(p, j->words[i].text);
+        const size_t n = strlen(t->words[i].text);
+        const char *at = strstr(p, t->words[i].text);
         *fits = at && n && strspn(p, " ") == (size_t)(at - p);
         if (!*fits) {
-            j->n = 0;
+            t->n = 0;
             return true;
         }
-        if (!add_piece_filters(j, at, n, (size_t)(at - p), i))
+        if (!add_filter_piece(t, at, n, (size_t)(at - p), i))
             return false;
         p = at + n;
     }
     *fits = !p[strspn(p, " ")];
-    j->n = *fits ? j->n : 0;
+    t->n = *fits ? t->n : 0;
     return true;
 }
 
-bool steno_filter_take_blanks(struct steno_filter_text *j, const char *text)
+bool steno_filter_take_blanks(struct steno_filter_text *t, const char *text)
 {
     while (*text) {
         const size_t gap = strspn(text, " "), n = strcspn(text + gap, " ");
-        if (n && !add_piece_filters(j, text + gap, n, gap, j->n))
+        if (n && !add_filter_piece(t, text + gap, n, gap, t->n))
             return false;
         text += gap + n;
     }
     return true;
 }
 
-bool steno_filter_change(struct steno_filter_text *j, size_t from, size_t to, const char *text)
+bool steno_filter_change(struct steno_filter_text *t, size_t from, size_t to, const char *text)
 {
-    struct steno_filter_piece *p = &j->piece[from];
-    const struct steno_filter_piece *q = &j->piece[to - 1];
+    struct steno_filter_piece *p = &t->piece[from];
+    const struct steno_filter_piece *q = &t->piece[to - 1];
     const size_t n = strlen(text), before = *text ? p->at : 0;
     const size_t after = *text ? q->n - q->at - q->core_n : 0;
-    char *all = steno_arena_alloc(j->arena, before + n + after + 1);
+    char *all = steno_arena_alloc(t->arena, before + n + after + 1);
     if (!all)
         return false;
     memcpy(all, p->text, before);
@@ -102,17 +102,17 @@ bool steno_filter_change(struct steno_filter_text *j, size_t from, size_t to, co
     p->n = before + n + after;
     p->core = "";
     p->core_n = 0;
-    p->changed = j->changed = true;
+    p->changed = t->changed = true;
     for (size_t i = from; i < to; i++)
-        j->piece[i].gone = i > from || !p->n;
+        t->piece[i].gone = i > from || !p->n;
     return true;
 }
 
-void steno_filter_drop(struct steno_filter_text *j)
+void steno_filter_drop(struct steno_filter_text *t)
 {
     size_t n = 0;
-    for (size_t i = 0; i < j->n; i++)
-        if (!j->piece[i].gone)
-            j->piece[n++] = j->piece[i];
-    j->n = n;
+    for (size_t i = 0; i < t->n; i++)
+        if (!t->piece[i].gone)
+            t->piece[n++] = t->piece[i];
+    t->n = n;
 }

@@ -5,9 +5,9 @@
 #include "base/arena.h"
 #include "steno.h"
 
-/* A model that reads all of an utterance anew ends each reading with a mark, which the next one
- * moves: leave the marks at the end of a partial out of it while they may go. New strings are of
- * the arena. STENO_ERR_NOMEM, STENO_ERR_LIMIT from the arena. */
+/* Remove the marks at the end of a partial, unless they are stable. A model that reads the whole
+ * utterance again for each partial puts a full stop at the end of each, which the next one takes
+ * back. New strings are of the arena. STENO_ERR_NOMEM, STENO_ERR_LIMIT from the arena. */
 STENO_MUST steno_status steno_partial_drop_marks(struct steno_event *io, steno_arena *arena);
 
 #endif

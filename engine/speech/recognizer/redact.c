@@ -111,21 +111,21 @@ static bool joins_number(const struct steno_filter_piece *p, size_t *digits)
 }
 
 /* The end of the number that begins with piece i, and its digits; 0: none begins there. */
-static size_t end_of_number(const struct steno_filter_text *j, size_t i, size_t *digits)
+static size_t end_of_number(const struct steno_filter_text *t, size_t i, size_t *digits)
 {
     size_t end = i + 1, more = 0, own;
     bool tens = false;
-    if (!is_number(&j->piece[i], &tens, digits)) {
-        if (!digits_of_power(&j->piece[i]))
+    if (!is_number(&t->piece[i], &tens, digits)) {
+        if (!digits_of_power(&t->piece[i]))
             return 0;
-        *digits = 1 + digits_of_power(&j->piece[i]); /* "a thousand" */
+        *digits = 1 + digits_of_power(&t->piece[i]); /* "a thousand" */
     }
-    for (size_t k = end; k < j->n; k++) {
-        const bool whole = is_number(&j->piece[k], &tens, &own);
-        if (!whole && !joins_number(&j->piece[k], &own))
+    for (size_t k = end; k < t->n; k++) {
+        const bool whole = is_number(&t->piece[k], &tens, &own);
+        if (!whole && !joins_number(&t->piece[k], &own))
             break;
         more += own;
-        if (whole || digits_of_power(&j->piece[k]) || steno_list_holds("oh o", j->piece[k].core)) {
+        if (whole || digits_of_power(&t->piece[k]) || steno_list_holds("oh o", t->piece[k].core)) {
             *digits += more;
             more = 0;
             end = k + 1;
@@ -135,42 +135,42 @@ static size_t end_of_number(const struct steno_filter_text *j, size_t i, size_t 
 }
 
 /* Whether one of the few words before piece i begins with one of these. */
-static bool is_about(const struct steno_filter_text *j, size_t i, const char *const *words,
+static bool is_about(const struct steno_filter_text *t, size_t i, const char *const *words,
                      size_t n)
 {
     for (size_t k = i > 8 ? i - 8 : 0; k < i; k++)
         for (size_t w = 0; w < n; w++)
-            if (!strncmp(j->piece[k].core, words[w], strlen(words[w])))
+            if (!strncmp(t->piece[k].core, words[w], strlen(words[w])))
                 return true;
     return false;
 }
 
-static bool is_redacted(const struct steno_filter_text *j, unsigned r, size_t from, size_t to,
+static bool is_redacted(const struct steno_filter_text *t, unsigned r, size_t from, size_t to,
                         size_t digits)
 {
     static const char *const card[] = {"cvv", "cvc", "security", "expir", "exp"};
     static const char *const social[] = {"social", "ssn"};
     if (r & EVERY_NUMBER)
         return true;
-    if (j->partial && to == j->n) /* it may grow */
+    if (t->partial && to == t->n) /* it may grow */
         return r & NUMBERS || (r & (PCI | SSN | PHONE) && digits >= 3);
     return (r & NUMBERS && digits >= 3) || (r & PHONE && digits >= 7) ||
-           (r & SSN && (digits == 9 || (digits == 4 && is_about(j, from, social, 2)))) ||
+           (r & SSN && (digits == 9 || (digits == 4 && is_about(t, from, social, 2)))) ||
            (r & PCI &&
-            (digits >= 12 || (digits >= 3 && digits <= 6 && is_about(j, from, card, 5))));
+            (digits >= 12 || (digits >= 3 && digits <= 6 && is_about(t, from, card, 5))));
 }
 
-static bool redact_numbers(struct steno_filter_text *j, unsigned kinds)
+static bool redact_numbers(struct steno_filter_text *t, unsigned kinds)
 {
-    for (size_t i = 0; i < j->n;) {
+    for (size_t i = 0; i < t->n;) {
         size_t digits;
-        const size_t end = end_of_number(j, i, &digits);
+        const size_t end = end_of_number(t, i, &digits);
         if (!end) {
             i++;
             continue;
         }
-        if (is_redacted(j, kinds, i, end, digits) &&
-            !steno_filter_change(j, i, end, STENO_REDACTED))
+        if (is_redacted(t, kinds, i, end, digits) &&
+            !steno_filter_change(t, i, end, STENO_REDACTED))
             return false;
         i = end;
     }
@@ -181,38 +181,38 @@ static bool redact_numbers(struct steno_filter_text *j, unsigned kinds)
 
 /* The end of an address whose "at" is piece i, "name at host dot com": behind the word after the
  * last "dot". In a partial, whose host may go on, also at its end. 0: it is none. */
-static size_t end_of_address(const struct steno_filter_text *j, size_t i)
+static size_t end_of_address(const struct steno_filter_text *t, size_t i)
 {
     size_t end = 0;
-    for (size_t k = i + 1; k < j->n && k <= (end ? end : i + 4); k++)
-        if (core_is(&j->piece[k], "dot") && k > i + 1 && k + 1 < j->n)
+    for (size_t k = i + 1; k < t->n && k <= (end ? end : i + 4); k++)
+        if (core_is(&t->piece[k], "dot") && k > i + 1 && k + 1 < t->n)
             end = k + 2;
-    return !end && j->partial && j->n - i <= 4 ? j->n : end;
+    return !end && t->partial && t->n - i <= 4 ? t->n : end;
 }
 
-/* Its begin, not before piece `first`. */
-static size_t begin_of_address(const struct steno_filter_text *j, size_t i, size_t first)
+/* Where that address starts, at piece `first` or later. */
+static size_t start_of_address(const struct steno_filter_text *t, size_t i, size_t first)
 {
     size_t begin = i - 1;
     while (begin >= first + 2 &&
-           steno_list_holds("dot underscore dash hyphen", j->piece[begin - 1].core))
+           steno_list_holds("dot underscore dash hyphen", t->piece[begin - 1].core))
         begin -= 2;
     return begin;
 }
 
-static bool redact_addresses(struct steno_filter_text *j)
+static bool redact_addresses(struct steno_filter_text *t)
 {
     size_t first = 0;
-    for (size_t i = 0; i < j->n; i++) {
-        const struct steno_filter_piece *p = &j->piece[i];
+    for (size_t i = 0; i < t->n; i++) {
+        const struct steno_filter_piece *p = &t->piece[i];
         size_t end = 0, begin = i;
         if (memchr(p->text, '@', p->n) && p->core_n > 2) {
             end = i + 1;
         } else if (i > first && core_is(p, "at")) {
-            end = end_of_address(j, i);
-            begin = begin_of_address(j, i, first);
+            end = end_of_address(t, i);
+            begin = start_of_address(t, i, first);
         }
-        if (end && !steno_filter_change(j, begin, end, STENO_REDACTED))
+        if (end && !steno_filter_change(t, begin, end, STENO_REDACTED))
             return false;
         i = end ? end - 1 : i;
         first = end ? end : first;

@@ -1,4 +1,4 @@
-/* Numbers and addresses that nobody is to see. Pure. */
+/* Hides numbers and addresses in a text. Pure. */
 #ifndef STENO_RECOGNIZER_REDACT_H
 #define STENO_RECOGNIZER_REDACT_H
 
@@ -6,10 +6,10 @@
 
 #define STENO_REDACTED "[REDACTED]"
 
-/* Read `redact` of struct steno_filter_options: *kinds is not 0 if it names any. STENO_ERR_INVAL.
- */
+/* Add the kinds that a list names, the redact of struct steno_filter_options, to *kinds.
+ * STENO_ERR_INVAL names the one that is unknown. */
 STENO_MUST steno_status steno_redact_read(unsigned *kinds, const char *text, steno_err *err);
-/* Make STENO_REDACTED of the numbers and addresses of these kinds. False: out of memory. */
+/* Put STENO_REDACTED for the numbers and addresses of these kinds. False: out of memory. */
 bool steno_redact_apply(struct steno_filter_text *t, unsigned kinds);
 
 #endif
