@@ -44,7 +44,7 @@ static void cut_by_tokens(const char *txt, size_t n, const char *phrases)
     steno_hotwords *h = NULL;
     if (steno_tokens_parse(&tokens, txt, n, "t", NULL) || steno_phrases_open(&v, tokens, NULL))
         abort();
-    if (!steno_phrases_build(&h, &v, phrases, 1.5f, NULL) && h)
+    if (!steno_phrases_build(&h, &v, (const char *[]){phrases}, 1, 1.5f, NULL) && h)
         check(h);
     steno_hotwords_close(h);
     steno_phrases_close(&v);
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     v.tokens = tokens;
     if (steno_bpe_vocab_parse(&v.bpe, (const char *)data, vocab, "v", tokens, NULL))
         v.bpe = NULL;
-    if (!steno_phrases_build(&h, &v, text, 1.5f, NULL) && h)
+    if (!steno_phrases_build(&h, &v, (const char *[]){text}, 1, 1.5f, NULL) && h)
         check(h);
     cut_by_tokens(tokens_txt, sizeof tokens_txt - 1, text);
     cut_by_tokens(bytes_txt, sizeof bytes_txt - 1, text);

@@ -142,7 +142,7 @@ static size_t states_of(const char *text, bool bpe)
     if (bpe)
         assert_int_equal(steno_bpe_vocab_parse(&m.bpe, vocab, sizeof vocab - 1, "v", tokens, NULL),
                          STENO_OK);
-    assert_int_equal(steno_phrases_build(&h, &m, text, 1.5f, NULL), STENO_OK);
+    assert_int_equal(steno_phrases_build(&h, &m, (const char *[]){text}, 1, 1.5f, NULL), STENO_OK);
     n = h ? steno_hotwords_states(h) : 0;
     steno_hotwords_close(h);
     steno_phrases_close(&m);

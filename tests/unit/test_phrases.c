@@ -46,7 +46,8 @@ static bool becomes(const struct steno_phrases *p, const char *phrase, char *pie
     size_t n = 0;
     double sum = 0;
     bool same;
-    assert_int_equal(steno_phrases_build(&h, p, phrase, SCORE, NULL), STENO_OK);
+    assert_int_equal(steno_phrases_build(&h, p, (const char *[]){phrase}, 1, SCORE, NULL),
+                     STENO_OK);
     for (char *save, *piece = strtok_r(pieces, " ", &save); h && piece;
          piece = strtok_r(NULL, " ", &save), n++) {
         float score = 0;
@@ -218,7 +219,8 @@ static void a_word_as_long_as_a_request_is_cut(void **state)
         assert_int_equal(steno_phrases_open(&p, t, NULL), STENO_OK);
         for (size_t k = 0; k < 8192; k++)
             word[k] = "transformationsoftheencoder"[k % 27];
-        assert_int_equal(steno_phrases_build(&h, &p, word, SCORE, NULL), STENO_OK);
+        assert_int_equal(steno_phrases_build(&h, &p, (const char *[]){word}, 1, SCORE, NULL),
+                         STENO_OK);
         assert_non_null(h);
         steno_hotwords_close(h);
         steno_phrases_close(&p);

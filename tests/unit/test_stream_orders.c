@@ -316,7 +316,7 @@ static double chunk_of(const steno_model *m)
     return 1;
 }
 
-static const struct steno_pool_ops ops = {.open = steno_stream_open,
+static const struct steno_pool_ops ops = {.open = steno_stream_open_knowing,
                                           .rate = rate_of,
                                           .close = steno_stream_close,
                                           .feed = feed,
@@ -463,11 +463,10 @@ static void request(steno_pool_stream *ps, char kind)
 
 static void run_pooled(steno_pool *p, const struct order *o, const float *pcm, size_t n, size_t at)
 {
-    const struct steno_pool_stream_options so = {
-        .stream = {.sample_rate = o->rate,
-                   .no_partials = o->no_partials,
-                   .no_tail = o->no_tail,
-                   .endpoint = {.longest = o->longest}}};
+    const struct steno_pool_stream_options so = {.stream = {.sample_rate = o->rate,
+                                                            .no_partials = o->no_partials,
+                                                            .no_tail = o->no_tail,
+                                                            .endpoint = {.longest = o->longest}}};
     steno_pool_stream *ps;
     bool waits = false;
     memset(&got, 0, sizeof got);

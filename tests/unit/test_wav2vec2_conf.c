@@ -213,10 +213,11 @@ static void hotwords_are_spelled_in_letters(void **state)
     steno_tokens *t = tokens(&blank, 0, -1, vocab, NULL, NULL, NULL);
     (void)state;
     assert_int_equal(steno_phrases_open(&p, t, NULL), STENO_OK);
-    assert_int_equal(steno_phrases_build(&h, &p, "on no", 1.5f, NULL), STENO_OK);
+    assert_int_equal(steno_phrases_build(&h, &p, (const char *[]){"on no"}, 1, 1.5f, NULL),
+                     STENO_OK);
     assert_non_null(h);
     steno_hotwords_close(h);
-    assert_int_equal(steno_phrases_build(&h, &p, "one", 1.5f, NULL), STENO_OK);
+    assert_int_equal(steno_phrases_build(&h, &p, (const char *[]){"one"}, 1, 1.5f, NULL), STENO_OK);
     assert_null(h); /* there is no E */
     steno_phrases_close(&p);
     steno_tokens_close(t);

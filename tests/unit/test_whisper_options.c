@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "speech/recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/whisper_models.h"
 
@@ -24,8 +25,9 @@ struct heard {
 };
 
 /* The text of a whole recording. */
-static steno_status hear(steno_model *m, const char *file, const struct steno_stream_options *o,
-                         struct heard *out, steno_err *err)
+static steno_status hear_knowing(steno_model *m, const char *file,
+                                 const struct steno_stream_options *o, const char *vocabulary,
+                                 struct heard *out, steno_err *err)
 {
     size_t n;
     float *pcm = whisper_recording(file, &n);
@@ -37,7 +39,7 @@ static steno_status hear(steno_model *m, const char *file, const struct steno_st
     if (!pcm)
         skip();
     so.no_endpointing = so.no_partials = true;
-    st = steno_stream_open(&s, m, &so, err);
+    st = steno_stream_open_knowing(&s, m, &so, vocabulary, err);
     if (!st) {
         st = steno_stream_push(s, pcm, n, err);
         if (!st)
@@ -52,6 +54,12 @@ static steno_status hear(steno_model *m, const char *file, const struct steno_st
     }
     free(pcm);
     return st;
+}
+
+static steno_status hear(steno_model *m, const char *file, const struct steno_stream_options *o,
+                         struct heard *out, steno_err *err)
+{
+    return hear_knowing(m, file, o, NULL, out, err);
 }
 
 static steno_model *open_model(const char *which)
@@ -207,7 +215,7 @@ static void prompt_and_hotwords_reach_the_decoder(void **state)
 {
     steno_model *m = open_model("tiny.en");
     struct steno_stream_options so = {.beam = 1};
-    struct heard plain, prompted, hot;
+    struct heard plain, prompted, hot, known;
     steno_err err;
     (void)state;
     assert_int_equal(hear(m, JFK, &so, &plain, &err), STENO_OK);
@@ -217,6 +225,12 @@ static void prompt_and_hotwords_reach_the_decoder(void **state)
     assert_int_equal(hear(m, JFK, &so, &hot, &err), STENO_OK);
     assert_string_not_equal(plain.text, prompted.text);
     assert_string_not_equal(plain.text, hot.text);
+    so.hints = (struct steno_hints){.hotwords = "AMERICANS, COUNTRY, ASK NOT"};
+    assert_int_equal(hear(m, JFK, &so, &hot, &err), STENO_OK);
+    so.hints = (struct steno_hints){.hotwords = "AMERICANS"};
+    assert_int_equal(hear_knowing(m, JFK, &so, "\nCOUNTRY :2.5 \r\n:3\n\nASK NOT", &known, &err),
+                     STENO_OK);
+    assert_string_equal(known.text, hot.text);
     steno_model_close(m);
 }
 

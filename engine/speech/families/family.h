@@ -107,6 +107,9 @@ struct steno_family_stream {
     /* Checked against info; language: a code of info.languages, or NULL. Borrowed for the call. */
     struct steno_hints hints;
     const char *asked; /* the language as the request has it, such as "en-GB", or NULL. Borrowed */
+    /* More hotwords, of whoever runs the program, or NULL. Borrowed. Never an error: left out where
+     * the model takes none or the search is greedy. */
+    const char *vocabulary;
     const struct steno_option *options; /* of the family, checked; borrowed for the call */
     size_t n_options;
     const struct steno_speech_source

@@ -31,7 +31,7 @@ static double model_chunk(const steno_model *m)
 }
 
 static const struct steno_pool_ops recogniser = {
-    .open = steno_stream_open,
+    .open = steno_stream_open_knowing,
     .rate = model_rate,
     .close = steno_stream_close,
     .feed = steno_stream_feed,
@@ -405,7 +405,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
         leave_place(p, counted);
         return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     }
-    st = p->ops->open(&ps->rec, p->model, &o.stream, err);
+    st = p->ops->open(&ps->rec, p->model, &o.stream, o.vocabulary, err);
     if (!st && (o.filters.replace || o.filters.redact || o.filters.mask || o.filters.no_fillers))
         st = p->ops->set_filters(ps->rec, &o.filters, err);
     if (!st && o.turn)

@@ -129,7 +129,8 @@ struct steno_pool_stream_options {
     /* As steno_stream_set_turn; NULL: silence alone ends an utterance. Borrowed until close. */
     const steno_turn_detector *turn;
     double turn_threshold, turn_early;
-    struct steno_filter_options filters; /* borrowed for the call */
+    struct steno_filter_options filters; /* borrowed for the call, like the next */
+    const char *vocabulary;              /* as of steno_stream_open_knowing */
 };
 
 /* Check whether a stream of this class would find a place now. STENO_ERR_BUSY with the reason if

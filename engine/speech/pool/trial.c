@@ -104,9 +104,9 @@ static steno_status open_stream(const struct trial *t, steno_stream **s, steno_e
 {
     const struct steno_stream_options plain = {0};
     const struct steno_pool_ops *ops = t->p->ops;
-    steno_status st = ops->open(s, t->p->model, &t->p->opt.trial, err);
+    steno_status st = ops->open(s, t->p->model, &t->p->opt.trial, NULL, err);
     return st == STENO_ERR_INVAL || st == STENO_ERR_UNSUPPORTED
-               ? ops->open(s, t->p->model, &plain, err)
+               ? ops->open(s, t->p->model, &plain, NULL, err)
                : st;
 }
 

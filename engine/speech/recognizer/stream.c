@@ -124,7 +124,7 @@ static int64_t classified(const void *state)
 }
 
 /* Open the family's state, and make room for its hypotheses. */
-static steno_status open_state(steno_stream *s, steno_err *err)
+static steno_status open_state(steno_stream *s, const char *vocabulary, steno_err *err)
 {
     const struct steno_speech_source speech = {s->opt.vad, open_speech, close_speech, push_speech,
                                                classified};
@@ -135,6 +135,7 @@ static steno_status open_state(steno_stream *s, steno_err *err)
                                     .no_word_times = s->opt.no_word_times,
                                     .hints = s->opt.hints,
                                     .asked = s->asked,
+                                    .vocabulary = vocabulary,
                                     .options = s->opt.options,
                                     .n_options = s->opt.n_options};
     steno_status st = s->family->state_new(&s->state, s->model->impl, &o, err);
@@ -153,8 +154,9 @@ static steno_status open_state(steno_stream *s, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_stream_open(steno_stream **out, steno_model *m,
-                               const struct steno_stream_options *opt, steno_err *err)
+steno_status steno_stream_open_knowing(steno_stream **out, steno_model *m,
+                                       const struct steno_stream_options *opt,
+                                       const char *vocabulary, steno_err *err)
 {
     steno_stream *s = calloc(1, sizeof *s);
     steno_status st;
@@ -169,7 +171,7 @@ steno_status steno_stream_open(steno_stream **out, steno_model *m,
     if (!st)
         st = open_audio(s, err);
     if (!st)
-        st = open_state(s, err);
+        st = open_state(s, vocabulary, err);
     if (!st)
         st = s->feeder->open(s, err);
     if (st)
@@ -177,6 +179,12 @@ steno_status steno_stream_open(steno_stream **out, steno_model *m,
     else
         *out = s;
     return st;
+}
+
+steno_status steno_stream_open(steno_stream **out, steno_model *m,
+                               const struct steno_stream_options *opt, steno_err *err)
+{
+    return steno_stream_open_knowing(out, m, opt, NULL, err);
 }
 
 void steno_stream_close(steno_stream *s)

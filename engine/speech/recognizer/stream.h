@@ -7,6 +7,13 @@
 #include "speech/recognizer/batcher.h"
 #include "speech/recognizer/turn_watch.h"
 
+/* Open a stream that knows more hotwords than those of its hints: likely words of whoever runs the
+ * program, as in hints; NULL: none. They are left out where the model takes none or the search is
+ * greedy. Otherwise as steno_stream_open. */
+STENO_MUST steno_status steno_stream_open_knowing(steno_stream **out, steno_model *m,
+                                                  const struct steno_stream_options *opt,
+                                                  const char *vocabulary, steno_err *err);
+
 /* Take samples until a step is due that must come before more of them, or all are taken; *used <= n
  * of them. The steps of a final that is begun early (steno_stream_slack) need not: sound drops it,
  * and then no step of it is due any more. So less than n are taken only where afterwards

@@ -339,17 +339,26 @@ static steno_status add_phrase(steno_hotwords *h, const struct steno_phrases *v,
     return st;
 }
 
+static steno_status add_phrases(steno_hotwords *h, const struct steno_phrases *v, const char *text,
+                                float score, size_t *added, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    while (!st && text && *text) {
+        size_t n = strcspn(text, SEPARATORS);
+        st = add_phrase(h, v, text, n, score, added, err);
+        text += n + (text[n] != '\0');
+    }
+    return st;
+}
+
 steno_status steno_phrases_build(steno_hotwords **out, const struct steno_phrases *v,
-                                 const char *text, float score, steno_err *err)
+                                 const char *const *texts, size_t n, float score, steno_err *err)
 {
     steno_hotwords *h = NULL;
     size_t added = 0;
     steno_status st = steno_hotwords_open(&h, err);
-    while (!st && *text) {
-        size_t n = strcspn(text, SEPARATORS);
-        st = add_phrase(h, v, text, n, score, &added, err);
-        text += n + (text[n] != '\0');
-    }
+    for (size_t i = 0; !st && i < n; i++)
+        st = add_phrases(h, v, texts[i], score, &added, err);
     if (!st)
         st = steno_hotwords_build(h, err);
     if (st || !added)

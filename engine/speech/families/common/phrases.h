@@ -30,10 +30,12 @@ STENO_MUST steno_status steno_phrases_open(struct steno_phrases *p, const steno_
 const char *steno_phrases_source(const struct steno_phrases *p);
 void steno_phrases_close(struct steno_phrases *p);
 
-/* Build the automaton of the phrases in `text`: separated by lines, commas or slashes, each with
- * " :2.5" behind it if its tokens add another score. A phrase that the vocabulary cannot spell is
- * left out; *out is NULL if none is left. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+/* Build the automaton of the phrases in texts [n]; NULL is a text without any. They are separated
+ * by lines, commas or slashes, each with " :2.5" behind it if its tokens add another score. A
+ * phrase that the tokens cannot spell is left out; *out is NULL if none is left. STENO_ERR_LIMIT,
+ * STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_phrases_build(steno_hotwords **out, const struct steno_phrases *p,
-                                            const char *text, float score, steno_err *err);
+                                            const char *const *texts, size_t n, float score,
+                                            steno_err *err);
 
 #endif

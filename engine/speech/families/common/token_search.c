@@ -47,12 +47,19 @@ steno_status steno_beam_choose(struct steno_family_stream *o, steno_err *err)
                             o->beam);
 }
 
+static bool is_given(const char *text)
+{
+    return text && *text;
+}
+
 steno_status steno_beam_choose_hotwords(struct steno_family_stream *o, steno_err *err)
 {
-    const bool hotwords = o->hints.hotwords && *o->hints.hotwords;
-    if (o->beam == 1 && hotwords)
+    if (o->beam == 1 && is_given(o->hints.hotwords))
         return steno_fail(err, STENO_ERR_INVAL, "hotwords: the beam is 1, expected more");
-    if (o->beam == 0 && hotwords && o->n_best < STENO_PHRASES_BEAM)
+    if (o->beam == 1)
+        o->vocabulary = NULL;
+    if (o->beam == 0 && (is_given(o->hints.hotwords) || is_given(o->vocabulary)) &&
+        o->n_best < STENO_PHRASES_BEAM)
         o->beam = STENO_PHRASES_BEAM;
     return steno_beam_choose(o, err);
 }
@@ -77,9 +84,10 @@ steno_status steno_token_search_begin(struct steno_token_search *s,
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
     if (!s->hyps)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (!o->hints.hotwords || !*o->hints.hotwords)
+    if (!is_given(o->hints.hotwords) && !is_given(o->vocabulary))
         return STENO_OK;
-    return steno_phrases_build(&s->hotwords, &h->phrases, o->hints.hotwords,
+    return steno_phrases_build(&s->hotwords, &h->phrases,
+                               (const char *[]){o->hints.hotwords, o->vocabulary}, 2,
                                (float)out->hotwords_score, err);
 }
 

@@ -35,6 +35,7 @@ STENO_MUST steno_status steno_whisper_options_apply(const struct steno_whisper *
                                                     struct steno_whisper_recording_options *io,
                                                     int32_t **suppressed, steno_err *err);
 STENO_MUST steno_status steno_whisper_hints_apply(const struct steno_hints *h,
+                                                  const char *vocabulary,
                                                   struct steno_whisper_recording_options *io,
                                                   char **texts, steno_err *err);
 

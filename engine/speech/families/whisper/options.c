@@ -1,4 +1,5 @@
 /* The family's options and hints, as the settings of a recording. */
+#define _GNU_SOURCE /* memrchr, mempcpy */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +204,43 @@ static size_t size_of(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
+static size_t without_blanks(const char *text, size_t n)
+{
+    while (n && (text[n - 1] == ' ' || text[n - 1] == '\t'))
+        n--;
+    return n;
+}
+
+/* Bytes of a phrase [n] without " :2.5" behind it, which is for other families. */
+static size_t phrase_length(const char *phrase, size_t n)
+{
+    const char *score = memrchr(phrase, ':', n);
+    char *end;
+    if (!score || score + 1 == phrase + n || !strchr("0123456789.", score[1]))
+        return n;
+    (void)strtof(score + 1, &end);
+    return end == phrase + n ? without_blanks(phrase, (size_t)(score - phrase)) : n;
+}
+
+/* The hotwords, then the phrases of the vocabulary, with ", " between. Room for both is at *at, and
+ * one byte more for each of the vocabulary. */
+static const char *put_likely_words(char **at, const char *hotwords, const char *vocabulary)
+{
+    char *const begin = *at, *to = begin;
+    for (; hotwords && *hotwords; hotwords++)
+        *to++ = *hotwords;
+    for (const char *p = vocabulary ? vocabulary : ""; *(p += strspn(p, "\r\n,/ \t"));) {
+        const size_t line = strcspn(p, "\r\n,/"), n = phrase_length(p, without_blanks(p, line));
+        if (n && to > begin)
+            to = stpcpy(to, ", ");
+        to = mempcpy(to, p, n);
+        p += line;
+    }
+    *to++ = '\0';
+    *at = to;
+    return to > begin + 1 ? begin : NULL;
+}
+
 /* One language is given; of several with commas between, one is detected; of none, any. */
 static void set_language(const char *text, struct steno_whisper_recording_options *io)
 {
@@ -219,11 +257,12 @@ static void set_language(const char *text, struct steno_whisper_recording_option
     }
 }
 
-steno_status steno_whisper_hints_apply(const struct steno_hints *h,
+steno_status steno_whisper_hints_apply(const struct steno_hints *h, const char *vocabulary,
                                        struct steno_whisper_recording_options *io, char **texts,
                                        steno_err *err)
 {
-    char *at = malloc(size_of(h->prompt) + size_of(h->prefix) + size_of(h->hotwords) + 1);
+    char *at = malloc(size_of(h->prompt) + size_of(h->prefix) + size_of(h->hotwords) +
+                      2 * size_of(vocabulary) + 3);
     if (!at)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     *texts = at;
@@ -231,6 +270,6 @@ steno_status steno_whisper_hints_apply(const struct steno_hints *h,
     io->translate = h->translate;
     io->prompt = put_whisper_options(&at, h->prompt);
     io->prefix = put_whisper_options(&at, h->prefix);
-    io->hotwords = put_whisper_options(&at, h->hotwords);
+    io->hotwords = put_likely_words(&at, h->hotwords, vocabulary);
     return STENO_OK;
 }

@@ -67,7 +67,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     s->o = m->defaults;
     st = steno_whisper_options_apply(m->net, o->options, o->n_options, &s->o, &s->suppressed, err);
     if (!st)
-        st = steno_whisper_hints_apply(&o->hints, &s->o, &s->texts, err);
+        st = steno_whisper_hints_apply(&o->hints, o->vocabulary, &s->o, &s->texts, err);
     if (st) {
         steno_whisper_state_free(s);
         return st;
