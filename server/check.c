@@ -174,6 +174,9 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     if (c.srv.keys && *conf->wyoming_listen)
         add_finding(&c, steno_keys_named(c.srv.keys, conf->wyoming_key, &key, &err), &err,
                     "wyoming.key");
+    if (c.srv.keys)
+        add_finding(&c, steno_keys_read_vocabulary(c.srv.keys, conf->vocabulary, &err), &err,
+                    "text.vocabulary");
     add_finding(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
     add_finding(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
     add_finding(&c, steno_server_open_turn(&c.srv, &err), &err, "turn.model");

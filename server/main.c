@@ -165,6 +165,9 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_keys_open(&srv->keys, d->conf.keys, err);
     if (st)
         return steno_fail_in(err, st, "auth.keys");
+    st = steno_keys_read_vocabulary(srv->keys, d->conf.vocabulary, err);
+    if (st)
+        return steno_fail_in(err, st, "text.vocabulary");
     st = steno_usage_open(&srv->usage, &d->conf, srv->keys, err);
     if (st)
         return steno_fail_in(err, st, "server.state");
@@ -279,6 +282,8 @@ static void reload(struct daemon *d)
         steno_log(LOG_ERR, "reload: %s; the old keys stay in force", err.msg);
     else if (*d->conf.keys)
         steno_log(LOG_NOTICE, "reload: keys read again");
+    if (steno_keys_read_vocabulary(d->srv.keys, d->conf.vocabulary, &err))
+        steno_log(LOG_ERR, "reload: text.vocabulary: %s; the old words stay in use", err.msg);
     if (d->tls && steno_tls_reload(d->tls, &err))
         steno_log(LOG_ERR, "reload: tls: %s; the old certificate stays in use", err.msg);
     else if (d->tls)

@@ -49,6 +49,7 @@ struct steno_config {
     char *grammars;       /* "en=DIR,...", "none"; "" = the fetched ones */
     char *punctuators;    /* the same */
     char *profanity;      /* file of words; "" = none */
+    char *vocabulary;     /* the same */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
     int speakers_threads;
     char *speakers_store; /* directory of voice prints; "" = none are kept */

@@ -113,6 +113,10 @@ ROW(STRING, punctuators, "text", "punctuators", "STENO_TEXT_PUNCTUATORS", "", 0,
 ROW(STRING, profanity, "text", "profanity", "STENO_TEXT_PROFANITY", "", 0, 0,
     "File of the words that requests with profanity_filter=true get as asterisks "
     "(docs/filters.md): a word or phrase per line. Empty: there is no such filter.")
+ROW(STRING, vocabulary, "text", "vocabulary", "STENO_TEXT_VOCABULARY", "", 0, 0,
+    "File of names and words that are likely in every recording (docs/configuration.md): a phrase "
+    "per line, as in the hotwords of requests, which come first. API keys may have files of their "
+    "own. Read again on SIGHUP. Empty: none.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

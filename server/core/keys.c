@@ -1,5 +1,6 @@
 #include "server/core/keys.h"
 
+#include "server/core/word_list.h"
 #include "server/port/retry_spreader.h"
 
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include <time.h>
 
 #define MAX_FILE (4u << 20)
+#define VOCABULARY_MAX ((size_t)1 << 16) /* bytes */
 
 /* A token bucket: the amount of one minute, and what is left of it. */
 struct bucket {
@@ -28,9 +30,10 @@ struct steno_key {
     char name[STENO_KEY_NAME];
     char secret[STENO_KEY_MAX + 1];
     int max_sessions;
-    bool gone;        /* no longer in the file */
-    unsigned version; /* of the secret */
-    int ephemeral;    /* keys of it in the table */
+    char *vocabulary_file, *vocabulary; /* NULL: none; what it has, read at the same time */
+    bool gone;                          /* no longer in the file */
+    unsigned version;                   /* of the secret */
+    int ephemeral;                      /* keys of it in the table */
     int sessions;
     struct bucket requests, audio;
     struct steno_retry_spreader spreader;
@@ -54,6 +57,7 @@ struct steno_keys {
     struct steno_key *first;
     struct ephemeral *ephemeral; /* [STENO_EPHEMERAL_KEYS]; NULL before the first one */
     bool asked;                  /* keys are required */
+    char *vocabulary;            /* of all keys; NULL: none */
     size_t told;                 /* keys that steno_keys_next_new has returned */
 };
 
@@ -149,11 +153,16 @@ static int on_value(void *user, const char *section, const char *key, const char
         memcpy(k->secret, value, n + 1);
         return 1;
     }
+    if (!strcmp(key, "vocabulary")) {
+        free(k->vocabulary_file);
+        k->vocabulary_file = strdup(value);
+        return k->vocabulary_file ? 1 : wrong_section(r, section, "out of memory");
+    }
     if (strcmp(key, "sessions") && strcmp(key, "audio_per_minute") &&
         strcmp(key, "requests_per_minute"))
         return wrong_section(r, section,
                              "has an unknown setting; known are key, sessions, audio_per_minute, "
-                             "requests_per_minute");
+                             "requests_per_minute, vocabulary");
     if (!read_amount(value, !strcmp(key, "audio_per_minute"), &v))
         return wrong_section(r, section, "has a value that is not a number of 0 or more");
     if (!strcmp(key, "sessions"))
@@ -170,6 +179,8 @@ static void free_list(struct steno_key *k)
     while (k) {
         struct steno_key *next = k->next;
         explicit_bzero(k->secret, sizeof k->secret);
+        free(k->vocabulary_file);
+        free(k->vocabulary);
         free(k);
         k = next;
     }
@@ -185,6 +196,13 @@ static steno_status check_list(struct reading *r)
                 wrong_section(r, k->name, "has the key of another section");
     }
     return r->status;
+}
+
+static void swap_texts(char **a, char **b)
+{
+    char *const was = *a;
+    *a = *b;
+    *b = was;
 }
 
 /* Replace the old list by the one that was read. Lock held. A key keeps the use counted under its
@@ -207,6 +225,7 @@ static void replace_keys(steno_keys *ks, struct steno_key *fresh)
             k->requests.per_minute = fresh->requests.per_minute;
             k->audio.per_minute = fresh->audio.per_minute;
             k->gone = false;
+            swap_texts(&k->vocabulary, &fresh->vocabulary);
             fresh->next = NULL;
             free_list(fresh);
         } else {
@@ -220,8 +239,21 @@ static void replace_keys(steno_keys *ks, struct steno_key *fresh)
     ks->asked = true;
 }
 
-steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *text, size_t len,
-                                  steno_err *err)
+static steno_status read_vocabularies(struct reading *r)
+{
+    for (struct steno_key *k = r->first; k && !r->status; k = k->next) {
+        if (!k->vocabulary_file || !*k->vocabulary_file)
+            continue;
+        r->status =
+            steno_word_list_read(&k->vocabulary, k->vocabulary_file, VOCABULARY_MAX, r->err);
+        if (r->status)
+            (void)steno_fail_in(r->err, r->status, "%s", k->name);
+    }
+    return r->status;
+}
+
+static steno_status read_keys(steno_keys *k, const char *name, const char *text, size_t len,
+                              bool files, steno_err *err)
 {
     struct reading r = {.name = name, .err = err};
     char *copy = malloc(len + 1);
@@ -237,9 +269,7 @@ steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *t
     if (rc && !r.status)
         r.status = steno_fail(err, rc > 0 ? STENO_ERR_INVAL : STENO_ERR_NOMEM,
                               "%s:%d: neither [section], KEY = VALUE nor comment", name, rc);
-    if (!r.status)
-        r.status = check_list(&r);
-    if (r.status) {
+    if (r.status || check_list(&r) || (files && read_vocabularies(&r))) {
         free_list(r.first);
         return r.status;
     }
@@ -247,6 +277,40 @@ steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *t
     replace_keys(k, r.first);
     pthread_mutex_unlock(&k->lock);
     return STENO_OK;
+}
+
+steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *text, size_t len,
+                                  steno_err *err)
+{
+    return read_keys(k, name, text, len, false, err);
+}
+
+steno_status steno_keys_read_vocabulary(steno_keys *k, const char *path, steno_err *err)
+{
+    char *fresh = NULL;
+    steno_status st = *path ? steno_word_list_read(&fresh, path, VOCABULARY_MAX, err) : STENO_OK;
+    if (st)
+        return st;
+    pthread_mutex_lock(&k->lock);
+    swap_texts(&k->vocabulary, &fresh);
+    pthread_mutex_unlock(&k->lock);
+    free(fresh);
+    return STENO_OK;
+}
+
+steno_status steno_keys_vocabulary(steno_keys *k, const steno_key *key, char **out, steno_err *err)
+{
+    const char *own, *all;
+    bool any;
+    *out = NULL;
+    pthread_mutex_lock(&k->lock);
+    own = key && key->vocabulary ? key->vocabulary : "";
+    all = k->vocabulary ? k->vocabulary : "";
+    any = *own || *all;
+    if (any && (*out = malloc(strlen(own) + strlen(all) + 2)))
+        stpcpy(stpcpy(stpcpy(*out, own), "\n"), all);
+    pthread_mutex_unlock(&k->lock);
+    return any && !*out ? steno_fail(err, STENO_ERR_NOMEM, "vocabulary: out of memory") : STENO_OK;
 }
 
 steno_status steno_keys_reload(steno_keys *k, const char *path, steno_err *err)
@@ -269,7 +333,7 @@ steno_status steno_keys_reload(steno_keys *k, const char *path, steno_err *err)
     else if (n > MAX_FILE)
         st = steno_fail(err, STENO_ERR_LIMIT, "%s: larger than %u bytes", path, MAX_FILE);
     else
-        st = steno_keys_read_text(k, path, text, n, err);
+        st = read_keys(k, path, text, n, true, err);
     if (text)
         explicit_bzero(text, n);
     free(text);
@@ -309,6 +373,7 @@ void steno_keys_close(steno_keys *k)
         free_ephemeral(&k->ephemeral[i]);
     free(k->ephemeral);
     free_list(k->first);
+    free(k->vocabulary);
     pthread_mutex_destroy(&k->lock);
     free(k);
 }

@@ -9,6 +9,7 @@
  *     sessions = 20               streams and uploads at once
  *     audio_per_minute = 1800s    of audio
  *     requests_per_minute = 600
+ *     vocabulary = FILE           words that are likely in its recordings
  *
  * 0, the default, means no limit. Without a file everybody may use everything.
  *
@@ -29,14 +30,23 @@ typedef struct steno_key steno_key;
 #define STENO_KEY_NAME 48 /* bytes of a name with its NUL */
 #define STENO_KEYS_MAX 10000
 
-/* Read the file. path NULL or "": no key is required. Errors as of steno_config_read_file. */
+/* Read the file, and those of vocabularies that it names. path NULL or "": no key is required.
+ * Errors as of steno_config_read_file and steno_word_list_read. */
 STENO_MUST steno_status steno_keys_open(steno_keys **out, const char *path, steno_err *err);
 void steno_keys_close(steno_keys *k); /* accepts NULL */
 /* Read the file again. On an error the old keys stay in force. */
 STENO_MUST steno_status steno_keys_reload(steno_keys *k, const char *path, steno_err *err);
-/* Read the same from memory. Messages use name as the file's name. */
+/* Read the same from memory, without files that it names. Messages use name as the file's name. */
 STENO_MUST steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *text,
                                              size_t len, steno_err *err);
+
+/* Read the file of words that are likely in the recordings of all keys, and of a server without
+ * keys; "": there is none. On an error the old words stay. Errors of steno_word_list_read. */
+STENO_MUST steno_status steno_keys_read_vocabulary(steno_keys *k, const char *path, steno_err *err);
+/* Copy the words that are likely in a key's recordings, its own before those of all. *out is
+ * malloc'd, or NULL: there are none. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_keys_vocabulary(steno_keys *k, const steno_key *key, char **out,
+                                              steno_err *err);
 
 bool steno_keys_required(steno_keys *k);
 /* Find the key of a request's secret (NULL: it had none). The time of the comparison does not

@@ -1,6 +1,5 @@
 #include "server/core/server.h"
-#include "base/file.h"
-#include "protocol/json_text.h"
+#include "server/core/word_list.h"
 #include "server/port/address.h"
 
 #include <limits.h>
@@ -132,16 +131,11 @@ steno_status steno_server_open_turn(struct steno_server *srv, steno_err *err)
 steno_status steno_server_read_profanity(struct steno_server *srv, steno_err *err)
 {
     struct steno_filter_options filter;
-    size_t n;
     steno_status st;
     if (!*srv->conf->profanity)
         return STENO_OK;
-    st = steno_file_read(srv->conf->profanity, PROFANITY_MAX, &srv->profanity, &n, err);
+    st = steno_word_list_read(&srv->profanity, srv->conf->profanity, PROFANITY_MAX, err);
     filter = (struct steno_filter_options){.mask = srv->profanity};
-    if (!st && (strlen(srv->profanity) != n || !steno_utf8_valid(srv->profanity, n)))
-        st = steno_fail(err, STENO_ERR_INVAL, "%s is not UTF-8 text", srv->conf->profanity);
-    if (!st && !srv->profanity[strspn(srv->profanity, " \t\r\n")])
-        st = steno_fail(err, STENO_ERR_INVAL, "%s has no word", srv->conf->profanity);
     if (!st)
         st = steno_filters_check(&filter, err);
     return st ? steno_fail_in(err, st, "text.profanity") : STENO_OK;

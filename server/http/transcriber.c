@@ -178,6 +178,7 @@ static steno_status open_work_stream(steno_transcription *work, steno_err *err)
     so.stream.no_tail = work->req.served->info.cuts; /* its sections are enough */
     so.stream.hints = work->req.hints;
     so.filters = work->req.filters;
+    so.vocabulary = work->req.vocabulary;
     so.stream.no_word_times = work->req.no_word_times;
     so.stream.beam = work->req.beam;
     so.stream.n_best = work->req.n_best;

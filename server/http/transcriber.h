@@ -48,6 +48,7 @@ struct steno_transcription_request {
     struct steno_options options; /* options not set here: the server's */
     struct steno_hints hints;     /* borrowed until done, like the next */
     struct steno_filter_options filters;
+    const char *vocabulary; /* likely words of the operator's; NULL: none */
     bool no_word_times;
     struct steno_voices_wants voices; /* who speaks; without networks the result has a warning */
     const struct steno_known_voices

@@ -34,6 +34,7 @@ void steno_upload_free(struct steno_upload *up)
         steno_upload_storing_of(up)->free(up);
     steno_multipart_close(up->in.parts);
     steno_hint_store_free(&up->want.ask.hints);
+    free(up->vocabulary);
     steno_known_voices_free(&up->want.known);
     steno_buf_free(&up->want.search);
     steno_buf_free(&up->in.body);
@@ -174,6 +175,8 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
         busy = STENO_REJECT_CAPACITY;
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
     }
+    if (!st)
+        st = steno_keys_vocabulary(up->sv->srv->keys, up->key, &up->vocabulary, err);
     up->in.refused = st == STENO_ERR_BUSY;
     if (up->in.refused && !up->background)
         steno_metric_add(up->sv->srv->stats->sessions_rejected[busy], 1);
@@ -393,6 +396,7 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
                                                 .vad = vad_of(up),
                                                 .hints = hints_of(up),
                                                 .filters = steno_hint_filters(&up->want.ask.hints),
+                                                .vocabulary = up->vocabulary,
                                                 .no_word_times =
                                                     !shows_words(up) && !up->want.ask.voices.on,
                                                 .voices = up->want.ask.voices,

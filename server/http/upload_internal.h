@@ -131,6 +131,7 @@ struct steno_upload {
 
     struct steno_upload_wants want;
     struct steno_served *served; /* the model, once it is chosen; as want */
+    char *vocabulary;            /* the operator's words, then; NULL: none */
     struct steno_upload_body in;
     struct steno_upload_fault fault;
 

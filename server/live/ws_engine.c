@@ -173,6 +173,7 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     };
     struct steno_options options = s->options;
     struct steno_option_list list;
+    char *vocabulary;
     steno_status st =
         steno_config_search(c->ws->srv->conf, c->served->family, &options, &opt.stream, err);
     steno_options_list(&options, STENO_OPTION_OF_STREAM, &list);
@@ -188,7 +189,12 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     c->channels = s->multichannel ? (unsigned)s->audio.channels : 1;
     st = open_diarizer(c, s, rate, err);
     if (!st)
-        st = steno_channels_open(&c->stream, c->served->pool, &opt, c->channels, on_note, c, err);
+        st = steno_keys_vocabulary(c->ws->srv->keys, c->key, &vocabulary, err);
+    if (st)
+        return st;
+    opt.vocabulary = vocabulary;
+    st = steno_channels_open(&c->stream, c->served->pool, &opt, c->channels, on_note, c, err);
+    free(vocabulary);
     if (st == STENO_ERR_BUSY)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
     return st;

@@ -1,6 +1,6 @@
 /* Files of API keys. Any bytes are read or refused with a message. Keys that were read are found
  * again, are counted, and the file can be read again over them. */
-/* link: server/core/keys.c server/port/retry_spreader.c */
+/* link: server/core/keys.c server/port/retry_spreader.c server/core/word_list.c */
 /* covers: server/core/keys.c */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* link: server/port/head.c server/port/address.c server/live/handshake.c server/port/origin.c */
 /* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
+/* link: server/core/word_list.c */
 /* covers: server/port/head.c server/port/address.c server/live/handshake.c */
 /* covers: server/core/credentials.c */
 /* covers: server/port/origin.c */

@@ -4,6 +4,7 @@
  * requested form. There are no sockets and no pool; the order of the calls is that of transcriber.c
  * and upload.c. No request becomes a job (fuzz_job_request has their parameters). */
 /* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
+/* link: server/core/word_list.c */
 /* link: server/http/upload_form.c server/http/known_voices.c server/core/limits.c */
 /* link: server/base/metrics.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */

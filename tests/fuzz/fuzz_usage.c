@@ -1,6 +1,6 @@
 /* The file of keys' usage. What was read is written so that it reads back to the same text. */
 /* covers: server/core/keys.c */
-/* link: server/core/keys.c server/port/retry_spreader.c */
+/* link: server/core/keys.c server/port/retry_spreader.c server/core/word_list.c */
 #include "server/core/keys.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 what info says. Needs ../shared/zoo/tiny. TAP."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ import threading
 import urllib.parse
 import wave
 
-from daemon import BUILD, ROOT, SHARED, Stenod, case, converse, tap
+from daemon import BUILD, ROOT, SHARED, Stenod, case, converse, eventually, tap
 
 ZOO = os.path.join(SHARED, "zoo", "tiny")
 STENO = os.path.join(BUILD, "steno")
@@ -83,6 +84,34 @@ def dialects_pass_hotwords_on(d):
         assert status == 200, body
         texts.append(json.loads(body)["results"]["channels"][0]["alternatives"][0]["transcript"])
     assert texts[0] != texts[1] and "七九" in texts[1].replace(" ", ""), texts
+
+
+@case
+def the_servers_vocabulary_counts_everywhere_and_never_refuses(_):
+    hot, plain = transcribe(MODEL, *flags(HOT)), transcribe(MODEL, "--beam", "1")
+    listed = "".join(f"{w} :5\n" for w in HOT["hotwords"].split(", "))
+    with tempfile.TemporaryDirectory() as t:
+        words, keys = os.path.join(t, "words"), os.path.join(t, "keys")
+        key, other = "one-of-the-callers-1", "two-of-the-callers-2"
+
+        def write(path, text):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+        write(words, listed)
+        with Stenod("model.dir=" + os.path.join(ZOO, MODEL), "text.vocabulary=" + words) as d:
+            assert post(d, "/v1/transcribe")[1]["text"] == hot and speak(d) == hot
+            assert post(d, "/v1/transcribe", beam=1)[1]["text"] == plain, "a greedy search has none"
+            write(words, "unheard-of")
+            d.proc.send_signal(signal.SIGHUP)
+            eventually(lambda: post(d, "/v1/transcribe", beam=4)[1]["text"] == transcribe(MODEL, "--beam", "4"))
+        write(words, listed)
+        write(keys, f"[one]\nkey = {key}\nvocabulary = {words}\n[two]\nkey = {other}\n")
+        with Stenod("model.dir=" + os.path.join(ZOO, MODEL), "auth.keys=" + keys) as d:
+            assert post(d, "/v1/transcribe", token=key)[1]["text"] == hot
+            assert post(d, "/v1/transcribe", token=other)[1]["text"] == plain
+        write(keys, f"[one]\nkey = {key}\nvocabulary = {t}/none\n")
+        r = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", "auth.keys=" + keys], capture_output=True, text=True, check=False)
+        assert r.returncode == 78 and f"one: {t}/none" in r.stdout + r.stderr, r
 
 
 @case

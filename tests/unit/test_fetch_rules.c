@@ -2,6 +2,7 @@
 /* link: server/http/fetch.c engine/curl/libcurl.c server/core/limits.c */
 /* link: server/port/retry_spreader.c */
 /* link: server/base/stats.c server/base/metrics.c server/core/server.c server/port/proxy.c */
+/* link: server/core/word_list.c */
 /* link: server/port/address.c */
 /* link: server/core/keys.c server/port/origin.c */
 /* link: server/base/log.c server/watch/trace.c server/watch/traceparent.c server/core/config.c */

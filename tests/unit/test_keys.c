@@ -1,5 +1,5 @@
 /* API keys: the key file, lookup, and the limits of each key. The clock is the test's own. */
-/* link: server/core/keys.c server/port/retry_spreader.c */
+/* link: server/core/keys.c server/port/retry_spreader.c server/core/word_list.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -367,6 +367,64 @@ static void a_damaged_usage_file_names_its_line_and_adds_nothing(void **state)
     steno_keys_close(k);
 }
 
+static void write_words(char *path, const char *words)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(words, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void expect_words(steno_keys *k, const steno_key *key, const char *want)
+{
+    char *got;
+    assert_int_equal(steno_keys_vocabulary(k, key, &got, NULL), STENO_OK);
+    if (!want)
+        assert_null(got);
+    else
+        assert_string_equal(got, want);
+    free(got);
+}
+
+static void words_of_a_key_come_before_those_of_all(void **state)
+{
+    char dir[] = "/tmp/steno-keys-XXXXXX", keys[64], all[64], own[64], text[256];
+    steno_keys *k;
+    steno_err err;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(keys, sizeof keys, "%s/keys", dir);
+    snprintf(all, sizeof all, "%s/all", dir);
+    snprintf(own, sizeof own, "%s/own", dir);
+    snprintf(text, sizeof text, "[one]\nkey = " A "\nvocabulary = %s\n[two]\nkey = " B "\n", own);
+    write_words(keys, text);
+    assert_int_equal(steno_keys_open(&k, keys, &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "one: "));
+    assert_non_null(strstr(err.msg, own));
+    write_words(own, "Ann\nBob :2\n");
+    assert_int_equal(steno_keys_open(&k, keys, &err), STENO_OK);
+    expect_words(k, find(k, A), "Ann\nBob :2\n\n");
+    expect_words(k, find(k, B), NULL);
+    expect_words(k, NULL, NULL);
+    write_words(all, "steno");
+    assert_int_equal(steno_keys_read_vocabulary(k, all, &err), STENO_OK);
+    expect_words(k, find(k, A), "Ann\nBob :2\n\nsteno");
+    expect_words(k, find(k, B), "\nsteno");
+    expect_words(k, NULL, "\nsteno");
+    write_words(all, "\xff");
+    assert_int_equal(steno_keys_read_vocabulary(k, all, &err), STENO_ERR_INVAL);
+    write_words(all, " \n");
+    assert_int_equal(steno_keys_read_vocabulary(k, all, &err), STENO_ERR_INVAL);
+    expect_words(k, NULL, "\nsteno");
+    write_words(own, "Eve");
+    assert_int_equal(steno_keys_reload(k, keys, &err), STENO_OK);
+    expect_words(k, find(k, A), "Eve\nsteno");
+    assert_int_equal(steno_keys_read_vocabulary(k, "", &err), STENO_OK);
+    expect_words(k, NULL, NULL);
+    steno_keys_close(k);
+    remove(keys), remove(all), remove(own), remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_rush_of_one_key_is_spread_over_seconds_and_delays_no_other),
         cmocka_unit_test(a_reload_keeps_sessions_and_used_quotas),
         cmocka_unit_test(wrong_files_are_named),
+        cmocka_unit_test(words_of_a_key_come_before_those_of_all),
         cmocka_unit_test(an_ephemeral_key_has_the_rights_of_its_key_until_it_ends),
         cmocka_unit_test(an_ephemeral_key_ends_with_the_secret_of_its_key),
         cmocka_unit_test(one_key_does_not_take_the_places_of_anothers_ephemeral_ones),

@@ -1,7 +1,7 @@
 /* Admission of WebSocket handshakes: who is admitted, who is refused, and with which answer. The
  * pool is a fake that can be full; the test holds the other end of each socket. */
 /* link: server/live/ws_admission.c server/live/handshake.c server/port/refusal.c */
-/* link: server/core/keys.c */
+/* link: server/core/keys.c server/core/word_list.c */
 /* link: server/core/credentials.c server/port/listeners.c */
 /* link: server/port/retry_spreader.c server/core/limits.c server/core/server.c */
 /* link: server/port/acceptor.c */
