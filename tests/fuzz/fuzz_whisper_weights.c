@@ -1,7 +1,9 @@
-/* Whisper's weights as CTranslate2, ggml and safetensors: every row of an accepted file can be
+/* Whisper's weights as CTranslate2, ggml, GGUF and safetensors: every row of an accepted file can
+ * be read. */
  * read. */
 /* covers: engine/speech/families/whisper/read_ctranslate2.c */
 /* covers: engine/speech/families/whisper/read_ggml.c */
+/* covers: engine/speech/families/whisper/read_gguf.c */
 /* covers: engine/speech/families/whisper/read_openai.c */
 /* covers: engine/speech/families/whisper/read_huggingface.c */
 /* covers: engine/speech/families/whisper/weights.c */

@@ -431,6 +431,31 @@ static void write_ggml(const struct set *s, bool q8, struct steno_buf *b)
         put_ggml_tensor(&s->t[i], q8, b);
 }
 
+/* ---- GGUF ---------------------------------------------------------------------------------- */
+
+static void write_gguf(const struct set *s, bool q8, struct steno_buf *out)
+{
+    struct gguf_make g;
+    gguf_make_begin(&g);
+    whisper_toy_gguf_keys(&g);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct tensor *t = &s->t[i];
+        const int64_t dim[] = {(int64_t)t->dim[0], (int64_t)t->dim[1], (int64_t)t->dim[2]};
+        const bool blocks = q8 && t->rank == 2;
+        struct steno_buf b;
+        char name[80];
+        steno_buf_init(&b, 1 << 20);
+        if (blocks)
+            put_q8_0(&b, t->name, count(t));
+        else
+            put_floats(&b, t->name, count(t), t->rank > 1);
+        whisper_toy_gguf_name(t->name, name, sizeof name);
+        gguf_make_tensor(&g, name, blocks ? 8 : t->rank > 1, t->rank, dim, b.data, b.len);
+        steno_buf_free(&b);
+    }
+    gguf_make_end(&g, out);
+}
+
 void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out)
 {
     struct set s;
@@ -439,8 +464,10 @@ void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out)
         write_ct2(&s, f, out);
     else if (f <= WHISPER_TOY_HF_F16)
         write_hf(&s, f == WHISPER_TOY_HF_F16, out);
-    else
+    else if (f <= WHISPER_TOY_GGML_Q8_0)
         write_ggml(&s, f == WHISPER_TOY_GGML_Q8_0, out);
+    else
+        write_gguf(&s, f == WHISPER_TOY_GGUF_Q8_0, out);
 }
 
 void whisper_toy_check_dims(const steno_whisper_weights *w)

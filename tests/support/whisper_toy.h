@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "speech/families/whisper/weights.h"
+#include "tests/support/gguf_make.h"
 
 enum whisper_toy_format {
     WHISPER_TOY_CT2_F32,
@@ -13,6 +14,8 @@ enum whisper_toy_format {
     WHISPER_TOY_HF_F16,
     WHISPER_TOY_GGML_F16,
     WHISPER_TOY_GGML_Q8_0,
+    WHISPER_TOY_GGUF_F16,
+    WHISPER_TOY_GGUF_Q8_0,
     WHISPER_TOY_FORMATS
 };
 
@@ -27,6 +30,9 @@ enum {
 
 /* Append the file in this format. */
 void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out);
+/* Of GGUF: the name of a tensor, by OpenAI's, and the keys. */
+void whisper_toy_gguf_name(const char *name, char *out, size_t size);
+void whisper_toy_gguf_keys(struct gguf_make *g);
 /* Element i of a tensor, by OpenAI's name. */
 float whisper_toy_element(const char *name, size_t i);
 /* Fail the test if these weights do not have the sizes above. */

@@ -111,7 +111,8 @@ static void missing_files_are_named(void **state)
     opens();
     put_text("model.bin", "something else");
     assert_false(steno_whisper_weights_probe(dir));
-    fails("/model.bin: neither CTranslate2's, ggml's nor OpenAI's Whisper format, nor safetensors");
+    fails("/model.bin: neither CTranslate2's, ggml's, GGUF's nor OpenAI's Whisper format, nor "
+          "safetensors");
     put_text("model.bin", "");
     fails("/model.bin: neither CTranslate2's");
 }
@@ -122,17 +123,17 @@ static void ggml_files_of_other_models_are_named(void **state)
     static const uint32_t parakeet[] = {0x67676d6c, 121, 5000, 32, 4, 2, 128, 2007, 512, 8, 8, 9};
     static const char silero[] = "lmgg\x0A\0\0\0silero-16k\5\0\0\0\1\0\0\0\2\0\0\0and more"
                                  "and more and more";
-    static const char gguf[] = "GGUF\3\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x14\0\0\0\0\0\0\0"
-                               "general.architecture\x8\0\0\0\7\0\0\0\0\0\0\0whisper and more";
+    static const char gguf[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x14\0\0\0\0\0\0\0"
+                               "general.architecture\x8\0\0\0\6\0\0\0\0\0\0\0walrus";
     (void)state;
     put("ggml-model.bin", parakeet, sizeof parakeet);
     fails("/ggml-model.bin: a ggml file of a Parakeet of whisper.cpp");
     put("ggml-model.bin", silero, sizeof silero);
     fails("/ggml-model.bin: a ggml file of silero's VAD");
     put("ggml-model.bin", gguf, sizeof gguf);
-    fails("/ggml-model.bin: a GGUF file, of architecture 'whisper'");
+    fails("/ggml-model.bin: a GGUF file of architecture 'walrus'");
     put("ggml-model.bin", gguf, 20);
-    fails("/ggml-model.bin: a GGUF file, of architecture 'unknown'");
+    fails("/ggml-model.bin: the file ends in the header");
     drop("ggml-model.bin");
 }
 

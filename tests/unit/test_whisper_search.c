@@ -24,13 +24,17 @@ static int setup(void **state)
     static const struct steno_bpe_piece pieces[] = {{"a", 1}, {"b", 1}, {" ", 1}, {" dog", 4}};
     steno_bpe *b = NULL;
     (void)state;
-    assert_int_equal(steno_whisper_specials(V, "test", &m.special, NULL), STENO_OK);
+    assert_int_equal(
+        steno_whisper_specials(V, &(struct steno_whisper_marks){0}, "test", &m.special, NULL),
+        STENO_OK);
     assert_int_equal(steno_bpe_new(&b, pieces, 4, "test", NULL), STENO_OK);
     steno_kernels_init(&m.kernels, 0);
     m.dims.vocab = V;
     m.dims.text_ctx = 448;
     m.bpe = b;
-    m.blank = 2;
+    m.not_first[0] = m.special.eot;
+    m.not_first[1] = 2; /* a blank */
+    m.n_not_first = 2;
     EOT = m.special.eot;
     TIME = m.special.first_time;
     return 0;

@@ -39,6 +39,11 @@ static void check_values(const steno_whisper_weights *w, const char *name, float
     }
 }
 
+static bool is_rounded(int f)
+{
+    return f == WHISPER_TOY_CT2_I8 || f == WHISPER_TOY_GGML_Q8_0 || f == WHISPER_TOY_GGUF_Q8_0;
+}
+
 static void every_format_gives_the_same_view(void **state)
 {
     static const char *const names[] = {"encoder.conv1.weight",
@@ -62,8 +67,7 @@ static void every_format_gives_the_same_view(void **state)
             fail_msg("format %d: %s", f, err.msg);
         whisper_toy_check_dims(w);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            check_values(w, names[i],
-                         f == WHISPER_TOY_CT2_I8 || f == WHISPER_TOY_GGML_Q8_0 ? 0.5f / 254 : 0);
+            check_values(w, names[i], is_rounded(f) ? 0.5f / 254 : 0);
         steno_whisper_weights_close(w);
         steno_buf_free(&b);
     }
@@ -123,19 +127,33 @@ static void every_fault_is_named(void **state)
     check_refused(WHISPER_TOY_HF_F32, "[32,2,3]", "[32,2,4]", 8,
                   "its shape and dtype F32 take 1024");
     check_refused(WHISPER_TOY_HF_F32, "F32", "I32", 3, "is of I32, expected F32, F16 or BF16");
+    check_refused(WHISPER_TOY_GGUF_F16, "whisper", "walrus.", 7,
+                  "a GGUF file of architecture 'walrus.', 'whisper' is read");
+    check_refused(WHISPER_TOY_GGUF_F16, "n_fft\4\0\0\0\x90\1", "n_fft\4\0\0\0\0\2", 11,
+                  "key 'stt.frontend.n_fft' is missing or not 400");
+    check_refused(WHISPER_TOY_GGUF_F16, "sot_token_id", "sat_token_id", 12,
+                  "key 'stt.whisper.sot_token_id' is missing or not a number above 0");
+    check_refused(WHISPER_TOY_GGUF_F16, "gpt2", "bert", 4,
+                  "no list tokenizer.ggml.tokens of a tokenizer.ggml.model gpt2");
+    check_refused(WHISPER_TOY_GGUF_F16, "dec.final_norm.bias", "dec.final_norm.baas", 19,
+                  "tensor 'decoder.ln.bias' is missing");
     check_refused(WHISPER_TOY_GGML_Q8_0, "encoder.ln_post.bias", "encoder.ln_past.bias", 20,
                   "tensor 'encoder.ln_post.bias' is missing");
 }
 
 /* One block of 32: the scale, the rest of the block's header, then the quantized bytes. */
-static void check_block(enum steno_whisper_type type, const unsigned char *bytes, const float *want)
+static void check_block(uint32_t type, const unsigned char *bytes, const float *want)
 {
-    const struct steno_whisper_tensor t = {.type = type, .rank = 1, .dim = {32}, .data = bytes};
+    const struct steno_whisper_tensor t = {.type = STENO_WHISPER_GGML,
+                                           .ggml = steno_ggml_type(type),
+                                           .rank = 1,
+                                           .dim = {32},
+                                           .data = bytes};
     float out[32];
     steno_whisper_rows(&t, 0, 1, out);
     for (int i = 0; i < 32; i++)
         if (out[i] != want[i])
-            fail_msg("type %d, element %d: %g, expected %g", type, i, (double)out[i],
+            fail_msg("type %u, element %d: %g, expected %g", (unsigned)type, i, (double)out[i],
                      (double)want[i]);
 }
 
@@ -156,23 +174,23 @@ static void blocks_of_ggml(void **state)
     }
     for (int i = 0; i < 32; i++)
         w[i] = 0.5f * (low[i] - 8);
-    check_block(STENO_WHISPER_Q4_0, q4_0, w);
+    check_block(2, q4_0, w);
     for (int i = 0; i < 32; i++)
         w[i] = 0.5f * low[i] - 2;
-    check_block(STENO_WHISPER_Q4_1, q4_1, w);
+    check_block(3, q4_1, w);
     low[0] += 16; /* the fifth bits of elements 0 and 31 */
     low[31] += 16;
     for (int i = 0; i < 32; i++)
         w[i] = 0.5f * (low[i] - 16);
-    check_block(STENO_WHISPER_Q5_0, q5_0, w);
+    check_block(6, q5_0, w);
     for (int i = 0; i < 32; i++)
         w[i] = 0.5f * low[i] - 2;
-    check_block(STENO_WHISPER_Q5_1, q5_1, w);
+    check_block(7, q5_1, w);
     for (int i = 0; i < 32; i++) {
         q8_0[2 + i] = (unsigned char)(i - 16);
         w[i] = 0.5f * (float)(i - 16);
     }
-    check_block(STENO_WHISPER_Q8_0, q8_0, w);
+    check_block(8, q8_0, w);
 }
 
 static void halves_are_widened_exactly(void **state)

@@ -123,13 +123,16 @@ steno_status steno_bpe_finish(steno_bpe *b, const char *name, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_bpe_new(steno_bpe **out, const struct steno_bpe_piece *pieces, size_t n,
-                           const char *name, steno_err *err)
+typedef steno_status put_piece(steno_bpe *b, int64_t id, const char *text, size_t n,
+                               const char *name, steno_err *err);
+
+static steno_status new_of(steno_bpe **out, put_piece *put, const struct steno_bpe_piece *pieces,
+                           size_t n, const char *name, steno_err *err)
 {
     steno_bpe *b = steno_bpe_empty();
     steno_status st = b ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     for (size_t i = 0; i < n && !st; i++)
-        st = steno_bpe_put(b, (int64_t)i, pieces[i].p, pieces[i].n, name, err);
+        st = put(b, (int64_t)i, pieces[i].p, pieces[i].n, name, err);
     if (!st)
         st = steno_bpe_finish(b, name, err);
     if (st)
@@ -137,6 +140,18 @@ steno_status steno_bpe_new(steno_bpe **out, const struct steno_bpe_piece *pieces
     else
         *out = b;
     return st;
+}
+
+steno_status steno_bpe_new(steno_bpe **out, const struct steno_bpe_piece *pieces, size_t n,
+                           const char *name, steno_err *err)
+{
+    return new_of(out, steno_bpe_put, pieces, n, name, err);
+}
+
+steno_status steno_bpe_new_printed(steno_bpe **out, const struct steno_bpe_piece *pieces, size_t n,
+                                   const char *name, steno_err *err)
+{
+    return new_of(out, steno_bpe_put_printed, pieces, n, name, err);
 }
 
 void steno_bpe_close(steno_bpe *b)

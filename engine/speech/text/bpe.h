@@ -39,6 +39,9 @@ STENO_MUST steno_status steno_bpe_open(steno_bpe **out, const char *path, steno_
  * all pieces before it are regular, else all. */
 STENO_MUST steno_status steno_bpe_new(steno_bpe **out, const struct steno_bpe_piece *pieces,
                                       size_t n, const char *name, steno_err *err);
+/* The same of pieces in GPT-2's printable form. STENO_ERR_FORMAT: see steno_bpe_parse. */
+STENO_MUST steno_status steno_bpe_new_printed(steno_bpe **out, const struct steno_bpe_piece *pieces,
+                                              size_t n, const char *name, steno_err *err);
 void steno_bpe_close(steno_bpe *b);
 
 int32_t steno_bpe_count(const steno_bpe *b);

@@ -1,4 +1,5 @@
-/* Family whisper: a faster-whisper (CTranslate2), Hugging Face or ONNX directory, a ggml file. */
+/* Family whisper: a faster-whisper (CTranslate2), Hugging Face or ONNX directory, a ggml or GGUF
+ * file. */
 #include "speech/families/whisper/family.h"
 
 #include <stdio.h>
@@ -106,7 +107,8 @@ static bool languages(const char *dir, struct steno_model_languages *out)
     bool known = !steno_whisper_weights_open(&w, dir, NULL);
     if (known) {
         dims = steno_whisper_weights_dims(w);
-        known = !steno_whisper_specials(dims.vocab, dir, &special, NULL);
+        known = !steno_whisper_specials(dims.vocab, steno_whisper_weights_marks(w), dir, &special,
+                                        NULL);
     }
     if (known) {
         list_languages(&special, out->languages, sizeof out->languages);

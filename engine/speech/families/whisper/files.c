@@ -182,7 +182,7 @@ static char format_of(const unsigned char *p, size_t n)
         return 'c';
     if (n >= 4 && !memcmp(p, "lmgg", 4))
         return 'g';
-    if (n >= 4 && !memcmp(p, "GGUF", 4))
+    if (steno_gguf_probe(p, n))
         return 'f';
     if (steno_torch_probe(p, n))
         return 'p';
@@ -245,31 +245,10 @@ static steno_status unknown_format(const steno_whisper_weights *w, const void *b
                           "%s: a pointer of Git LFS instead of the weights (try git lfs pull)",
                           w->file);
     return steno_fail(err, STENO_ERR_FORMAT,
-                      "%s: neither CTranslate2's, ggml's nor OpenAI's Whisper format, nor "
+                      "%s: neither CTranslate2's, ggml's, GGUF's nor OpenAI's Whisper format, nor "
                       "safetensors, nor an ONNX "
                       "encoder with its decoder",
                       w->file);
-}
-
-/* A file of which no family reads any: its first key says of what model it is. */
-static steno_status refuse_gguf(const steno_whisper_weights *w, const unsigned char *p, size_t n,
-                                steno_err *err)
-{
-    static const char key[] = "general.architecture";
-    const size_t at = 24 + 8 + sizeof key - 1 + 4; /* magic, version, two counts; key; type */
-    char name[40] = "unknown";
-    if (n > at + 8 && !memcmp(p + 32, key, sizeof key - 1) && p[at] < sizeof name &&
-        n > at + 8 + p[at]) {
-        memcpy(name, p + at + 8, p[at]);
-        name[p[at]] = '\0';
-        for (char *c = name; *c; c++)
-            *c = *c < ' ' || *c > '~' ? '?' : *c;
-    }
-    return steno_fail(
-        err, STENO_ERR_UNSUPPORTED,
-        "%s: a GGUF file, of architecture '%s'; GGUF is not read. Whisper is served from "
-        "ggml-*.bin and other files (docs/whisper.md), other models from .onnx",
-        w->file, name);
 }
 
 /* CTranslate2 or ggml. */
@@ -289,6 +268,13 @@ static steno_status read_torch(steno_whisper_weights *w, const void *bytes, size
     return st ? st : steno_whisper_read_openai(w, w->torch, w->file, err);
 }
 
+static steno_status read_gguf(steno_whisper_weights *w, const void *bytes, size_t n, steno_err *err)
+{
+    steno_status st = steno_gguf_parse(&w->gguf, bytes, n, w->file, err);
+    w->format = "gguf";
+    return st ? st : steno_whisper_read_gguf(w, w->gguf, w->file, err);
+}
+
 static steno_status read_weights(steno_whisper_weights *w, const struct place *p, steno_err *err)
 {
     char format;
@@ -300,7 +286,7 @@ static steno_status read_weights(steno_whisper_weights *w, const struct place *p
     if (format == 'p')
         return read_torch(w, w->map.p, w->map.n, err);
     if (format == 'f')
-        return refuse_gguf(w, w->map.p, w->map.n, err);
+        return read_gguf(w, w->map.p, w->map.n, err);
     if (!format)
         return unknown_format(w, w->map.p, w->map.n, err);
     steno_map_close(&w->map);
@@ -322,7 +308,7 @@ static steno_status open_all(steno_whisper_weights *w, const char *path, steno_e
         st = read_weights(w, p, err);
     if (!st && !w->bpe)
         st = read_vocabulary(w, p, err);
-    if (!st && strcmp(w->format, "ggml"))
+    if (!st && strcmp(w->format, "ggml") && strcmp(w->format, "gguf")) /* they have all in one */
         st = read_settings(w, p->dir, err);
     return st ? st : steno_whisper_check(w, err);
 }
@@ -334,7 +320,7 @@ static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_
     if (format == 'c' || format == 'g') {
         st = read_binary(w, format, bytes, n, err);
     } else if (format == 'f') {
-        st = refuse_gguf(w, bytes, n, err);
+        st = read_gguf(w, bytes, n, err);
     } else if (format == 'p') {
         st = read_torch(w, bytes, n, err);
     } else if (format == 's') {

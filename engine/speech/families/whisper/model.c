@@ -102,13 +102,17 @@ static steno_status check_vocabulary(const struct steno_whisper *m, steno_err *e
 static steno_status open_text(struct steno_whisper *m, steno_err *err)
 {
     const char *file = steno_whisper_weights_file(m->weights);
-    steno_status st = steno_whisper_specials(m->dims.vocab, file, &m->special, err);
+    const struct steno_whisper_marks *said = steno_whisper_weights_marks(m->weights);
+    steno_status st = steno_whisper_specials(m->dims.vocab, said, file, &m->special, err);
     m->bpe = steno_whisper_weights_bpe(m->weights);
     if (!st)
         st = check_vocabulary(m, err);
     if (!st)
-        st = steno_whisper_suppressed(m->bpe, &m->special, &m->suppressed, &m->n_suppressed, err);
-    m->blank = st ? -1 : steno_bpe_find(m->bpe, " ", 1);
+        st = steno_whisper_suppressed(m->bpe, &said->never, &m->special, &m->suppressed,
+                                      &m->n_suppressed, err);
+    if (!st)
+        st = steno_whisper_not_first(m->bpe, &said->not_first, &m->special, m->not_first,
+                                     &m->n_not_first, err);
     return st ? steno_fail_in(err, st, "%s", file) : find_heads(m, err);
 }
 

@@ -39,8 +39,9 @@ struct steno_whisper {
     size_t n_suppressed;
     const struct steno_whisper_head *heads; /* that follow time */
     size_t n_heads;
-    struct steno_whisper_head *all_heads; /* ... of a model nobody knows; or NULL */
-    int32_t blank;                        /* the piece " " */
+    struct steno_whisper_head *all_heads;       /* ... of a model nobody knows; or NULL */
+    int32_t not_first[STENO_WHISPER_NOT_FIRST]; /* pieces that do not begin a text */
+    size_t n_not_first;
 };
 
 /* Open a directory or file as steno_whisper_weights_open takes it. The vocabulary has to fit the

@@ -117,32 +117,12 @@ static steno_status read_pieces(struct file *f)
     return st;
 }
 
-static steno_status read_type(const struct file *f, uint32_t type, struct steno_whisper_tensor *t)
-{
-    static const struct {
-        uint32_t number;
-        enum steno_whisper_type type;
-    } types[] = {{0, STENO_WHISPER_F32},  {1, STENO_WHISPER_F16},  {2, STENO_WHISPER_Q4_0},
-                 {3, STENO_WHISPER_Q4_1}, {6, STENO_WHISPER_Q5_0}, {7, STENO_WHISPER_Q5_1},
-                 {8, STENO_WHISPER_Q8_0}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].number == type) {
-            t->type = types[i].type;
-            return STENO_OK;
-        }
-    return steno_fail(
-        f->err, STENO_ERR_UNSUPPORTED,
-        "%s: tensor '%s' has type %u, f32, f16, q4_0, q4_1, q5_0, q5_1 and q8_0 are read", f->name,
-        t->name, (unsigned)type);
-}
-
 static steno_status read_tensor(struct file *f)
 {
-    struct steno_whisper_tensor t = {.file = f->name};
+    struct steno_whisper_tensor t = {.file = f->name, .type = STENO_WHISPER_GGML};
     uint32_t axes, length, type, dim;
     const unsigned char *name;
     size_t bytes;
-    steno_status st;
     if (!steno_whisper_uint(&f->at, 4, &axes) || !steno_whisper_uint(&f->at, 4, &length) ||
         !steno_whisper_uint(&f->at, 4, &type))
         return cut_short(f, "a tensor's header");
@@ -161,9 +141,11 @@ static steno_status read_tensor(struct file *f)
     memcpy(t.name, name, length);
     if (strlen(t.name) != length)
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: a tensor's name holds NUL", f->name);
-    st = read_type(f, type, &t);
-    if (st)
-        return st;
+    t.ggml = steno_ggml_type(type);
+    if (!t.ggml)
+        return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
+                          "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read", f->name,
+                          t.name, (unsigned)type);
     if (!steno_whisper_bytes(&t, &bytes) || !(t.data = steno_whisper_skip(&f->at, bytes)))
         return steno_fail(f->err, STENO_ERR_FORMAT,
                           "%s: tensor '%s' does not fit: %zu bytes are left of the file", f->name,

@@ -97,9 +97,9 @@ void steno_whisper_rules_apply(const struct steno_whisper *m, const struct steno
         if (r->suppress[i] >= 0 && r->suppress[i] < m->dims.vocab)
             x[r->suppress[i]] = -INFINITY;
     if (r->no_blank && !n) {
-        x[m->special.eot] = -INFINITY;
-        if (m->blank >= 0)
-            x[m->blank] = -INFINITY;
+        for (size_t i = 0; i < m->n_not_first; i++)
+            if (m->not_first[i] < m->dims.vocab)
+                x[m->not_first[i]] = -INFINITY;
     }
     if (r->times)
         apply_times(m, r, seq, n, x);

@@ -6,18 +6,44 @@
 /* ---- special pieces ------------------------------------------------------------------------ */
 
 #define ENGLISH 51864 /* pieces of the .en models; 51865 with 99 languages, 51866 with 100 */
+#define MOST_LANGUAGES 100
 
-steno_status steno_whisper_specials(int64_t vocab, const char *file,
-                                    struct steno_whisper_specials *out, steno_err *err)
+/* From the end of text on they stand in one order everywhere. */
+static steno_status use_marks(int64_t vocab, const struct steno_whisper_marks *said,
+                              const char *file, struct steno_whisper_specials *s, steno_err *err)
 {
-    struct steno_whisper_specials s = {.multilingual = vocab > ENGLISH};
-    if (vocab < ENGLISH)
+    const int64_t languages = said->translate - said->sot - 1;
+    if (said->sot != said->eot + 1 || languages < 1 || languages > MOST_LANGUAGES ||
+        said->translate + 6 + STENO_WHISPER_TIMES > vocab)
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "%s: %lld pieces, of them <|endoftext|> %lld, <|startoftranscript|> %lld, "
+            "<|translate|> %lld: not in the order of Whisper's vocabularies",
+            file, (long long)vocab, (long long)said->eot, (long long)said->sot,
+            (long long)said->translate);
+    s->eot = (int32_t)said->eot;
+    s->n_languages = (int32_t)languages;
+    return STENO_OK;
+}
+
+steno_status steno_whisper_specials(int64_t vocab, const struct steno_whisper_marks *said,
+                                    const char *file, struct steno_whisper_specials *out,
+                                    steno_err *err)
+{
+    struct steno_whisper_specials s = {.multilingual = vocab != ENGLISH};
+    const bool named = said->translate != 0;
+    if (vocab < ENGLISH && !named)
         return steno_fail(
             err, STENO_ERR_FORMAT,
             "%s: scores for %lld pieces of text, Whisper's vocabularies have %d and more", file,
             (long long)vocab, ENGLISH);
-    s.n_languages = vocab == ENGLISH + 2 ? 100 : 99;
+    s.n_languages = vocab == ENGLISH + 2 ? MOST_LANGUAGES : 99;
     s.eot = 50256 + s.multilingual;
+    if (named) {
+        const steno_status st = use_marks(vocab, said, file, &s, err);
+        if (st)
+            return st;
+    }
     s.sot = s.eot + 1;
     s.first_language = s.sot + 1;
     s.translate = s.first_language + s.n_languages;
@@ -38,6 +64,8 @@ static int ascending(const void *a, const void *b)
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
 }
+
+#define MOST_SUPPRESSED 250 /* of the model's own rule */
 
 struct list {
     const steno_bpe *b;
@@ -98,14 +126,18 @@ void steno_whisper_unwritten(const struct steno_whisper_specials *s,
     memcpy(out, ids, sizeof ids);
 }
 
-steno_status steno_whisper_suppressed(const steno_bpe *b, const struct steno_whisper_specials *s,
-                                      int32_t **ids, size_t *n, steno_err *err)
+steno_status steno_whisper_suppressed(const steno_bpe *b, const struct steno_whisper_ids *never,
+                                      const struct steno_whisper_specials *s, int32_t **ids,
+                                      size_t *n, steno_err *err)
 {
-    struct list l = {.b = b, .max = 256 - STENO_WHISPER_UNWRITTEN, .err = err};
+    struct list l = {.b = b, .max = never->id ? never->n : MOST_SUPPRESSED, .err = err};
     l.ids = malloc((l.max + STENO_WHISPER_UNWRITTEN) * sizeof *l.ids);
     if (!l.ids)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    suppress_all(&l);
+    if (never->id)
+        memcpy(l.ids, never->id, (l.n = never->n) * sizeof *l.ids);
+    else
+        suppress_all(&l);
     steno_whisper_unwritten(s, l.ids + l.n);
     l.n += STENO_WHISPER_UNWRITTEN;
     if (l.st) {
@@ -118,6 +150,21 @@ steno_status steno_whisper_suppressed(const steno_bpe *b, const struct steno_whi
         if (!i || l.ids[i] != l.ids[i - 1])
             l.ids[(*n)++] = l.ids[i];
     *ids = l.ids;
+    return STENO_OK;
+}
+
+steno_status steno_whisper_not_first(const steno_bpe *b, const struct steno_whisper_ids *said,
+                                     const struct steno_whisper_specials *s,
+                                     int32_t ids[STENO_WHISPER_NOT_FIRST], size_t *n,
+                                     steno_err *err)
+{
+    const int32_t own[] = {s->eot, steno_bpe_find(b, " ", 1)};
+    const int32_t *from = said->id ? said->id : own;
+    *n = said->id ? said->n : own[1] < 0 ? 1 : 2;
+    if (*n > STENO_WHISPER_NOT_FIRST)
+        return steno_fail(err, STENO_ERR_LIMIT, "%zu pieces do not begin a text, at most %d", *n,
+                          STENO_WHISPER_NOT_FIRST);
+    memcpy(ids, from, *n * sizeof *ids);
     return STENO_OK;
 }
 

@@ -7,23 +7,23 @@
 #include <string.h>
 
 #include "base/pages.h"
-#include "nn/kernels/half.h"
 
 /* ---- elements ------------------------------------------------------------------------------ */
 
-#define BLOCK 32
-
-static const struct {
-    const char *name;
-    size_t bytes, per; /* bytes of `per` elements */
-} types[] = {
-    [STENO_WHISPER_F32] = {"f32", 4, 1},        [STENO_WHISPER_F16] = {"f16", 2, 1},
-    [STENO_WHISPER_BF16] = {"bf16", 2, 1},      [STENO_WHISPER_I8] = {"i8", 1, 1},
-    [STENO_WHISPER_I16] = {"i16", 2, 1},        [STENO_WHISPER_U8] = {"u8", 1, 1},
-    [STENO_WHISPER_U4] = {"u4", 1, 2},          [STENO_WHISPER_Q4_0] = {"q4_0", 18, BLOCK},
-    [STENO_WHISPER_Q4_1] = {"q4_1", 20, BLOCK}, [STENO_WHISPER_Q5_0] = {"q5_0", 22, BLOCK},
-    [STENO_WHISPER_Q5_1] = {"q5_1", 24, BLOCK}, [STENO_WHISPER_Q8_0] = {"q8_0", 34, BLOCK},
+/* Bytes of `per` elements. */
+struct item {
+    size_t bytes, per;
 };
+
+static struct item item_of(const struct steno_whisper_tensor *t)
+{
+    static const struct item items[] = {
+        [STENO_WHISPER_F32] = {4, 1}, [STENO_WHISPER_F16] = {2, 1}, [STENO_WHISPER_BF16] = {2, 1},
+        [STENO_WHISPER_I8] = {1, 1},  [STENO_WHISPER_I16] = {2, 1}, [STENO_WHISPER_U8] = {1, 1},
+        [STENO_WHISPER_U4] = {1, 2}};
+    return t->type == STENO_WHISPER_GGML ? (struct item){t->ggml->bytes, t->ggml->per}
+                                         : items[t->type];
+}
 
 size_t steno_whisper_row_count(const struct steno_whisper_tensor *t)
 {
@@ -40,14 +40,15 @@ size_t steno_whisper_row_length(const struct steno_whisper_tensor *t)
 
 bool steno_whisper_bytes(const struct steno_whisper_tensor *t, size_t *bytes)
 {
+    const struct item item = item_of(t);
     size_t n = 1;
     for (int i = 0; i < t->rank; i++)
         if (t->dim[i] < 0 || (uint64_t)t->dim[i] > SIZE_MAX ||
             !steno_mul_size(n, (size_t)t->dim[i], &n))
             return false;
-    if (n && (steno_whisper_row_length(t) % types[t->type].per || n > SIZE_MAX / 64))
+    if (n && (steno_whisper_row_length(t) % item.per || n > SIZE_MAX / 64))
         return false;
-    *bytes = n / types[t->type].per * types[t->type].bytes;
+    *bytes = n / item.per * item.bytes;
     return true;
 }
 
@@ -56,71 +57,6 @@ static float f32_at(const unsigned char *p)
     float x;
     memcpy(&x, p, sizeof x);
     return x;
-}
-
-static float f16_at(const unsigned char *p)
-{
-    return half_from_f16((uint16_t)(p[0] | p[1] << 8));
-}
-
-static void from_f16(const unsigned char *p, size_t n, float *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t h;
-        uint32_t u;
-        float x;
-        memcpy(&h, p + 2 * i, sizeof h);
-        u = (uint32_t)(h & 0x7fffu) << 13; /* the exponent is 112 too small */
-        memcpy(&x, &u, sizeof x);
-        x *= 0x1p112f;
-        memcpy(&u, &x, sizeof u);
-        u |= (uint32_t)(h & 0x8000u) << 16 | ((h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0);
-        memcpy(out + i, &u, sizeof u);
-    }
-}
-
-static void from_bf16(const unsigned char *p, size_t n, float *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, p + 2 * i, sizeof h);
-        out[i] = half_from_bf16(h);
-    }
-}
-
-/* Nibbles of a block: element j is the low one of byte j, j + 16 the high one. */
-static void from_nibbles(const unsigned char *q, const unsigned char *high, float d, float m,
-                         float *out)
-{
-    uint32_t bits = high ? high[0] | high[1] << 8 | high[2] << 16 | (uint32_t)high[3] << 24 : 0;
-    for (unsigned j = 0; j < BLOCK / 2; j++) {
-        unsigned low = (q[j] & 15u) | (bits >> j & 1u) << 4;
-        unsigned up = q[j] >> 4 | (bits >> (j + 16) & 1u) << 4;
-        out[j] = d * (float)low + m;
-        out[j + BLOCK / 2] = d * (float)up + m;
-    }
-}
-
-static void from_block(enum steno_whisper_type type, const unsigned char *p, float *out)
-{
-    const float d = f16_at(p);
-    switch (type) {
-    case STENO_WHISPER_Q4_0:
-        from_nibbles(p + 2, NULL, d, -8 * d, out);
-        return;
-    case STENO_WHISPER_Q4_1:
-        from_nibbles(p + 4, NULL, d, f16_at(p + 2), out);
-        return;
-    case STENO_WHISPER_Q5_0:
-        from_nibbles(p + 6, p + 2, d, -16 * d, out);
-        return;
-    case STENO_WHISPER_Q5_1:
-        from_nibbles(p + 8, p + 4, d, f16_at(p + 2), out);
-        return;
-    default:
-        for (int j = 0; j < BLOCK; j++)
-            out[j] = d * (float)(signed char)p[2 + j];
-    }
 }
 
 /* Element i of integers. */
@@ -172,10 +108,10 @@ static void plain(enum steno_whisper_type type, const unsigned char *p, size_t n
         memcpy(out, p, n * sizeof *out);
         return;
     case STENO_WHISPER_F16:
-        from_f16(p, n, out);
+        steno_ggml_from_f16(p, n, out);
         return;
     case STENO_WHISPER_BF16:
-        from_bf16(p, n, out);
+        steno_ggml_from_bf16(p, n, out);
         return;
     case STENO_WHISPER_I8:
         for (size_t i = 0; i < n; i++)
@@ -191,7 +127,7 @@ static void plain(enum steno_whisper_type type, const unsigned char *p, size_t n
 static void blocked_row(const struct steno_whisper_tensor *t, size_t row, size_t n, float *out)
 {
     const size_t block = (size_t)t->block, blocks = (n + block - 1) / block;
-    const unsigned char *p = t->data + row * (blocks * block / types[t->type].per);
+    const unsigned char *p = t->data + row * (blocks * block / item_of(t).per);
     for (size_t b = 0; b < blocks; b++) {
         const struct worth w = worth_of(t, row * blocks + b);
         for (size_t i = b * block; i < n && i < (b + 1) * block; i++)
@@ -201,11 +137,11 @@ static void blocked_row(const struct steno_whisper_tensor *t, size_t row, size_t
 
 static void one_row(const struct steno_whisper_tensor *t, size_t row, size_t n, float *out)
 {
-    const unsigned char *p = t->data + row * (n / types[t->type].per * types[t->type].bytes);
+    const struct item item = item_of(t);
+    const unsigned char *p = t->data + row * (n / item.per * item.bytes);
     struct worth w;
-    if (t->type >= STENO_WHISPER_Q4_0) {
-        for (size_t i = 0; i < n; i += BLOCK, p += types[t->type].bytes)
-            from_block(t->type, p, out + i);
+    if (t->type == STENO_WHISPER_GGML) {
+        t->ggml->read(p, n / item.per, out);
         return;
     }
     plain(t->type, p, n, out);
@@ -220,7 +156,7 @@ static void one_row(const struct steno_whisper_tensor *t, size_t row, size_t n, 
 static void transposed_rows(const struct steno_whisper_tensor *t, size_t from, size_t n, float *out)
 {
     const size_t length = steno_whisper_row_length(t), rows = steno_whisper_row_count(t);
-    const size_t bytes = types[t->type].bytes;
+    const size_t bytes = item_of(t).bytes;
     const bool integer = is_integer(t->type);
     struct worth w[64];
     float piece[64];
@@ -557,6 +493,7 @@ void steno_whisper_weights_close(steno_whisper_weights *w)
     for (int i = 0; i < 2; i++)
         steno_graph_free(w->graph[i]);
     steno_torch_close(w->torch);
+    steno_gguf_close(w->gguf);
     steno_map_close(&w->map);
     steno_bpe_close(w->bpe);
     free(w->tensor);
@@ -604,6 +541,11 @@ const char *steno_whisper_weights_variant(const steno_whisper_weights *w)
 const steno_bpe *steno_whisper_weights_bpe(const steno_whisper_weights *w)
 {
     return w->bpe;
+}
+
+const struct steno_whisper_marks *steno_whisper_weights_marks(const steno_whisper_weights *w)
+{
+    return &w->marks;
 }
 
 const struct steno_whisper_head *steno_whisper_weights_heads(const steno_whisper_weights *w,

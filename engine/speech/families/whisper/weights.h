@@ -5,10 +5,9 @@
 #ifndef STENO_FAMILIES_WHISPER_WEIGHTS_H
 #define STENO_FAMILIES_WHISPER_WEIGHTS_H
 
-#include "base/status.h"
+#include "formats/ggml_type.h"
 #include "speech/text/bpe.h"
 
-/* Blocks are of 32 elements along a row (ggml-quants.h). */
 enum steno_whisper_type {
     STENO_WHISPER_F32,
     STENO_WHISPER_F16,
@@ -16,12 +15,8 @@ enum steno_whisper_type {
     STENO_WHISPER_I8,
     STENO_WHISPER_I16,
     STENO_WHISPER_U8,
-    STENO_WHISPER_U4, /* two in a byte, the first in its low bits */
-    STENO_WHISPER_Q4_0,
-    STENO_WHISPER_Q4_1,
-    STENO_WHISPER_Q5_0,
-    STENO_WHISPER_Q5_1,
-    STENO_WHISPER_Q8_0
+    STENO_WHISPER_U4,  /* two in a byte, the first in its low bits */
+    STENO_WHISPER_GGML /* of the tensor's own type */
 };
 
 #define STENO_WHISPER_MAX_RANK 4
@@ -31,6 +26,7 @@ struct steno_whisper_tensor {
     char name[STENO_WHISPER_NAME];
     const char *file; /* for messages */
     enum steno_whisper_type type;
+    const struct steno_ggml_type *ggml; /* of STENO_WHISPER_GGML; blocks are along a row */
     int rank;
     int64_t dim[STENO_WHISPER_MAX_RANK]; /* PyTorch's order */
     const unsigned char *data;           /* at any address, whole rows */
@@ -53,12 +49,25 @@ struct steno_whisper_head {
     int layer, head;
 };
 
+/* Pieces by number; id NULL: the file does not say. The view's. */
+struct steno_whisper_ids {
+    const int32_t *id;
+    size_t n;
+};
+
+/* What a file says of its vocabulary; 0: it does not. */
+struct steno_whisper_marks {
+    int64_t eot, sot, translate;        /* special pieces */
+    struct steno_whisper_ids never;     /* not sampled */
+    struct steno_whisper_ids not_first; /* .. at the beginning of a text */
+};
+
 typedef struct steno_whisper_weights steno_whisper_weights;
 
 /* Open a model: the directory of a CTranslate2, Hugging Face or ONNX model, or a file of one of the
- * formats (model.bin, *.safetensors, ggml's *.bin, OpenAI's *.pt, an encoder's *.onnx, whose
- * decoder lies beside it); the format is told by content. Every tensor that the model needs is
- * there, in the right shape, afterwards. STENO_ERR_IO; STENO_ERR_FORMAT names file, tensor, what
+ * formats (model.bin, *.safetensors, ggml's *.bin, *.gguf, OpenAI's *.pt, an encoder's *.onnx,
+ * whose decoder lies beside it); the format is told by content. Every tensor that the model needs
+ * is there, in the right shape, afterwards. STENO_ERR_IO; STENO_ERR_FORMAT names file, tensor, what
  * was expected and what was found; STENO_ERR_UNSUPPORTED: a newer format, a type that is not known.
  */
 STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
@@ -70,7 +79,7 @@ void steno_whisper_weights_close(steno_whisper_weights *w);
 
 /* STENO_ERR_IO: a file of the weights was overwritten since it was opened (base/map.h). */
 STENO_MUST steno_status steno_whisper_weights_check(const steno_whisper_weights *w, steno_err *err);
-/* "ctranslate2", "huggingface", "ggml", "openai" or "onnx". */
+/* "ctranslate2", "huggingface", "ggml", "gguf", "openai" or "onnx". */
 const char *steno_whisper_weights_format(const steno_whisper_weights *w);
 /* The file with the weights (the first of several). */
 const char *steno_whisper_weights_file(const steno_whisper_weights *w);
@@ -82,6 +91,7 @@ const steno_bpe *steno_whisper_weights_bpe(const steno_whisper_weights *w);
 /* Heads of the decoder whose cross attention follows time; *n 0: the files do not say. */
 const struct steno_whisper_head *steno_whisper_weights_heads(const steno_whisper_weights *w,
                                                              size_t *n);
+const struct steno_whisper_marks *steno_whisper_weights_marks(const steno_whisper_weights *w);
 /* Tensor of that name; NULL: there is none. */
 const struct steno_whisper_tensor *steno_whisper_weights_find(const steno_whisper_weights *w,
                                                               const char *name);

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "speech/families/whisper/weights.h"
+#include "formats/gguf.h"
 #include "formats/json.h"
 #include "base/map.h"
 #include "formats/safetensors.h"
@@ -22,6 +23,7 @@ struct steno_whisper_weights {
     steno_safetensors *shard[STENO_WHISPER_MAX_FILES];
     size_t n_shards;
     steno_torch *torch;                  /* OpenAI's: borrows map, or the bytes that were given */
+    steno_gguf *gguf;                    /* likewise */
     struct steno_graph *graph[2];        /* ONNX: encoder and decoder; the tensors are in them */
     char variant[256];                   /* place, size and time of files that those refer to */
     struct steno_whisper_tensor *tensor; /* sorted by name once all are there */
@@ -30,6 +32,7 @@ struct steno_whisper_weights {
     struct steno_whisper_head *head;
     size_t n_heads;
     steno_bpe *bpe;
+    struct steno_whisper_marks marks;
 };
 
 /* Add a tensor under t->name. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
@@ -82,6 +85,9 @@ STENO_MUST steno_status steno_whisper_read_shard(steno_whisper_weights *w,
 /* OpenAI's checkpoint, w->torch. */
 STENO_MUST steno_status steno_whisper_read_openai(steno_whisper_weights *w, const steno_torch *t,
                                                   const char *file, steno_err *err);
+/* A GGUF file, w->gguf. STENO_ERR_UNSUPPORTED: of another architecture. */
+STENO_MUST steno_status steno_whisper_read_gguf(steno_whisper_weights *w, const steno_gguf *g,
+                                                const char *file, steno_err *err);
 /* Is it a checkpoint of Whisper? */
 bool steno_whisper_is_openai(const steno_torch *t);
 /* Networks of an ONNX model: w->graph, as read from files of these names. */
