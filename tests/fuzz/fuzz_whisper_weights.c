@@ -1,6 +1,5 @@
 /* Whisper's weights as CTranslate2, ggml, GGUF and safetensors: every row of an accepted file can
  * be read. */
- * read. */
 /* covers: engine/speech/families/whisper/read_ctranslate2.c */
 /* covers: engine/speech/families/whisper/read_ggml.c */
 /* covers: engine/speech/families/whisper/read_gguf.c */
