@@ -37,6 +37,14 @@ void steno_dialect_set_model(struct steno_dialect_session *d, struct steno_nativ
     memcpy(s->model, asked.model, sizeof s->model);
 }
 
+struct steno_native_head steno_dialect_head(const struct steno_dialect_session *d)
+{
+    return (struct steno_native_head){d->id,       d->seq,
+                                      d->audio_ms, d->channels ? d->channel + 1 : 0,
+                                      d->offset,   d->segments[d->channel],
+                                      d->voices};
+}
+
 const char *steno_dialect_bare_id(const char *id)
 {
     const char *prefix = strchr(id, '_');

@@ -3,8 +3,8 @@
  * (server/live/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the
  * session, which calls every function under its lock.
  *
- * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, any, wyoming. The path
- * selects the dialect, `any` at / by the first message; docs/dialects.md describes each. */
+ * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, twilio, any, wyoming. The
+ * path selects the dialect, `any` at / by the first message; docs/dialects.md describes each. */
 #ifndef STENO_PROTOCOL_DIALECT_H
 #define STENO_PROTOCOL_DIALECT_H
 
@@ -19,7 +19,7 @@ enum steno_dialect_act {
     STENO_ACT_FINALIZE, /* close the segment */
     STENO_ACT_CHANGE,   /* d->start has changed: it holds from the next segment on */
     STENO_ACT_CLEAR,    /* discard audio that is in no final yet */
-    STENO_ACT_END       /* no audio follows */
+    STENO_ACT_END       /* no audio follows; what is in d->audio comes before the end */
 };
 
 #define STENO_DIALECT_BYTES_TEXT 4096
@@ -60,7 +60,11 @@ struct steno_dialect_session {
     uint64_t finals;
     int64_t created;    /* s since 1970: when the session began */
     double retry_after; /* s, for an error: when to come back; 0 = unknown */
-    void *state;        /* [dialect->state_bytes], zero at first */
+    /* Of telephone calls (telephony.h), in the dialect's state. */
+    bool posted;          /* messages go to a URL, not to the connection */
+    const char *callback; /* that URL; "" = the operator's */
+    char *secret;         /* with late_key: the API key that came; "" = none */
+    void *state;          /* [dialect->state_bytes], zero at first */
     /* Call see for each model of the server; stops at the first error and returns it. */
     steno_status (*each_model)(struct steno_dialect_session *d,
                                steno_status (*see)(void *user, const struct steno_dialect_model *m),
@@ -91,6 +95,7 @@ struct steno_dialect {
     bool sums;          /* it wants d->sha256; all its binary messages are audio */
     bool diarizes;      /* its finals say who speaks */
     bool ends_by_close; /* no message ends a session: a client closes when no segment is open */
+    bool late_key;      /* its clients can send an API key in a message alone: d->secret */
     /* Defaults beyond steno_native_start_init; may be NULL. */
     void (*init)(struct steno_dialect_session *d);
     void (*free_state)(struct steno_dialect_session *d); /* may be NULL */
@@ -133,6 +138,9 @@ struct steno_dialect {
     void (*progress)(struct steno_dialect_session *d, double heard);
     /* Whether a segment is open, so that CHANGE must wait; NULL: never. */
     bool (*is_busy)(const struct steno_dialect_session *d);
+    /* The connection is over, and nobody has asked to end the session whose messages are posted:
+     * what follows. NULL: its messages are never posted. */
+    enum steno_dialect_act (*hung_up)(struct steno_dialect_session *d);
     /* All results of a FINALIZE were delivered; may be NULL. */
     void (*finalized)(struct steno_dialect_session *d);
     /* Write the last message: an error, or the normal end. */
@@ -149,6 +157,7 @@ extern const struct steno_dialect steno_dialect_vosk;
 extern const struct steno_dialect steno_dialect_sherpa;
 extern const struct steno_dialect steno_dialect_realtime;
 extern const struct steno_dialect steno_dialect_wenet;
+extern const struct steno_dialect steno_dialect_twilio;
 extern const struct steno_dialect steno_dialect_any;
 extern const struct steno_dialect steno_dialect_wyoming; /* of its own port, not a WebSocket's */
 
@@ -172,6 +181,8 @@ void steno_dialect_take(struct steno_dialect_session *d);
  * server's model: then s keeps the one that it has, which is the default if none was set. */
 void steno_dialect_set_model(struct steno_dialect_session *d, struct steno_native_start *s,
                              const char *name);
+/* The first members of a native message now. */
+struct steno_native_head steno_dialect_head(const struct steno_dialect_session *d);
 /* A session's id without its prefix "sess_". */
 const char *steno_dialect_bare_id(const char *id);
 /* Write a session's id in the form of a UUID. out: 37 bytes. */

@@ -1,14 +1,6 @@
 /* The dialect of /v1/stream: its messages are those of stream_native.h. */
 #include "protocol/dialect.h"
 
-static struct steno_native_head head_of(const struct steno_dialect_session *d)
-{
-    return (struct steno_native_head){d->id,       d->seq,
-                                      d->audio_ms, d->channels ? d->channel + 1 : 0,
-                                      d->offset,   d->segments[d->channel],
-                                      d->voices};
-}
-
 static steno_status native_text(struct steno_dialect_session *d, const char *p, size_t n,
                                 enum steno_dialect_act *act, steno_err *err)
 {
@@ -25,19 +17,19 @@ static steno_status native_text(struct steno_dialect_session *d, const char *p, 
 
 static void native_ready(struct steno_dialect_session *d)
 {
-    struct steno_native_head h = head_of(d);
+    struct steno_native_head h = steno_dialect_head(d);
     d->commit(d, steno_native_write_ready(d->begin(d), &h, &d->start), false);
 }
 
 static void native_resumed(struct steno_dialect_session *d, int64_t samples, bool ended)
 {
-    struct steno_native_head h = head_of(d);
+    struct steno_native_head h = steno_dialect_head(d);
     d->commit(d, steno_native_write_resumed(d->begin(d), &h, samples, ended), false);
 }
 
 static void native_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct steno_native_head h = head_of(d);
+    struct steno_native_head h = steno_dialect_head(d);
     if (ev->kind == STENO_UTTERANCE_END) /* has no message; it comes only if it is asked for */
         return;
     d->commit(d, steno_native_write_event(d->begin(d), &h, &d->start, ev),
@@ -46,13 +38,13 @@ static void native_event(struct steno_dialect_session *d, const struct steno_eve
 
 static void native_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
-    struct steno_native_head h = head_of(d);
+    struct steno_native_head h = steno_dialect_head(d);
     d->commit(d, steno_native_write_error(d->begin(d), &h, code, message, d->retry_after), false);
 }
 
 static void native_end(struct steno_dialect_session *d, bool draining)
 {
-    struct steno_native_head h = head_of(d);
+    struct steno_native_head h = steno_dialect_head(d);
     char warning[STENO_MIX_WARNING];
     d->commit(d,
               steno_native_write_end(d->begin(d), &h, draining ? "draining" : "end", d->finals,

@@ -69,12 +69,20 @@ void steno_native_start_init(struct steno_native_start *s)
                                      .alternatives = 1};
 }
 
-static const struct field *find_field(const char *name, steno_err *err)
+static const struct field *known_field(const char *name)
 {
-    char names[STENO_OPTIONS_NAMES];
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (!strcmp(name, fields[i].name))
             return &fields[i];
+    return NULL;
+}
+
+static const struct field *find_field(const char *name, steno_err *err)
+{
+    char names[STENO_OPTIONS_NAMES];
+    const struct field *f = known_field(name);
+    if (f)
+        return f;
     steno_fail(err, STENO_ERR_INVAL, "unknown field '%.40s', known are " FIELD_NAMES "%s", name,
                steno_options_names(names));
     return NULL;
@@ -145,6 +153,11 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
         return STENO_OK;
     }
     return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", f->name, want[f->kind]);
+}
+
+bool steno_native_is_setting(const char *name)
+{
+    return steno_hint_known(name) || steno_options_known(name) || known_field(name);
 }
 
 bool steno_native_is_option(const char *name)
@@ -571,6 +584,15 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
         st = native_words(out, h->offset, ev->words, ev->n_words, h->voices);
     if (!st && ev->kind == STENO_FINAL && s->alternatives > 1)
         st = put_alternatives(out, h->offset, ev, s->words);
+    return st ? st : steno_buf_puts(out, "}");
+}
+
+steno_status steno_native_write_digit(struct steno_buf *out, const struct steno_native_head *h,
+                                      const char *digit)
+{
+    steno_status st = open_message(out, "dtmf", h);
+    if (!st)
+        st = put_member(out, "digit", digit, strlen(digit));
     return st ? st : steno_buf_puts(out, "}");
 }
 

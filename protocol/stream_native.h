@@ -79,6 +79,9 @@ STENO_MUST steno_status steno_native_query(const char *name, const char *value,
  * of theirs equals one. */
 bool steno_native_is_option(const char *name);
 
+/* Whether steno_native_query knows the name. */
+bool steno_native_is_setting(const char *name);
+
 /* Append every setting in force that is not the default of steno_native_start_init, hints included,
  * as "&NAME=VALUE", percent-encoded, so that steno_native_query of each makes the same settings.
  * resume_seconds, utterance_end and the two after it are left out. */
@@ -127,6 +130,10 @@ STENO_MUST steno_status steno_native_write_event(struct steno_buf *out,
                                                  const struct steno_native_head *h,
                                                  const struct steno_native_start *s,
                                                  const struct steno_event *ev);
+/* Append a key of a telephone that was pressed: "0" to "9", "*", "#", "A" to "D". */
+STENO_MUST steno_status steno_native_write_digit(struct steno_buf *out,
+                                                 const struct steno_native_head *h,
+                                                 const char *digit);
 /* Append an error. code: its stable name, steno_status_info()->name or one of docs/protocol.md.
  * retry_after: s until the client should come back, written in whole seconds; 0 = left out. */
 STENO_MUST steno_status steno_native_write_error(struct steno_buf *out,

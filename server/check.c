@@ -3,7 +3,7 @@
 #include "server/base/log.h"
 #include "server/core/server.h"
 #include "server/http/fetch.h"
-#include "server/jobs/job_hooks.h"
+#include "server/http/webhook.h"
 #include "server/jobs/job_service.h"
 #include "server/port/listeners.h"
 #include "server/port/tls.h"
@@ -130,21 +130,26 @@ static void check_fetcher(struct check *c)
 static void check_jobs(struct check *c)
 {
     const struct steno_config *conf = c->srv.conf;
-    char *secret = NULL;
-    size_t len;
-    steno_err err;
-    steno_status st;
     if (!*conf->jobs_dir)
         return;
     if (access(conf->jobs_dir, F_OK))
         check_parent(c, conf->jobs_dir, "jobs.dir");
     else
         check_directory(c, conf->jobs_dir, W_OK, "jobs.dir");
-    check_file(c, conf->callback_ca, "jobs.callback_ca");
     check_queue(c);
+}
+
+static void check_webhooks(struct check *c)
+{
+    const struct steno_config *conf = c->srv.conf;
+    char *secret = NULL;
+    size_t len;
+    steno_err err;
+    steno_status st;
+    check_file(c, conf->callback_ca, "jobs.callback_ca");
     if (!*conf->callback_secret)
         return;
-    st = steno_job_hooks_read_secret(conf->callback_secret, &secret, &len, &err);
+    st = steno_webhooks_read_secret(conf->callback_secret, &secret, &len, &err);
     add_finding(c, st, &err, "jobs.callback_secret");
     if (!st)
         explicit_bzero(secret, len);
@@ -191,6 +196,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     if (*conf->admin)
         check_parent(&c, conf->admin, "server.admin");
     check_jobs(&c);
+    check_webhooks(&c);
     if (*conf->models_dir)
         check_directory(&c, conf->models_dir, R_OK, "models.dir");
     check_tracing(&c);

@@ -110,6 +110,8 @@ struct steno_config {
     char *callback_ca;       /* PEM file of issuers; "" = those of the system */
     double callback_retry;   /* s between the first try and the second */
     double callback_give_up; /* s */
+    /* [calls] */
+    char *calls_callback; /* URL that takes the messages of telephone calls; "" = none */
     /* [wyoming] */
     char *wyoming_listen;    /* as listen; "" = none */
     char *wyoming_key;       /* name of a key; "" = none */

@@ -145,6 +145,14 @@ static void put_before(steno_err *err, const char *place)
     (void)steno_fail(err, err->code, "%s%s", place, msg);
 }
 
+static steno_status check_calls(const struct steno_config *c, steno_err *err)
+{
+    const char *url = c->calls_callback;
+    if (!*url || !strncmp(url, "https://", 8) || !strncmp(url, "http://", 7))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL, "calls.callback: '%.60s' is no http or https URL", url);
+}
+
 static steno_status check_jobs(const struct steno_config *c, steno_err *err)
 {
     if (*c->jobs_queue && !*c->jobs_dir)
@@ -156,9 +164,9 @@ static steno_status check_jobs(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen,    check_wyoming, check_proxies, check_tls, check_search,
-        check_precision, check_node,    check_vad,     check_log, check_root,
-        check_bodies,    check_pings,   check_jobs};
+        check_listen,    check_wyoming, check_proxies, check_tls,  check_search,
+        check_precision, check_node,    check_vad,     check_log,  check_root,
+        check_bodies,    check_pings,   check_jobs,    check_calls};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

@@ -277,6 +277,7 @@ const struct steno_route steno_routes[] = {
     GETS("/vosk", get_stream, OPENAI),
     GETS("/wenet", get_stream, OPENAI),
     GETS("/sherpa", get_stream, OPENAI),
+    GETS("/twilio", get_stream, OPENAI),
     {.path = "/v1/listen",
      .label = "/v1/listen",
      .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,

@@ -1,5 +1,5 @@
-/* Callbacks: when a job is over, its result is sent to the URL that its request named, by libcurl,
- * with the rules of addresses of fetch.h. A callback that fails is tried again, later each time,
+/* Callbacks: when a job is over, its result is sent to the URL that its request named, by
+ * webhook.h. A callback that fails is tried again, later each time,
  * until jobs.callback_give_up; every try has the same event id. Tries are counted in the store
  * before they are sent, so one that a killed process may have sent is known to be a repetition.
  *
@@ -11,10 +11,6 @@
 
 typedef struct steno_job_hooks steno_job_hooks;
 
-/* Read the file of the secret that signs callbacks; *secret [len] is the caller's, also after
- * STENO_ERR_INVAL: it is too short. Errors of steno_file_read. */
-STENO_MUST steno_status steno_job_hooks_read_secret(const char *path, char **secret, size_t *len,
-                                                    steno_err *err);
 /* STENO_ERR_IO, STENO_ERR_INVAL: the secret cannot be used; STENO_ERR_UNSUPPORTED: hosts are listed
  * and libcurl is absent. */
 STENO_MUST steno_status steno_job_hooks_open(steno_job_hooks **out,
@@ -26,12 +22,5 @@ void steno_job_hooks_stop(steno_job_hooks *h);
 void steno_job_hooks_close(steno_job_hooks *h);
 /* Check that something may be sent to a URL. STENO_ERR_INVAL names what is wrong. */
 STENO_MUST steno_status steno_job_hooks_check(steno_job_hooks *h, const char *url, steno_err *err);
-
-#define STENO_SIGNATURE 96 /* bytes of a signature's header value with its NUL */
-/* Sign a body: "t=SECONDS,v1=HEX" with HEX = HMAC-SHA256(secret, "SECONDS." body). */
-STENO_MUST steno_status steno_job_sign(char out[STENO_SIGNATURE], const char *secret, size_t n,
-                                       int64_t seconds, const char *body, size_t len);
-/* ms until try number `tries` + 1: first_ms, twice as long each time, an hour at most. */
-int64_t steno_job_retry_delay(int64_t first_ms, int tries);
 
 #endif

@@ -91,6 +91,7 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     c->dialect = a->handshake.dialect;
     c->api = a->handshake.api;
     c->key = a->handshake.key;
+    c->late_key = a->handshake.late_key;
     c->preset = a->handshake.session;
     memcpy(c->id, a->handshake.id, sizeof c->id);
     take_extra(c, &a->handshake);
@@ -374,6 +375,8 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
     if (!st && srv->speakers)
         st = steno_diarizers_open(&ws->diarizers, srv->speakers, srv->conf->speakers_threads,
                                   srv->stats, err);
+    if (!st)
+        st = steno_call_hooks_open(&ws->calls, srv, err);
     if (!st && redis && srv->conf->ws_resume > 0)
         st = steno_session_store_open(&ws->sessions, redis, srv->conf->ws_resume,
                                       srv->conf->ws_resume_bytes, srv->stats->registry, err);
@@ -493,6 +496,7 @@ void steno_ws_close(steno_ws *ws)
         next = a->next;
         drop_adoption(ws, a);
     }
+    steno_call_hooks_close(ws->calls);
     steno_diarizers_close(ws->diarizers);
     steno_buf_free(&ws->tx);
     pthread_mutex_destroy(&ws->mx);

@@ -127,7 +127,12 @@ static bool find_key(const struct steno_server *srv, handshake *g, struct steno_
     char secret[STENO_SECRET];
     bool any = steno_credentials_secret(&given, secret);
     steno_err err;
-    steno_status st = steno_keys_find(srv->keys, any ? secret : NULL, &g->key, &err);
+    steno_status st;
+    if (!any && g->dialect->late_key && steno_keys_required(srv->keys)) {
+        g->late_key = true;
+        return true;
+    }
+    st = steno_keys_find(srv->keys, any ? secret : NULL, &g->key, &err);
     if (!st && any && g->api == STENO_SESSION_REALTIME)
         g->session = steno_keys_session(srv->keys, secret);
     explicit_bzero(secret, sizeof secret);
@@ -288,7 +293,8 @@ const char *steno_ws_route(const struct steno_dialect *d)
         const char *name, *path;
     } routes[] = {{"stream", "/v1/stream"},     {"deepgram", "/v1/listen"},
                   {"realtime", "/v1/realtime"}, {"vosk", "/vosk"},
-                  {"sherpa", "/sherpa"},        {"wenet", "/wenet"}};
+                  {"sherpa", "/sherpa"},        {"wenet", "/wenet"},
+                  {"twilio", "/twilio"}};
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (!strcmp(d->name, routes[i].name))
             return routes[i].path;

@@ -22,6 +22,7 @@ struct steno_ws_handshake {
     enum steno_session_api api;
     steno_key *key;         /* NULL: no key */
     char *session;          /* settings that came with an ephemeral key; NULL = none */
+    bool late_key;          /* it is due with the first message: there are keys */
     bool resumes;           /* names a session, which has its places; then entered is false */
     bool entered;           /* holds a place of the limits and of the key */
     char id[STENO_ID_SIZE]; /* of the session to be */

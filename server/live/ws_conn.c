@@ -161,7 +161,7 @@ void steno_ws_conn_end_session(conn *c)
     steno_ws_session_get_state(c->session, &st);
     if (c->stream && (st.ending == STENO_WS_RUNNING || st.ending == STENO_WS_MOVED))
         steno_channels_cancel(c->stream);
-    if (c->waiting_ns && !c->told &&
+    if (c->waiting_ns && !c->told && !steno_ws_session_posted(c->session) &&
         st.ending != STENO_WS_MOVED) /* it may have ended well, but the client was not told */
         st.ending = STENO_WS_RUNNING;
     account(c, &st);
@@ -196,6 +196,8 @@ void steno_ws_conn_finish(conn *c)
         c->session = NULL;
         steno_ws_conn_unlink_ready(c); /* its storage may have woken it after the session's end */
     }
+    steno_call_hook_leave(c->call);
+    c->call = NULL;
     free(c->extra);
     c->extra = NULL;
     if (c->established && !c->waiting_ns)
@@ -378,7 +380,8 @@ static void take_frame(conn *c, const struct steno_ws_item *it)
         break;
     case STENO_WS_CLOSE:
         c->discarding = true;
-        steno_ws_session_leave(c->session, it->close_code);
+        if (!steno_ws_session_hang_up(c->session))
+            steno_ws_session_leave(c->session, it->close_code);
         break;
     case STENO_WS_PONG:
     case STENO_WS_CONTINUATION:
@@ -428,11 +431,26 @@ static size_t read_frames(conn *c, char *p, size_t n)
     return c->discarding ? n : at;
 }
 
+/* Post the messages that are to be posted. Those of a call that has not begun are dropped: nobody
+ * has said where to. */
+static void post_messages(conn *c)
+{
+    struct steno_buf *tx = &c->ws->tx;
+    while (steno_ws_session_posted(c->session)) {
+        steno_buf_reset(tx);
+        if (steno_ws_session_take(c->session, tx))
+            break;
+        if (c->call)
+            steno_call_hook_post(c->call, tx->data, tx->len);
+    }
+}
+
 /* Ask for a write callback if there is anything to send: most audio is answered later or not at
  * all. */
 static void ask_to_write(conn *c)
 {
     struct steno_ws_session_state st;
+    post_messages(c);
     steno_ws_session_get_state(c->session, &st);
     if (c->hs.memory || c->pong || c->ping || st.queued || st.close)
         lws_callback_on_writable(c->wsi);
@@ -487,8 +505,10 @@ void steno_ws_conn_attend(conn *c)
     steno_ws_session_get_state(c->session, &st);
     if (st.room_wanted)
         steno_ws_session_resume(c->session);
-    if (!c->wsi)
+    if (!c->wsi) {
+        post_messages(c);
         return;
+    }
     read_on(c);
     ask_to_write(c);
 }
@@ -556,6 +576,7 @@ static steno_status take_framed(conn *c, struct steno_buf *tx)
 static bool write_messages(conn *c, bool *any)
 {
     struct steno_buf *tx = &c->ws->tx;
+    post_messages(c);
     steno_buf_reset(tx);
     while (tx->len < WRITE_BYTES) {
         steno_status st =
@@ -635,10 +656,16 @@ static bool reads_nothing(conn *c, const struct steno_ws_session_state *st, int6
     return true;
 }
 
+#define KEY_SECONDS 10 /* until a key that comes in a message must be there */
+
 static void check_silence(conn *c, int64_t now)
 {
     const struct steno_config *conf = c->ws->srv->conf;
     char msg[96];
+    if (c->late_key && seconds_since(c->opened_ns, now) > KEY_SECONDS) {
+        steno_ws_session_stop(c->session, "invalid_api_key", 1008, "no API key came");
+        lws_callback_on_writable(c->wsi);
+    }
     if (seconds_since(c->last_message_ns, now) > conf->ws_idle_timeout) {
         snprintf(msg, sizeof msg, "idle: no audio and no message for %g s", conf->ws_idle_timeout);
         steno_ws_session_stop(c->session, "idle_timeout", 1008, msg);

@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct steno_ws_conn conn;
 
@@ -101,12 +102,49 @@ static steno_status check_diarize(const conn *c, const struct steno_native_start
     return STENO_OK;
 }
 
+/* Find the key that came in a message, where the handshake had none. */
+static steno_status take_late_key(conn *c, struct steno_dialect_session *d, steno_err *err)
+{
+    struct steno_server *srv = c->ws->srv;
+    steno_key *key;
+    steno_status st;
+    if (!c->late_key)
+        return STENO_OK;
+    st = steno_keys_find(srv->keys, *d->secret ? d->secret : NULL, &key, err);
+    explicit_bzero(d->secret, strlen(d->secret));
+    if (st) {
+        steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
+        steno_ws_session_reject(c->session, st, 1008, "invalid_api_key", err->msg);
+        return st;
+    }
+    st = steno_key_enter(srv->keys, key, steno_now_ns(), &c->quota_wait, err);
+    if (st) {
+        steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_QUOTA], 1);
+        steno_ws_session_reject(c->session, st, 1013, "quota_exceeded", err->msg);
+        return st;
+    }
+    c->key = key;
+    c->late_key = false;
+    return STENO_OK;
+}
+
+/* The session's client may use the server, and it is known where its messages go. */
+static steno_status admit_call(conn *c, struct steno_dialect_session *d, steno_err *err)
+{
+    steno_status st = take_late_key(c, d, err);
+    if (!st && d->posted && !c->call)
+        st = steno_call_hook_begin(&c->call, c->ws->calls, c->id, d->callback, err);
+    return st;
+}
+
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
     conn *c = ctx;
     struct steno_native_start *s = &d->start;
     struct steno_hints hints;
-    steno_status st = check_diarize(c, s, err);
+    steno_status st = admit_call(c, d, err);
+    if (!st)
+        st = check_diarize(c, s, err);
     if (st)
         return st;
     st = steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);

@@ -8,6 +8,7 @@
 #include "protocol/ws_frame.h"
 #include "protocol/wyoming_frame.h"
 #include "server/http/waker.h"
+#include "server/live/call_hooks.h"
 #include "server/live/channels.h"
 #include "server/live/diarizer.h"
 #include "server/live/session_store.h"
@@ -41,6 +42,7 @@ struct steno_ws_conn {
     struct steno_handshake hs; /* freed once it is answered */
     steno_key *key;            /* NULL: no key */
     char *preset;              /* settings that came with an ephemeral key; NULL = none */
+    bool late_key;             /* it is due with the first message */
     bool entered;              /* holds a place of the limits */
     bool established, rx_off;
     bool told;          /* the session's last message and its close frame are written */
@@ -49,6 +51,7 @@ struct steno_ws_conn {
     steno_ws_session *session;
     steno_channels *stream;
     steno_diarizer *diarizer;            /* NULL: nobody asked who speaks */
+    steno_call_hook *call;               /* where messages are posted; NULL: nowhere, or not yet */
     unsigned channels;                   /* of it */
     struct steno_served *served;         /* its model, once it is chosen */
     struct steno_pool_stream_stats past; /* of its earlier streams */
@@ -97,6 +100,7 @@ struct steno_ws {
     struct steno_ws_conn *ready;
     struct steno_ws_move *moves;   /* answers of the storage */
     steno_diarizers *diarizers;    /* frozen; NULL: no networks for speakers */
+    steno_call_hooks *calls;       /* frozen */
     steno_session_store *sessions; /* frozen; NULL: live sessions are in this process alone */
 };
 

@@ -6,6 +6,8 @@
  * its last message keeps only its answers, because the server cannot know that the client has read
  * them.
  *
+ * A telephone call that was hung up waits here too, until its last messages are posted.
+ *
  * Everything runs on the service thread. The connection's struct stays with the session, because
  * the recogniser's notes have its address; the socket moves. ws_move.c has sessions of other
  * machines. */
@@ -50,8 +52,11 @@ static void limit_ended(steno_ws *ws)
 bool steno_ws_conn_wait(conn *c)
 {
     steno_ws *ws = c->ws;
-    if (!c->session || !c->established || atomic_load_explicit(&ws->stop, memory_order_acquire) ||
-        !steno_ws_session_resumable(c->session))
+    bool call;
+    if (!c->session || !c->established || atomic_load_explicit(&ws->stop, memory_order_acquire))
+        return false;
+    call = !c->told && steno_ws_session_hang_up(c->session);
+    if (!call && !steno_ws_session_resumable(c->session))
         return false;
     lws_set_opaque_user_data(c->wsi, NULL); /* further events of the socket are ignored */
     c->wsi = NULL;
@@ -60,7 +65,8 @@ bool steno_ws_conn_wait(conn *c)
     free(c->unread);
     c->unread = NULL;
     c->n_unread = 0;
-    steno_ws_session_detach(c->session);
+    if (!call)
+        steno_ws_session_detach(c->session);
     steno_metric_add(ws->srv->stats->ws_connections, -1);
     if (c->told)
         steno_ws_conn_end_session(c);
@@ -104,14 +110,25 @@ bool steno_ws_conn_hand_over(conn *c)
     return true;
 }
 
+#define CALL_SECONDS 60 /* for the rest of a call that was hung up */
+
+static bool waited_enough(const conn *c, int64_t now)
+{
+    const double waited = (double)(now - c->waiting_ns) * 1e-9;
+    struct steno_ws_session_state st;
+    if (!steno_ws_session_posted(c->session))
+        return waited > c->ws->srv->conf->ws_resume;
+    steno_ws_session_get_state(c->session, &st);
+    return st.close || waited > CALL_SECONDS;
+}
+
 void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
 {
-    double most = ws->srv->conf->ws_resume;
     for (conn *c = ws->waiting, *next; c; c = next) {
         next = c->next;
         if (now != INT64_MAX && !steno_ws_conn_refresh(c))
             continue;
-        if (now == INT64_MAX || (double)(now - c->waiting_ns) * 1e-9 > most)
+        if (now == INT64_MAX || waited_enough(c, now))
             forget_waiting(c);
     }
 }

@@ -169,6 +169,12 @@ uint64_t steno_ws_session_take_unstored(steno_ws_session *s);
 
 /* ---- the server -------------------------------------------------------------------------- */
 
+/* Whether its messages are posted (steno_dialect_session): steno_ws_session_take gives them for
+ * that, and the connection gets none. */
+bool steno_ws_session_posted(const steno_ws_session *s);
+/* The connection of a session whose messages are posted is lost, or the client closes it: the audio
+ * so far is still recognised. False: nothing is to be kept. */
+bool steno_ws_session_hang_up(steno_ws_session *s);
 /* The server shuts down: last final, `end` with reason "draining", close 1012. */
 void steno_ws_session_drain(steno_ws_session *s);
 /* Deliver the results so far, then the error and the close. code: its stable name. */

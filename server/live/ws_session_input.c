@@ -117,9 +117,33 @@ static void act_on(steno_ws_session *s, enum steno_dialect_act what)
         steno_ws_session_want_swap(s, what == STENO_ACT_CLEAR);
         break;
     case STENO_ACT_END:
+        if (s->d.audio.len)
+            act_on(s, STENO_ACT_AUDIO);
         end_by_client(s);
         break;
     }
+}
+
+bool steno_ws_session_posted(const steno_ws_session *s)
+{
+    return s->d.posted;
+}
+
+bool steno_ws_session_hang_up(steno_ws_session *s)
+{
+    enum steno_dialect_act what = STENO_ACT_END;
+    steno_ws_session_check_end(s);
+    if (s->state == OPEN || !s->d.posted)
+        return false;
+    if (s->state > RUNNING)
+        return true;
+    if (!steno_ws_session_paused(s)) {
+        pthread_mutex_lock(&s->mx);
+        what = s->dialect->hung_up(&s->d);
+        pthread_mutex_unlock(&s->mx);
+    }
+    act_on(s, what);
+    return true;
 }
 
 static void take_text(steno_ws_session *s, const char *p, size_t n)

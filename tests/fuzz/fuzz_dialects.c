@@ -7,7 +7,7 @@
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
-/* covers: protocol/wyoming.c */
+/* covers: protocol/wyoming.c protocol/twilio.c protocol/telephony.c */
 /* covers: protocol/dialect.c protocol/transcript.c */
 #include <jansson.h>
 #include <stdio.h>
@@ -38,9 +38,9 @@ struct world {
     } while (0)
 
 static const struct steno_dialect *const dialects[] = {
-    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk,
-    &steno_dialect_sherpa,   &steno_dialect_native,   &steno_dialect_wyoming,
-    &steno_dialect_flux,     &steno_dialect_any,      &steno_dialect_wenet};
+    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk, &steno_dialect_sherpa,
+    &steno_dialect_native,   &steno_dialect_wyoming,  &steno_dialect_flux, &steno_dialect_any,
+    &steno_dialect_wenet,    &steno_dialect_twilio};
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
@@ -225,6 +225,14 @@ static void known_text(struct world *w, unsigned which)
         "{\"type\":\"ForceEndTurn\"}",
         "{\"type\":\"Configure\",\"keyterms\":[\"a\",\"b\"],\"features\":{\"numerals\":true}}",
         "{\"type\":\"Configure\",\"numerals\":true,\"language_hints\":[\"en\",\"de\"]}",
+        "{\"event\":\"start\",\"start\":{\"callSid\":\"CA1\",\"tracks\":[\"inbound\",\"outbound\"],"
+        "\"customParameters\":{\"a\":\"\\u0001\",\"beam\":\"4\",\"token\":\"t\"}}}",
+        "{\"event\":\"start\",\"start\":{\"streamSid\":\"MZ1\",\"tracks\":[\"inbound\"]}}",
+        "{\"event\":\"media\",\"media\":{\"track\":\"outbound\",\"timestamp\":\"9000\",\"payload\":"
+        "\"////////////////////////////////\"}}",
+        "{\"event\":\"media\",\"media\":{\"track\":\"inbound\",\"payload\":\"/v8A\"}}",
+        "{\"event\":\"dtmf\",\"dtmf\":{\"digit\":\"#\"}}",
+        "{\"event\":\"stop\"}",
     };
     const char *t = texts[which % (sizeof texts / sizeof *texts)];
     if (steno_ws_session_readable(w->s))
@@ -244,7 +252,9 @@ static void parameter(struct world *w, unsigned which)
                                            {"words", "false"},
                                            {"encoding", "mulaw"},
                                            {"endpointing", "no"},
-                                           {"channels", "99"}};
+                                           {"channels", "99"},
+                                           {"callback", "https://a.example/"},
+                                           {"caller", "\"a\""}};
     const char *const *pair = pairs[which % (sizeof pairs / sizeof *pairs)];
     steno_ws_session_query(w->s, pair[0], pair[1]);
 }
@@ -274,6 +284,8 @@ static void step(struct world *w, unsigned op)
     default:
         if (op == 255)
             steno_ws_session_drain(w->s);
+        else if (op == 15)
+            (void)steno_ws_session_hang_up(w->s);
         else if (op == 7)
             steno_ws_session_stop(w->s, "idle_timeout", 1008, "idle");
         else

@@ -1,5 +1,5 @@
-/* Callbacks of jobs: the signature, and the delays between tries. */
-/* link: server/jobs/job_hooks.c server/jobs/job_json.c server/jobs/job_queue.c */
+/* Webhooks: the signature, and the delays between tries. */
+/* link: server/http/webhook.c */
 /* link: server/http/fetch.c */
 /* link: engine/curl/libcurl.c server/watch/trace.c server/watch/traceparent.c */
 /* link: server/core/config.c */
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "server/jobs/job_hooks.h"
+#include "server/http/webhook.h"
 
 static void a_body_is_signed_with_its_time(void **state)
 {
@@ -21,10 +21,10 @@ static void a_body_is_signed_with_its_time(void **state)
     (void)state;
     /* python3 -c 'import hmac; print(hmac.new(b"key", b"1700000000.{\"a\":1}",
      * "sha256").hexdigest())' */
-    assert_int_equal(steno_job_sign(out, "key", 3, 1700000000, "{\"a\":1}", 7), STENO_OK);
+    assert_int_equal(steno_webhook_sign(out, "key", 3, 1700000000, "{\"a\":1}", 7), STENO_OK);
     assert_string_equal(
         out, "t=1700000000,v1=a438e398bfafc57e4396bb7fc2304422f0f768e965d073ca313cb52e22e6ad03");
-    assert_int_equal(steno_job_sign(out, "key", 3, 1, "", 0), STENO_OK);
+    assert_int_equal(steno_webhook_sign(out, "key", 3, 1, "", 0), STENO_OK);
     assert_string_equal(out,
                         "t=1,v1=53123bc365c2fe4bee48bc5cc6cd6c19699147d43513154ed34277c7c063e80f");
 }
@@ -35,9 +35,9 @@ static void delays_double_up_to_an_hour(void **state)
                                    320000, 640000, 1280000, 2560000, 3600000, 3600000};
     (void)state;
     for (int i = 0; i < 12; i++)
-        assert_int_equal(steno_job_retry_delay(5000, i + 1), want[i]);
-    assert_int_equal(steno_job_retry_delay(5000, 1000000), 3600000);
-    assert_int_equal(steno_job_retry_delay(3600000, 2), 3600000);
+        assert_int_equal(steno_webhook_retry_delay(5000, i + 1), want[i]);
+    assert_int_equal(steno_webhook_retry_delay(5000, 1000000), 3600000);
+    assert_int_equal(steno_webhook_retry_delay(3600000, 2), 3600000);
 }
 
 int main(void)
