@@ -245,6 +245,35 @@ def live_streams_take_language_and_translation(d):
     assert got[-1]["type"] == "error" and got[-1]["message"].startswith("language:"), got
 
 
+def languages_said(d, rate, parts, among):
+    """The languages of finals, one for each part, in a live stream of these with pauses between."""
+    pause = np.zeros(int(1.5 * rate), np.int16)
+    sound = np.concatenate([x for part in parts for x in (part, pause)]).tobytes()
+    messages = [{"type": "start", "sample_rate": rate, "language": among, "interim": False}]
+    got = converse(d.ws, messages + [sound[at:at + 8000] for at in range(0, len(sound), 8000)] + [{"type": "end"}]).messages
+    return [m["language"] for m in got if m["type"] == "final" and m["text"]]
+
+
+@case
+def a_live_stream_changes_its_language_when_the_speaker_does(d):
+    both, rate = pcm(SPANISH)
+    both = np.frombuffer(both, np.int16)
+    turns = [both[int(a * rate):int(b * rate)] for a, b in ((0, 6.8), (7.6, 8.6), (8.6, 10.9), (12, 13), (13, 18), (19.5, 20.5))]
+    assert languages_said(d, rate, turns, "en,es") == ["es", "en", "en", "es", "es", "en"]
+
+
+@case
+def a_word_of_two_languages_does_not_change_it(d):
+    nine, rate = pcm(os.path.join(REAL, "..", "fsdd", "9_lucas_20.wav"))
+    nine = np.frombuffer(nine, np.int16)
+    english, twice = pcm(ENGLISH)
+    english = np.frombuffer(english, np.int16)
+    assert twice == 2 * rate
+    english = ((english[:-1:2].astype(np.int32) + english[1::2]) // 2).astype(np.int16)
+    assert languages_said(d, rate, [nine], "en,de") == ["de"], "alone it is nein"
+    assert languages_said(d, rate, [english, nine, nine], "en,de") == ["en"] * 3
+
+
 @case
 def deepgrams_live_form_takes_a_language(d):
     _, rate = pcm(CHINESE)

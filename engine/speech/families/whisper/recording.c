@@ -170,13 +170,14 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
 static steno_status take_language(steno_whisper_recording *j, const struct steno_whisper_ask *ask,
                                   steno_err *err)
 {
-    const struct steno_whisper_guess g = steno_whisper_language_best(j, ask);
+    struct steno_whisper_guess g = steno_whisper_language_best(j, ask);
     const bool doubted = j->phase == STENO_WHISPER_DOUBTING, first = j->at.first_language < 0;
     if (first && !doubted && g.second >= DOUBT * g.probability &&
         steno_whisper_language_has_padding(j)) {
         j->phase = STENO_WHISPER_DOUBTING;
         return STENO_OK;
     }
+    g = steno_whisper_language_keep(j, g);
     if (first) {
         j->at.first_language = g.language;
         j->at.language_probability = g.probability;
@@ -186,7 +187,7 @@ static steno_status take_language(steno_whisper_recording *j, const struct steno
         j->phase = STENO_WHISPER_LISTENING;
         return STENO_OK;
     }
-    steno_whisper_language_set(j, g);
+    j->at.language = g.language;
     return start_decoding(j, err);
 }
 

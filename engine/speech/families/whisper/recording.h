@@ -88,6 +88,11 @@ const int32_t *steno_whisper_recording_context(const steno_whisper_recording *r,
 STENO_MUST steno_status steno_whisper_recording_follow(steno_whisper_recording *r,
                                                        const int32_t *ids, size_t n,
                                                        steno_err *err);
+/* The language, a number of tokens.h, of the last text of the recording or of the utterance before
+ * it; -1: none. Before the first window it can be set: detection then keeps to it unless another
+ * language is much likelier. */
+int steno_whisper_recording_spoken(const steno_whisper_recording *r);
+void steno_whisper_recording_set_spoken(steno_whisper_recording *r, int language);
 /* Append samples at 16 kHz; any number. */
 STENO_MUST steno_status steno_whisper_recording_push(steno_whisper_recording *r, const float *pcm,
                                                      size_t n, steno_err *err);

@@ -40,11 +40,11 @@ enum steno_whisper_phase {
 
 /* A place in a recording: what its steps carry from one window to the next. */
 struct steno_whisper_place {
-    int language;                        /* of the window; -1: not known yet */
-    int first_language;                  /* of the first window; -1: not known yet */
-    float language_probability;          /* of first_language */
-    int spoken;                          /* language of the last window with text; -1: none */
-    int heard;                           /* language of the last partial; -1: not known yet */
+    int language;               /* of the window; -1: not known yet */
+    int first_language;         /* of the first window; -1: not known yet */
+    float language_probability; /* of first_language */
+    int spoken; /* language of the last window with text, also of the utterance before; -1: none */
+    int heard;  /* language of the last partial; -1: not known yet */
     struct steno_whisper_pieces context; /* text that was said before the window */
     double last_speech;                  /* end of the speech so far, s */
     size_t windows;                      /* finished */
@@ -160,13 +160,15 @@ void steno_whisper_end_times(steno_whisper_recording *j);
 struct steno_whisper_guess {
     int language;
     float probability, second; /* second: of the next best language */
+    float before;              /* of that of the text before; 0: there is none */
 };
 
 /* The language that the options name. STENO_ERR_INVAL, STENO_ERR_UNSUPPORTED. */
 STENO_MUST steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err *err);
-/* The language of the window is found: that of the text before it, unless another one is likely
- * (noise sounds like any language). */
-void steno_whisper_language_set(steno_whisper_recording *j, struct steno_whisper_guess g);
+/* Keep to the language of the text before, unless another one is much likelier: noise sounds like
+ * any language, and a word like one of several. */
+struct steno_whisper_guess steno_whisper_language_keep(const steno_whisper_recording *j,
+                                                       struct steno_whisper_guess g);
 /* What detection wants of the next step. */
 void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_whisper_ask *ask);
 /* The step has been run: the most probable language. */

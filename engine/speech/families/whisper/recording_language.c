@@ -5,7 +5,11 @@
 #include "speech/text/language.h"
 
 #define MAX_LANGUAGES 128
-#define SURE 0.5f /* probability from which on a window has another language than the last one */
+/* A window has another language than the text before if it is this probable, and this much more
+ * probable than that one. docs/log/2026-11-29.md: single digits that are taken for German fall from
+ * 6 to 3 of 57, and a second of speech after each of three switches is still noticed. */
+#define SURE 0.5f
+#define LIKELIER 3.0f
 
 steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err *err)
 {
@@ -27,6 +31,16 @@ int steno_whisper_recording_language(const steno_whisper_recording *r, float *pr
 {
     *probability = r->at.language_probability;
     return r->at.first_language;
+}
+
+int steno_whisper_recording_spoken(const steno_whisper_recording *r)
+{
+    return r->at.spoken;
+}
+
+void steno_whisper_recording_set_spoken(steno_whisper_recording *r, int language)
+{
+    r->at.spoken = language;
 }
 
 void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_whisper_ask *ask)
@@ -55,16 +69,22 @@ struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recor
     g.probability = p[0];
     for (size_t i = 1; i < n; i++) {
         if (p[i] > g.probability)
-            g = (struct steno_whisper_guess){(int)i, p[i], g.probability};
+            g = (struct steno_whisper_guess){(int)i, p[i], g.probability, 0};
         else if (p[i] > g.second)
             g.second = p[i];
     }
+    g.before = j->at.spoken >= 0 ? p[j->at.spoken] : 0;
     return g;
 }
 
-void steno_whisper_language_set(steno_whisper_recording *j, struct steno_whisper_guess g)
+struct steno_whisper_guess steno_whisper_language_keep(const steno_whisper_recording *j,
+                                                       struct steno_whisper_guess g)
 {
-    j->at.language = j->at.spoken < 0 || g.probability >= SURE ? g.language : j->at.spoken;
+    if (j->at.spoken < 0 || (g.probability >= SURE && g.probability >= LIKELIER * g.before))
+        return g;
+    g.language = j->at.spoken;
+    g.probability = g.before;
+    return g;
 }
 
 bool steno_whisper_language_has_padding(const steno_whisper_recording *j)

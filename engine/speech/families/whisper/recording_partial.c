@@ -107,7 +107,7 @@ steno_status steno_whisper_partial_take(steno_whisper_recording *j,
     bool again = false;
     steno_status st;
     if (j->phase == STENO_WHISPER_HEARING) {
-        j->at.heard = steno_whisper_language_best(j, ask).language;
+        j->at.heard = steno_whisper_language_keep(j, steno_whisper_language_best(j, ask)).language;
         j->phase = STENO_WHISPER_WRITING;
         return start_partial(j, err);
     }

@@ -18,6 +18,7 @@ struct stream {
     const char *prefix;                    /* of o, for the first utterance of a recording */
     int32_t before[STENO_WHISPER_CONTEXT]; /* text of the utterances before, for the prompt */
     size_t n_before;
+    int spoken;                   /* language of the utterances before; -1: none */
     steno_whisper_recording *rec; /* of the utterance; NULL: nothing of it has come */
     /* Of a stream whose windows are decoded side by side, instead of rec. Each of its segments is
      * an utterance. */
@@ -64,6 +65,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     s->model = m;
+    s->spoken = -1;
     s->o = m->defaults;
     st = steno_whisper_options_apply(m->net, o->options, o->n_options, &s->o, &s->suppressed, err);
     if (!st)
@@ -95,7 +97,11 @@ static steno_status take_batched(struct stream *s, steno_err *err);
 /* The next utterance follows the one that has ended. */
 static void keep_context(struct stream *s)
 {
-    const int32_t *ids = steno_whisper_recording_context(s->rec, &s->n_before);
+    const int32_t *ids;
+    s->spoken = steno_whisper_recording_spoken(s->rec);
+    if (!s->o.carry)
+        return;
+    ids = steno_whisper_recording_context(s->rec, &s->n_before);
     if (s->n_before)
         memcpy(s->before, ids, s->n_before * sizeof *ids);
 }
@@ -129,12 +135,14 @@ steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *
         return take_batched(s, err);
     if (what != STENO_RESET_UTTERANCE)
         s->n_before = 0;
-    else if (s->rec && s->o.carry)
-        keep_context(s);
-    if (what == STENO_RESET_RECORDING)
-        s->o.prefix = s->prefix;
     else if (s->rec)
+        keep_context(s);
+    if (what == STENO_RESET_RECORDING) {
+        s->spoken = -1;
+        s->o.prefix = s->prefix;
+    } else if (s->rec) {
         s->o.prefix = NULL;
+    }
     steno_whisper_recording_close(s->rec);
     steno_whisper_batched_close(s->batched);
     s->rec = NULL;
@@ -179,6 +187,8 @@ static steno_status push_whisper_stream(struct stream *s, const float *pcm, size
         return push_batched(s, pcm, n, err);
     if (!s->rec)
         st = steno_whisper_recording_open(&s->rec, s->model->net, &s->o, err);
+    if (!st && !s->accepted)
+        steno_whisper_recording_set_spoken(s->rec, s->spoken);
     if (!st && !s->accepted && s->n_before)
         st = steno_whisper_recording_follow(s->rec, s->before, s->n_before, err);
     if (!st)
