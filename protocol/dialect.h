@@ -3,8 +3,9 @@
  * (server/live/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the
  * session, which calls every function under its lock.
  *
- * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, twilio, any, wyoming. The
- * path selects the dialect, `any` at / by the first message; docs/dialects.md describes each. */
+ * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, twilio, asterisk,
+ * freeswitch, any, wyoming. The path selects the dialect, `any` at / by the first message;
+ * docs/dialects.md describes each. */
 #ifndef STENO_PROTOCOL_DIALECT_H
 #define STENO_PROTOCOL_DIALECT_H
 
@@ -158,6 +159,8 @@ extern const struct steno_dialect steno_dialect_sherpa;
 extern const struct steno_dialect steno_dialect_realtime;
 extern const struct steno_dialect steno_dialect_wenet;
 extern const struct steno_dialect steno_dialect_twilio;
+extern const struct steno_dialect steno_dialect_asterisk;
+extern const struct steno_dialect steno_dialect_freeswitch;
 extern const struct steno_dialect steno_dialect_any;
 extern const struct steno_dialect steno_dialect_wyoming; /* of its own port, not a WebSocket's */
 

@@ -11,12 +11,17 @@ const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
     static const struct {
         const char *path;
         const struct steno_dialect *dialect;
-    } paths[] = {
-        {"/v1/stream", &steno_dialect_native}, {"/v1/listen", &steno_dialect_deepgram},
-        {"/v2/listen", &steno_dialect_flux},   {"/v1/realtime", &steno_dialect_realtime},
-        {"/vosk", &steno_dialect_vosk},        {"/sherpa", &steno_dialect_sherpa},
-        {"/wenet", &steno_dialect_wenet},      {"/openai/v1/realtime", &steno_dialect_realtime},
-        {"/twilio", &steno_dialect_twilio}};
+    } paths[] = {{"/v1/stream", &steno_dialect_native},
+                 {"/v1/listen", &steno_dialect_deepgram},
+                 {"/v2/listen", &steno_dialect_flux},
+                 {"/v1/realtime", &steno_dialect_realtime},
+                 {"/vosk", &steno_dialect_vosk},
+                 {"/sherpa", &steno_dialect_sherpa},
+                 {"/wenet", &steno_dialect_wenet},
+                 {"/openai/v1/realtime", &steno_dialect_realtime},
+                 {"/twilio", &steno_dialect_twilio},
+                 {"/asterisk", &steno_dialect_asterisk},
+                 {"/freeswitch", &steno_dialect_freeswitch}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (steno_query_path_is(path, len, paths[i].path))
             return paths[i].dialect;

@@ -34,10 +34,15 @@ steno_status steno_call_keep(struct steno_call *c, const char *name, const char 
     struct steno_buf *b = &c->parameters;
     const size_t before = b->len;
     steno_status st = before ? steno_buf_puts(b, ",") : STENO_OK;
+    const size_t at = b->len;
     if (!st)
         st = steno_json_put_string(b, name, strlen(name));
     if (!st)
         st = steno_buf_puts(b, ":");
+    if (!st && strstr(b->data, b->data + at) < b->data + at) { /* the first one counts */
+        steno_buf_cut(b, before);
+        return STENO_OK;
+    }
     if (!st)
         st = steno_buf_add(b, json, n);
     if (!st)
@@ -47,8 +52,8 @@ steno_status steno_call_keep(struct steno_call *c, const char *name, const char 
                       st == STENO_ERR_LIMIT ? "more than 8192 bytes" : "out of memory");
 }
 
-static steno_status keep_text(struct steno_call *c, const char *name, const char *value,
-                              steno_err *err)
+steno_status steno_call_keep_text(struct steno_call *c, const char *name, const char *value,
+                                  steno_err *err)
 {
     struct steno_buf json;
     steno_status st;
@@ -97,7 +102,7 @@ steno_status steno_call_parameter(struct steno_dialect_session *d, struct steno_
         snprintf(c->call_id, sizeof c->call_id, "%s", value);
         return STENO_OK;
     }
-    return is_own(name, fixed_format) ? keep_text(c, name, value, err)
+    return is_own(name, fixed_format) ? steno_call_keep_text(c, name, value, err)
                                       : steno_native_query(name, value, io, err);
 }
 

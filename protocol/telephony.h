@@ -33,7 +33,10 @@ steno_status steno_call_query(struct steno_dialect_session *d, const char *name,
 STENO_MUST steno_status steno_call_parameter(struct steno_dialect_session *d,
                                              struct steno_native_start *io, bool fixed_format,
                                              const char *name, const char *value, steno_err *err);
-/* Keep what a client says of the call, value [n], as a parameter of its own: JSON as it is. */
+/* Keep what a client says of the call as a parameter of its own: as text, or JSON [n] as it is. Of
+ * two with one name the first counts. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_call_keep_text(struct steno_call *c, const char *name,
+                                             const char *value, steno_err *err);
 STENO_MUST steno_status steno_call_keep(struct steno_call *c, const char *name, const char *json,
                                         size_t n, steno_err *err);
 /* A key of the telephone was pressed. */

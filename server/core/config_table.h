@@ -260,9 +260,9 @@ ROW(SECONDS, callback_give_up, "jobs", "callback_give_up", "STENO_JOBS_CALLBACK_
     2592000,
     "Time after which a callback that failed again and again is given up.")
 ROW(STRING, calls_callback, "calls", "callback", "STENO_CALLS_CALLBACK", "", 0, 0,
-    "URL to which the texts of telephone calls (/twilio) are posted whose clients name none, http "
-    "or https, of private networks too. Empty: none. Needs libcurl. What a client names is held "
-    "to jobs.callback_hosts and the settings beside it, which hold here too.")
+    "URL to which the texts of telephone calls (/twilio, /asterisk) are posted whose clients name "
+    "none, http or https, of private networks too. Empty: none. Needs libcurl. What a client names "
+    "is held to jobs.callback_hosts and the settings beside it, which hold here too.")
 ROW(STRING, wyoming_listen, "wyoming", "listen", "STENO_WYOMING_LISTEN", "", 0, 0,
     "Addresses for clients of the Wyoming protocol (Home Assistant), in the form of server.listen; "
     "the usual port is 10300. Empty: none. The protocol has no keys and no encryption.")

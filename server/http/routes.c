@@ -278,6 +278,8 @@ const struct steno_route steno_routes[] = {
     GETS("/wenet", get_stream, OPENAI),
     GETS("/sherpa", get_stream, OPENAI),
     GETS("/twilio", get_stream, OPENAI),
+    GETS("/asterisk", get_stream, OPENAI),
+    GETS("/freeswitch", get_stream, OPENAI),
     {.path = "/v1/listen",
      .label = "/v1/listen",
      .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,

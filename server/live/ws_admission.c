@@ -291,10 +291,10 @@ const char *steno_ws_route(const struct steno_dialect *d)
 {
     static const struct {
         const char *name, *path;
-    } routes[] = {{"stream", "/v1/stream"},     {"deepgram", "/v1/listen"},
-                  {"realtime", "/v1/realtime"}, {"vosk", "/vosk"},
-                  {"sherpa", "/sherpa"},        {"wenet", "/wenet"},
-                  {"twilio", "/twilio"}};
+    } routes[] = {
+        {"stream", "/v1/stream"}, {"deepgram", "/v1/listen"}, {"realtime", "/v1/realtime"},
+        {"vosk", "/vosk"},        {"sherpa", "/sherpa"},      {"wenet", "/wenet"},
+        {"twilio", "/twilio"},    {"asterisk", "/asterisk"},  {"freeswitch", "/freeswitch"}};
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (!strcmp(d->name, routes[i].name))
             return routes[i].path;

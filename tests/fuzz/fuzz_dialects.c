@@ -7,7 +7,8 @@
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
-/* covers: protocol/wyoming.c protocol/twilio.c protocol/telephony.c */
+/* covers: protocol/wyoming.c protocol/twilio.c protocol/call_audio.c */
+/* covers: protocol/telephony.c */
 /* covers: protocol/dialect.c protocol/transcript.c */
 #include <jansson.h>
 #include <stdio.h>
@@ -38,9 +39,10 @@ struct world {
     } while (0)
 
 static const struct steno_dialect *const dialects[] = {
-    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk, &steno_dialect_sherpa,
-    &steno_dialect_native,   &steno_dialect_wyoming,  &steno_dialect_flux, &steno_dialect_any,
-    &steno_dialect_wenet,    &steno_dialect_twilio};
+    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk,
+    &steno_dialect_sherpa,   &steno_dialect_native,   &steno_dialect_wyoming,
+    &steno_dialect_flux,     &steno_dialect_any,      &steno_dialect_wenet,
+    &steno_dialect_twilio,   &steno_dialect_asterisk, &steno_dialect_freeswitch};
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
@@ -233,6 +235,12 @@ static void known_text(struct world *w, unsigned which)
         "{\"event\":\"media\",\"media\":{\"track\":\"inbound\",\"payload\":\"/v8A\"}}",
         "{\"event\":\"dtmf\",\"dtmf\":{\"digit\":\"#\"}}",
         "{\"event\":\"stop\"}",
+        "MEDIA_START connection_id:m1 channel:SIP/a channel_id:1.2 format:slin16 ptime:20",
+        "{\"event\":\"MEDIA_START\",\"format\":\"alaw\",\"channel\":\"\\\"\",\"ptime\":20}",
+        "DTMF_END digit:5 channel_id:1.2",
+        "MEDIA_XON",
+        "{\"type\":\"finalize\"}",
+        "the dialplan's own words",
     };
     const char *t = texts[which % (sizeof texts / sizeof *texts)];
     if (steno_ws_session_readable(w->s))
@@ -269,7 +277,7 @@ static void step(struct world *w, unsigned op)
         receive(w, false);
         break;
     case 2:
-        known_text(w, op / 8);
+        known_text(w, op / 8 < 31 ? op / 8 : 31 + next(w));
         break;
     case 3:
     case 4:

@@ -1,4 +1,4 @@
-"""Telephone calls: Twilio's Media Streams. The messages are those of twilio.com/docs/voice/media-streams/websocket-messages;
+"""Telephone calls: Twilio's Media Streams, Asterisk, FreeSWITCH. Twilio's messages are those of twilio.com/docs/voice/media-streams/websocket-messages;
 no package plays Twilio's side, so they are written out here. What is posted goes to job_web.Web."""
 import base64
 import contextlib
@@ -17,7 +17,7 @@ import audioop  # pylint: disable=deprecated-module
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from daemon import DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, eventually, pcm, tap, until_closed
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, eventually, pcm, tap, until_closed
 from job_web import BASE, CALLS, Web
 
 PCM, RATE = pcm()
@@ -191,6 +191,65 @@ def settings_may_be_parameters_or_in_the_url(d):
     assert "words" not in final and final["alternatives"] and out[0]["message"]["beam"] == 4, out
 
 
+# ---- Asterisk and FreeSWITCH -----------------------------------------------------------------------------------------
+
+def frames(data, n):
+    return [data[i:i + n] for i in range(0, len(data), n)]
+
+
+@case
+def asterisk_sends_any_of_its_plain_codecs(d):
+    plain = "MEDIA_START connection_id:m1 channel:SIP/a channel_id:17.1 format:{} optimal_frame_size:160 ptime:20"
+    in_json = '{{"event":"MEDIA_START","connection_id":"m1","channel":"SIP/a","channel_id":"17.1","format":"{}","ptime":20}}'
+    for form, codec, data, size in ((plain, "ulaw", MULAW, 160), (in_json, "alaw", audioop.lin2alaw(PCM8, 2), 160), (plain, "slin", PCM8, 320),
+                                    (in_json, "slin16", audioop.ratecv(PCM, 2, 1, RATE, 16000, None)[0], 640)):
+        with dial(d, "/asterisk", desk="7") as ws:
+            for m in [form.format(codec)] + frames(data, size) + ["DTMF_END digit:5 channel_id:17.1", "MEDIA_XON"]:
+                ws.send(m)  # it ends by closing
+        out = posts()
+        assert text(out) == DIGITS_TEXT and {m["message"]["type"] for m in out} == {"ready", "final", "dtmf", "end"}, (codec, out)
+        assert out[0]["call"] == {"source": "asterisk", "call_id": "17.1", "stream_id": "m1", "parameters": {"desk": "7", "channel": "SIP/a"}}, out[0]
+    got, code, _ = call(d, [plain.format("opus"), b"\xff" * 160], "/asterisk")
+    d.wait_idle()
+    assert not got and code == 1003 and not Web.got, (got, code)
+    with connect(f"ws://127.0.0.1:{d.port}/asterisk", subprotocols=["media"], **OPEN) as ws:
+        assert ws.subprotocol == "media"
+    d.wait_idle()
+
+
+@case
+def freeswitch_hears_back_on_its_connection(d):
+    for last in (b"", '{"type":"end"}'):
+        got, code, _ = call(d, ['{"caller":"Ann"}'] + frames(PCM8, 320) + [last], "/freeswitch")
+        assert code == 1000 and {m["type"] for m in got} == {"transcription"} and not Web.got, (got, code)
+        got = [m["data"] for m in got]
+        assert got[0]["type"] == "ready" and got[-1]["type"] == "end" and any(m["type"] == "partial" for m in got), got
+        assert " ".join(m["text"] for m in got if m["type"] == "final" and m["text"]) == DIGITS_TEXT
+    both = audioop.tostereo(PCM8, 2, 1, 1)
+    got, code, _ = call(d, frames(both, 640) + [b""], "/freeswitch", channels=2, multichannel="true")
+    for channel in (1, 2):
+        assert " ".join(m["data"]["text"] for m in got if m["data"]["type"] == "final" and m["data"]["channel"] == channel and m["data"]["text"]) == DIGITS_TEXT
+    with connect(f"ws://127.0.0.1:{d.port}/freeswitch?sample_rate={RATE}", subprotocols=["audio.drachtio.org"], **OPEN) as ws:
+        assert ws.subprotocol == "audio.drachtio.org"
+        for m in frames(PCM, 640) + ['{"type":"finalize"}']:
+            ws.send(m)
+        while (m := json.loads(ws.recv(timeout=60 * SLOW))["data"])["type"] != "final":
+            pass
+        assert m["text"] == DIGITS_TEXT and m["reason"] == "request", m
+    d.wait_idle()
+
+
+@case
+def freeswitch_may_name_a_url_instead(_):
+    with Stenod(*CALLS) as d:
+        with dial(d, "/freeswitch", callback=f"{BASE}/calls", call_id="uuid-1") as ws:
+            for m in ['{"caller":"Ann"}'] + frames(PCM8, 320):
+                ws.send(m)
+        out = posts()
+        assert text(out) == DIGITS_TEXT
+        assert out[0]["call"] == {"source": "freeswitch", "call_id": "uuid-1", "parameters": {"metadata": {"caller": "Ann"}}}, out
+
+
 # ---- who may, and where to -------------------------------------------------------------------------------------------
 
 @case
@@ -261,17 +320,17 @@ def a_server_that_stops_posts_what_was_said(_):
 
 
 @case
-def the_example_of_the_page_runs(d):
+def the_examples_of_the_page_run(d):
     with open(os.path.join(ROOT, "docs", "telephony.md"), encoding="utf-8") as f:
-        program = re.search(r"```python\n(.*?)```", f.read(), re.S)[1]
-    done = subprocess.run([sys.executable, "-", os.path.join(ROOT, "tests", "data", "digits.wav"), f"ws://127.0.0.1:{d.port}/twilio"], input=program,
-                          capture_output=True, text=True, timeout=120 * SLOW, check=False)
-    assert done.returncode == 0, done
-    assert text(posts()) == DIGITS_TEXT
+        programs = re.findall(r"```python\n(.*?)```", f.read(), re.S)
+    for path, program in zip(("twilio", "freeswitch"), programs, strict=True):
+        done = subprocess.run([sys.executable, "-", DIGITS, f"ws://127.0.0.1:{d.port}/{path}"], input=program, capture_output=True, text=True,
+                              timeout=120 * SLOW, check=False)
+        assert done.returncode == 0, done
+        assert (text(posts()) if path == "twilio" else " ".join(done.stdout.split())) == DIGITS_TEXT, done
 
 
 if __name__ == "__main__":
-    assert CALLS
     with Stenod(*HERE) as daemon:
         result = tap(daemon)
     sys.exit(result)

@@ -21,7 +21,7 @@ HUGE = b'{"a":[' + b"{}," * 3333333 + b"0]}"  # 10 MB, whose tree would take 1.4
 WIDE = b'{"a":[' + b"{}," * 2040 + b"0]}"  # nearly as many values as are parsed
 TEXT = b'{"url":"' + b"x" * 262000 + b'"}'  # nearly as many bytes
 ROUTES = ("/v1/listen", "/v1/jobs", "/v1/realtime/client_secrets", "/v1/realtime/transcription_sessions", "/load", "/v1/audio/speech")
-SOCKETS = ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime", "/vosk", "/sherpa", "/wenet", "/twilio", "/")
+SOCKETS = ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime", "/vosk", "/sherpa", "/wenet", "/")
 ROWS = []
 
 

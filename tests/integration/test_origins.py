@@ -40,7 +40,7 @@ def opens(d, path="/v1/stream", **headers):
 
 @case
 def sockets_of_other_pages_are_refused_and_programs_are_not(d):
-    for path in ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime", "/vosk", "/sherpa", "/wenet", "/twilio", "/"):
+    for path in ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime", "/vosk", "/sherpa", "/wenet", "/twilio", "/asterisk", "/freeswitch", "/"):
         assert opens(d, path) == 101, path
         assert opens(d, path, Origin=EVIL) == 403, path
         assert opens(d, path, Origin="null") == 403, path

@@ -17,7 +17,7 @@ CANARY = "canary-3f1c9a77-secret"
 PCM, RATE = pcm()
 with open(DIGITS, "rb") as _f:
     WAV = _f.read()
-STREAMS = ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime?intent=transcription", "/vosk", "/sherpa", "/wenet", "/twilio", "/",
+STREAMS = ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime?intent=transcription", "/vosk", "/sherpa", "/wenet", "/twilio", "/asterisk", "/freeswitch", "/",
            "/v1/none", "/v1/stream?session_id=sess_00")
 UPLOADS = ("/v1/transcribe", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/listen", "/v1/audio/speech",
            "/v1/realtime/client_secrets", "/v1/realtime/transcription_sessions", "/inference", "/load", "/asr", "/detect-language")

@@ -1,5 +1,5 @@
-/* The dialect of Twilio's calls, message by message: what is kept of a call, where the samples of
- * its tracks go, and what is posted. tests/integration/test_calls.py has whole calls. */
+/* The dialects of telephone calls, message by message: what is kept of a call, where the samples of
+ * Twilio's tracks go, and what is posted. tests/integration/test_calls.py has whole calls. */
 #include "tests/support/dialect_session.h"
 
 #include "base/base64.h"
@@ -189,6 +189,130 @@ static void secrets_and_urls_are_kept_apart(void **state)
     stop(&h);
 }
 
+/* ---- Asterisk -------------------------------------------------------------------------------- */
+
+static void asterisk_says_what_it_sends(void **state)
+{
+    static const struct {
+        const char *format;
+        enum steno_encoding encoding;
+        int rate; /* 0: it is refused */
+    } all[] = {{"ulaw", STENO_ENCODING_MULAW, 8000},
+               {"alaw", STENO_ENCODING_ALAW, 8000},
+               {"slin", STENO_ENCODING_S16LE, 8000},
+               {"slin16", STENO_ENCODING_S16LE, 16000},
+               {"slin44", STENO_ENCODING_S16LE, 44100},
+               {"slin192", STENO_ENCODING_S16LE, 192000},
+               {"opus", 0, 0},
+               {"g722", 0, 0},
+               {"slin7", 0, 0},
+               {"slin16x", 0, 0},
+               {"slin999", 0, 0},
+               {"", 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof all / sizeof *all); i++) {
+        const char *format = all[i / 2].format;
+        const steno_status want = all[i / 2].rate ? STENO_OK : STENO_ERR_UNSUPPORTED;
+        struct received h;
+        char t[300];
+        snprintf(t, sizeof t,
+                 i % 2
+                     ? "MEDIA_START connection_id:m1 channel:SIP/a channel_id:17.1 format:%s "
+                       "optimal_frame_size:160 ptime:20"
+                     : "{\"event\":\"MEDIA_START\",\"connection_id\":\"m1\",\"channel\":\"SIP/a\","
+                       "\"channel_id\":\"17.1\",\"format\":\"%s\",\"ptime\":20}",
+                 format);
+        start(&h, &steno_dialect_asterisk);
+        assert_int_equal(text(&h, t, want), STENO_ACT_START);
+        if (!want) {
+            assert_int_equal(h.d.asked.audio.encoding, all[i / 2].encoding);
+            assert_int_equal(h.d.asked.audio.sample_rate, all[i / 2].rate);
+            assert_int_equal(text(&h,
+                                  i % 2 ? "DTMF_END digit:# channel_id:17.1"
+                                        : "{\"event\":\"DTMF_END\",\"digit\":\"#\"}",
+                                  STENO_OK),
+                             STENO_ACT_NOTHING);
+            says(&h, "{\"call\":{\"source\":\"asterisk\",\"call_id\":\"17.1\","
+                     "\"stream_id\":\"m1\",\"parameters\":{\"channel\":\"SIP/a\"}},\"message\":{"
+                     "\"type\":\"dtmf\"," HEAD "\"seq\":0,\"audio_ms\":0,\"digit\":\"#\"}}");
+        }
+        stop(&h);
+    }
+}
+
+static void asterisk_has_a_format_without_its_name(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_asterisk); /* as 22.6.0 sends it */
+    query(&h, "encoding", "s16le", STENO_OK);
+    query(&h, "sample_rate", "16000", STENO_OK);
+    query(&h, "call_id", "7", STENO_OK);
+    query(&h, "desk", "1", STENO_OK);
+    query(&h, "desk", "2", STENO_OK); /* the first one counts */
+    text(&h, "MEDIA_START connection_id:m1 channel:SIP/a optimal_frame_size:640", STENO_OK);
+    assert_int_equal(h.d.asked.audio.encoding, STENO_ENCODING_S16LE);
+    assert_int_equal(h.d.asked.audio.sample_rate, 16000);
+    text(&h, "MEDIA_XOFF", STENO_OK);
+    text(&h, "STATUS channel_id:1 queue_length:0", STENO_OK);
+    says_no_more(&h);
+    text(&h, "MEDIA_START connection_id:m2", STENO_ERR_INVAL);
+    text(&h, " ", STENO_ERR_INVAL);
+    text(&h, "{\"digit\":\"5\"}", STENO_ERR_INVAL);
+    assert_int_equal(h.d.dialect->hung_up(&h.d), STENO_ACT_END);
+    h.d.dialect->end(&h.d, false);
+    says_some(&h, "{\"call\":{\"source\":\"asterisk\",\"call_id\":\"7\",\"stream_id\":\"m1\","
+                  "\"parameters\":{\"desk\":\"1\",\"channel\":\"SIP/a\"}}}");
+    stop(&h);
+}
+
+/* ---- FreeSWITCH ------------------------------------------------------------------------------ */
+
+static void freeswitch_gets_its_answers_on_the_connection(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_freeswitch);
+    assert_int_equal(h.d.start.audio.sample_rate, 8000);
+    assert_int_equal(h.d.start.audio.encoding, STENO_ENCODING_S16LE);
+    assert_false(h.d.posted);
+    assert_int_equal(text(&h, "{\"caller\":\"Ann\",\"type\":\"x\"}", STENO_OK), STENO_ACT_NOTHING);
+    event(&h, STENO_PARTIAL, "four t", STENO_FINAL_END);
+    says(&h, "{\"type\":\"transcription\",\"data\":{\"type\":\"partial\"," HEAD "\"seq\":0,"
+             "\"audio_ms\":0,\"segment\":4,\"start\":1.0,\"text\":\"four t\",\"stable\":\"four\","
+             "\"words\":[{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5},"
+             "{\"word\":\"t\\\"wo\",\"start\":1.75,\"end\":2.0,\"confidence\":1.0}]}}");
+    assert_true(h.replaceable[0]);
+    assert_int_equal(text(&h, "{\"type\":\"finalize\"}", STENO_OK), STENO_ACT_FINALIZE);
+    assert_int_equal(text(&h, "{\"type\":\"end\"}", STENO_OK), STENO_ACT_END);
+    assert_int_equal(h.d.dialect->binary_end(&h.d, 320), STENO_ACT_NOTHING);
+    assert_int_equal(h.d.dialect->binary_end(&h.d, 0), STENO_ACT_END);
+    stop(&h);
+}
+
+static void freeswitch_repeats_its_metadata_where_messages_are_posted(void **state)
+{
+    static const char *const all[][2] = {{"{\"caller\":\"Ann\"}", "{\"caller\":\"Ann\"}"},
+                                         {"Ann \"A\"", "\"Ann \\\"A\\\"\""},
+                                         {"[1]", "\"[1]\""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct received h;
+        char t[300];
+        start(&h, &steno_dialect_freeswitch);
+        query(&h, "callback", "https://a.example/", STENO_OK);
+        assert_true(h.d.posted);
+        text(&h, all[i][0], STENO_OK);
+        text(&h, "{\"a later one\":1}", STENO_OK);
+        h.d.dialect->end(&h.d, false);
+        snprintf(t, sizeof t,
+                 "{\"call\":{\"source\":\"freeswitch\",\"parameters\":{\"metadata\":%s}}}",
+                 all[i][1]);
+        says_some(&h, t);
+        stop(&h);
+    }
+}
+
 static void mistakes_have_their_errors(void **state)
 {
     static const struct {
@@ -229,6 +353,10 @@ int main(void)
         cmocka_unit_test(alternatives_are_posted_where_they_are_asked_for),
         cmocka_unit_test(secrets_and_urls_are_kept_apart),
         cmocka_unit_test(mistakes_have_their_errors),
+        cmocka_unit_test(asterisk_says_what_it_sends),
+        cmocka_unit_test(asterisk_has_a_format_without_its_name),
+        cmocka_unit_test(freeswitch_gets_its_answers_on_the_connection),
+        cmocka_unit_test(freeswitch_repeats_its_metadata_where_messages_are_posted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
