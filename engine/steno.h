@@ -599,6 +599,24 @@ struct steno_event {
 STENO_API STENO_MUST steno_status steno_stream_open(steno_stream **out, steno_model *m,
                                                     const struct steno_stream_options *opt,
                                                     steno_err *err);
+/* A line of a text that is spoken in the audio, and where to look for it: from..to in s; to <=
+ * from: anywhere behind the lines before it. */
+struct steno_line {
+    const char *text;
+    double from, to;
+};
+/* Open a stream that does not recognize, but finds where the words of lines [n] are spoken
+ * (docs/align.md), which are borrowed for the call. One final comes at the end, with a section for
+ * each line that has words. A word that was not found has confidence 0 and lies between its
+ * neighbours. Tokens are characters, or what the model spells words with; id -1 is what it has no
+ * token for. ids of a section has two numbers for each of its tokens: where it begins and ends in
+ * the section's text, in bytes. opt's search, endpoint rules and options of text have no effect.
+ * STENO_ERR_INVAL also: lines that are no UTF-8, or whose times are not in order.
+ * STENO_ERR_UNSUPPORTED: the model gives no scores of CTC. STENO_ERR_LIMIT: more than 1 MiB. */
+STENO_API STENO_MUST steno_status steno_stream_open_lines(steno_stream **out, steno_model *m,
+                                                          const struct steno_stream_options *opt,
+                                                          const struct steno_line *lines, size_t n,
+                                                          steno_err *err);
 /* Close a stream at any time; audio and events that wait are dropped. NULL is accepted. */
 STENO_API void steno_stream_close(steno_stream *s);
 /* Whether finals may be begun in the silence before their endpoint, where the model can; they may

@@ -109,8 +109,29 @@ static json_t *section_json(json_t *o, const struct steno_section *s)
     return *s->language ? with(o, "language", json_of_text(s->language)) : o;
 }
 
-static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
+/* The characters of a line, by the places in its text that ids has. */
+static json_t *characters_json(const struct steno_event *seg)
 {
+    const struct steno_section *line = &seg->sections[0];
+    json_t *a = json_array();
+    for (size_t i = 0; a && 2 * i + 1 < line->n_ids && i < seg->n_tokens; i++) {
+        const struct steno_token *k = &seg->tokens[i];
+        const int32_t from = line->ids[2 * i], to = line->ids[2 * i + 1];
+        json_t *o;
+        if (to <= from || !(k->confidence > 0))
+            continue;
+        o = with(json_object(), "character", json_stringn(seg->text + from, (size_t)(to - from)));
+        o = with(o, "start", json_of_number(k->start));
+        o = with(o, "end", json_of_number(k->end));
+        a = and_then(a, with(o, "confidence", json_of_number((double)k->confidence)));
+    }
+    return a;
+}
+
+static json_t *segment_json(const steno_transcript *t, size_t i,
+                            const struct steno_result_json_options *opt)
+{
+    const bool no_words = opt->no_words;
     const struct steno_event *seg = steno_transcript_segment(t, i);
     const unsigned channel = steno_transcript_segment_channel(t, i);
     const unsigned speaker = steno_transcript_segment_speaker(t, i);
@@ -127,6 +148,8 @@ static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
     o = with(o, "reason", json_string(steno_final_reason_name(seg->reason)));
     if (!no_words)
         o = with(o, "words", words_json(seg->words, seg->n_words));
+    if (opt->characters && seg->n_sections)
+        o = with(o, "characters", characters_json(seg));
     if (seg->labels.emotion)
         o = with(o, "emotion", json_of_text(seg->labels.emotion));
     if (seg->labels.sound)
@@ -157,7 +180,7 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
     if (opt->language_probability > 0)
         o = with(o, "language_probability", json_of_number((double)opt->language_probability));
     for (size_t i = 0; segments && i < steno_transcript_n_segments(t); i++)
-        segments = and_then(segments, segment_json(t, i, opt->no_words));
+        segments = and_then(segments, segment_json(t, i, opt));
     o = with(o, "segments", segments);
     if (steno_transcript_has_joint_alternatives(t))
         o = with(o, "alternatives", joint_json(t, opt->no_words));

@@ -7,6 +7,7 @@
  *                    "start", "end", "confidence", "reason",
  *                    "emotion", "sound" (struct steno_labels),
  *                    "words": [{"word", "start", "end", "confidence"}],
+ *                    "characters": [{"character", "start", "end", "confidence"}],
  *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}],
  *      "warnings": [...]}
  *
@@ -19,6 +20,7 @@
 
 struct steno_result_json_options {
     bool no_words;     /* leave the words out */
+    bool characters;   /* of a transcript of lines (steno_stream_open_lines): segments have them */
     int indent;        /* spaces; 0 = one line */
     const char *file;  /* "file" member; NULL = absent */
     const char *model; /* likewise */

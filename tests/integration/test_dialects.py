@@ -275,6 +275,7 @@ def deepgram_flux_tells_turns(d):
         of = [e for e, k, _ in turns(got) if k == i]
         of = of[of.index("StartOfTurn"):]  # between turns there are Updates
         assert of[0] == "StartOfTurn" and of[-1] == "EndOfTurn" and of.count("StartOfTurn") == of.count("EndOfTurn") == 1, of
+        of = [e for e in of if e != "Update"]  # which come every 0.25 s, whatever happens
         for e, after in zip(of, of[1:]):
             assert e != "EagerEndOfTurn" or after in ("TurnResumed", "EndOfTurn"), of
     assert any(e == "EagerEndOfTurn" for e, _, _ in turns(got)), turns(got)
@@ -456,7 +457,7 @@ def sherpa_offline_clients_get_a_result_per_recording(d):
                     ws.send((header if i == 0 else b"") + data[i:i + chunk])
                 m = json.loads(ws.recv(timeout=60 * SLOW))
                 assert m["text"] == DIGITS_TEXT and m["tokens"] == DIGITS_TEXT.split(), m
-                assert abs(m["timestamps"][0] - 0.63) < 0.1 and abs(m["timestamps"][-1] - 4.83) < 0.1 and m["start_time"] == 0, m
+                assert abs(m["timestamps"][0] - 0.53) < 0.1 and abs(m["timestamps"][-1] - 4.73) < 0.1 and m["start_time"] == 0, m
             ws.send("Done")
             got, code, _ = until_closed(ws)
             assert got == [] and code == 1000, (got, code)

@@ -51,7 +51,7 @@ expected += [f"{kind} 1" for kind in library.KINDS] + [f"reason {r} 1" for r in 
 expected.append(f"abi {library.ABI}")
 wrong = [f"C: {a}, Python: {b}" for a, b in zip(said, expected) if a != b]
 # A field that is missing at the end of a struct shows in its size; the number of structs of the header is counted.
-unused = {"steno_enrolled_speaker", "steno_filter_options", "steno_live_merge", "steno_option_info", "steno_model_languages",
+unused = {"steno_enrolled_speaker", "steno_filter_options", "steno_line", "steno_live_merge", "steno_option_info", "steno_model_languages",
           "steno_speaker_options", "steno_turn"}  # by the package
 declared = set(re.findall(r"^struct (steno_\w+) \{", header.read_text(), re.MULTILINE)) - unused
 missing = declared - {c_name(n).removeprefix("struct ") for n in structs}

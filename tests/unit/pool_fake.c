@@ -54,11 +54,11 @@ static struct fake *fake_of(const steno_stream *s)
 }
 
 static steno_status fake_open(steno_stream **out, steno_model *m,
-                              const struct steno_stream_options *o, const char *vocabulary,
-                              steno_err *err)
+                              const struct steno_stream_options *o,
+                              const struct steno_stream_known *known, steno_err *err)
 {
     struct fake *f = calloc(1, sizeof *f);
-    (void)m, (void)vocabulary;
+    (void)m, (void)known;
     if (o->sample_rate == 1) {
         free(f);
         return steno_fail(err, STENO_ERR_INVAL, "rate");

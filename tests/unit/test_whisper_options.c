@@ -39,7 +39,8 @@ static steno_status hear_knowing(steno_model *m, const char *file,
     if (!pcm)
         skip();
     so.no_endpointing = so.no_partials = true;
-    st = steno_stream_open_knowing(&s, m, &so, vocabulary, err);
+    st = steno_stream_open_knowing(&s, m, &so,
+                                   &(struct steno_stream_known){.vocabulary = vocabulary}, err);
     if (!st) {
         st = steno_stream_push(s, pcm, n, err);
         if (!st)

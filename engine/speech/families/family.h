@@ -16,6 +16,7 @@
 #include "steno.h"
 #include "speech/text/tokens.h"
 
+struct steno_alignment;
 struct steno_family;
 struct steno_observer;
 struct steno_shell;
@@ -114,6 +115,9 @@ struct steno_family_stream {
     size_t n_options;
     const struct steno_speech_source
         *speech; /* borrowed for the call; its vad outlives the state */
+    /* Families with CTC give it their scores instead of searching them (alignment.h); outlives the
+     * state. NULL: none. */
+    struct steno_alignment *alignment;
 };
 
 /* One hypothesis; lists have the best one first. Pointers belong to the state and are valid until

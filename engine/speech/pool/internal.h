@@ -16,7 +16,7 @@
  * their own behind the same pointer types. Calls for one recogniser never overlap. */
 struct steno_pool_ops {
     steno_status (*open)(steno_stream **out, steno_model *m, const struct steno_stream_options *opt,
-                         const char *vocabulary, steno_err *err);
+                         const struct steno_stream_known *known, steno_err *err);
     int (*rate)(const steno_model *m); /* if the options name none */
     void (*close)(steno_stream *s);
     steno_status (*feed)(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err);

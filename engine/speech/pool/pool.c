@@ -405,7 +405,8 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
         leave_place(p, counted);
         return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     }
-    st = p->ops->open(&ps->rec, p->model, &o.stream, o.vocabulary, err);
+    st = p->ops->open(&ps->rec, p->model, &o.stream,
+                      &(struct steno_stream_known){o.vocabulary, o.lines, o.n_lines}, err);
     if (!st && (o.filters.replace || o.filters.redact || o.filters.mask || o.filters.no_fillers))
         st = p->ops->set_filters(ps->rec, &o.filters, err);
     if (!st && o.turn)

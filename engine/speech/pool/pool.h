@@ -130,7 +130,9 @@ struct steno_pool_stream_options {
     const steno_turn_detector *turn;
     double turn_threshold, turn_early;
     struct steno_filter_options filters; /* borrowed for the call, like the next */
-    const char *vocabulary;              /* as of steno_stream_open_knowing */
+    const char *vocabulary;              /* as of struct steno_stream_known */
+    const struct steno_line *lines;      /* likewise, [n_lines] */
+    size_t n_lines;
 };
 
 /* Check whether a stream of this class would find a place now. STENO_ERR_BUSY with the reason if

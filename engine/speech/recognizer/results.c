@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "speech/recognizer/aligned.h"
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/filters.h"
 #include "speech/recognizer/partial_marks.h"
@@ -78,24 +79,22 @@ void steno_results_close(struct steno_results *r)
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-/* Extend word i around its frames by word_before and word_after of the model. If the gap to the
- * next word is smaller than both together, the words meet in it, each with its share of the gap. */
-static void place_word(const steno_stream *s, const struct steno_words *w, size_t i,
-                       struct steno_word *out)
+void steno_results_place(const steno_stream *s, const struct steno_word_frames *at,
+                         struct steno_word *out)
 {
     double (*time)(const steno_stream *, int64_t) = s->feeder->frame_time;
     double before = s->model->info.word_before, after = s->model->info.word_after;
-    double start = time(s, w->w[i].first), end = time(s, w->w[i].last + 1);
+    double start = time(s, at->first), end = time(s, at->last + 1);
     double low = (double)s->base / s->opt.sample_rate, high = s->feeder->processed(s), share;
     out->start = start;
     out->end = end;
     if (before + after <= 0)
         return;
     share = before / (before + after);
-    if (i > 0)
-        low = start - (start - time(s, w->w[i - 1].last + 1)) * share;
-    if (i + 1 < w->n)
-        high = end + (time(s, w->w[i + 1].first) - end) * (1 - share);
+    if (at->before >= 0)
+        low = start - (start - time(s, at->before + 1)) * share;
+    if (at->after >= 0)
+        high = end + (time(s, at->after) - end) * (1 - share);
     out->start = fmin(start, fmax(start - before, low));
     out->end = fmax(end, fmin(end + after, high));
 }
@@ -105,7 +104,11 @@ static void fill_words(const steno_stream *s, const struct steno_words *w, struc
     for (size_t i = 0; i < w->n; i++) {
         out[i] = (struct steno_word){.text = w->words.data + w->w[i].text,
                                      .confidence = w->w[i].confidence};
-        place_word(s, w, i, &out[i]);
+        steno_results_place(s,
+                            &(struct steno_word_frames){i ? w->w[i - 1].last : -1, w->w[i].first,
+                                                        w->w[i].last,
+                                                        i + 1 < w->n ? w->w[i + 1].first : -1},
+                            &out[i]);
         if (i) /* words may share a frame */
             out[i].start = fmax(out[i].start, out[i - 1].end);
         out[i].end = fmax(out[i].end, out[i].start);
@@ -517,7 +520,7 @@ static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
     return st ? st : place_alternatives(s, *n_alts);
 }
 
-static steno_status end_segment(steno_stream *s, struct steno_event *final)
+steno_status steno_results_end_segment(steno_stream *s, struct steno_event *final)
 {
     struct steno_results *r = &s->results;
     const bool words = final->n_words > 0;
@@ -534,7 +537,10 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
 {
     struct steno_results *r = &s->results;
     struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
-    steno_status st = build_alternatives(s, &ev.n_alternatives);
+    steno_status st;
+    if (s->alignment)
+        return steno_aligned_final(s, reason);
+    st = build_alternatives(s, &ev.n_alternatives);
     r->shown = 0;
     if (st)
         return st;
@@ -553,7 +559,7 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     ev.stable_words = ev.n_words;
     ev.stable_bytes = strlen(ev.text);
     ev.alternatives = r->alts;
-    return end_segment(s, &ev);
+    return steno_results_end_segment(s, &ev);
 }
 
 /* The words of the last partial are still there. */
@@ -571,7 +577,7 @@ static steno_status rescue_partial(steno_stream *s)
     r->shown = 0;
     ev.stable_words = ev.n_words;
     ev.stable_bytes = strlen(ev.text);
-    return add_details(s, &known, &ev) ? STENO_ERR_NOMEM : end_segment(s, &ev);
+    return add_details(s, &known, &ev) ? STENO_ERR_NOMEM : steno_results_end_segment(s, &ev);
 }
 
 steno_status steno_results_rescue(steno_stream *s)

@@ -27,6 +27,19 @@ struct steno_results {
     double word_end; /* s: of the last final's last word */
 };
 
+/* A word's frames, and those of its neighbours; -1: it has none. */
+struct steno_word_frames {
+    int64_t before, first, last, after; /* the last frame before it; its own; the first behind it */
+};
+
+/* Set the times of a word: it extends around its frames by word_before and word_after of the model.
+ * If the gap to a neighbour is smaller than both together, the words meet in it, each with its
+ * share of the gap. */
+void steno_results_place(const steno_stream *s, const struct steno_word_frames *at,
+                         struct steno_word *out);
+/* Queue a final that is complete: it ends the segment. STENO_ERR_NOMEM, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_results_end_segment(steno_stream *s, struct steno_event *final);
+
 STENO_MUST steno_status steno_results_open(struct steno_results *r, int n_best);
 void steno_results_close(struct steno_results *r);
 

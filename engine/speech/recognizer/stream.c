@@ -6,6 +6,7 @@
 
 #include "speech/audio/pcm.h"
 #include "speech/families/option.h"
+#include "speech/recognizer/aligned.h"
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/vad.h"
 
@@ -137,7 +138,8 @@ static steno_status open_state(steno_stream *s, const char *vocabulary, steno_er
                                     .asked = s->asked,
                                     .vocabulary = vocabulary,
                                     .options = s->opt.options,
-                                    .n_options = s->opt.n_options};
+                                    .n_options = s->opt.n_options,
+                                    .alignment = s->alignment};
     steno_status st = s->family->state_new(&s->state, s->model->impl, &o, err);
     s->opt.hints = (struct steno_hints){0}; /* borrowed for the open only */
     s->asked = NULL;
@@ -156,7 +158,7 @@ static steno_status open_state(steno_stream *s, const char *vocabulary, steno_er
 
 steno_status steno_stream_open_knowing(steno_stream **out, steno_model *m,
                                        const struct steno_stream_options *opt,
-                                       const char *vocabulary, steno_err *err)
+                                       const struct steno_stream_known *known, steno_err *err)
 {
     steno_stream *s = calloc(1, sizeof *s);
     steno_status st;
@@ -168,10 +170,14 @@ steno_status steno_stream_open_knowing(steno_stream **out, steno_model *m,
     if (opt)
         s->opt = *opt;
     st = check_options(s, err);
+    if (!st && known && known->lines)
+        st = steno_aligned_open(s, known->lines, known->n_lines, err);
     if (!st)
         st = open_audio(s, err);
     if (!st)
-        st = open_state(s, vocabulary, err);
+        st = open_state(s, known ? known->vocabulary : NULL, err);
+    if (!st && s->alignment)
+        st = steno_aligned_begin(s, err);
     if (!st)
         st = s->feeder->open(s, err);
     if (st)
@@ -187,6 +193,17 @@ steno_status steno_stream_open(steno_stream **out, steno_model *m,
     return steno_stream_open_knowing(out, m, opt, NULL, err);
 }
 
+steno_status steno_stream_open_lines(steno_stream **out, steno_model *m,
+                                     const struct steno_stream_options *opt,
+                                     const struct steno_line *lines, size_t n, steno_err *err)
+{
+    static const struct steno_line none = {.text = ""};
+    return steno_stream_open_knowing(
+        out, m, opt,
+        &(struct steno_stream_known){.lines = lines ? lines : &none, .n_lines = lines ? n : 0},
+        err);
+}
+
 void steno_stream_close(steno_stream *s)
 {
     if (!s)
@@ -198,6 +215,7 @@ void steno_stream_close(steno_stream *s)
         s->family->state_free(s->state);
     steno_results_close(&s->results);
     steno_filters_close(s->filters);
+    steno_alignment_close(s->alignment);
     steno_resampler_close(s->resampler);
     if (s->clean != s->pending)
         free(s->clean);

@@ -7,12 +7,19 @@
 #include "speech/recognizer/batcher.h"
 #include "speech/recognizer/turn_watch.h"
 
-/* Open a stream that knows more hotwords than those of its hints: likely words of whoever runs the
- * program, as in hints; NULL: none. They are left out where the model takes none or the search is
- * greedy. Otherwise as steno_stream_open. */
+/* What a stream knows beside its hints. Borrowed for the call. */
+struct steno_stream_known {
+    /* More hotwords: likely words of whoever runs the program, as in hints; NULL: none. They are
+     * left out where the model takes none or the search is greedy. */
+    const char *vocabulary;
+    const struct steno_line *lines; /* [n_lines] as of steno_stream_open_lines; NULL: none */
+    size_t n_lines;
+};
+/* As steno_stream_open; known may be NULL. */
 STENO_MUST steno_status steno_stream_open_knowing(steno_stream **out, steno_model *m,
                                                   const struct steno_stream_options *opt,
-                                                  const char *vocabulary, steno_err *err);
+                                                  const struct steno_stream_known *known,
+                                                  steno_err *err);
 
 /* Take samples until a step is due that must come before more of them, or all are taken; *used <= n
  * of them. The steps of a final that is begun early (steno_stream_slack) need not: sound drops it,

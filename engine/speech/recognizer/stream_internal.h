@@ -3,6 +3,7 @@
 #ifndef STENO_RECOGNIZER_STREAM_INTERNAL_H
 #define STENO_RECOGNIZER_STREAM_INTERNAL_H
 
+#include "speech/families/alignment.h"
 #include "speech/recognizer/filters.h"
 #include "speech/audio/resample.h"
 #include "speech/features/activity.h"
@@ -114,7 +115,8 @@ struct steno_stream {
         struct steno_segments g;
     } in;
     struct steno_results results;
-    steno_filters *filters; /* NULL: none */
+    steno_filters *filters;     /* NULL: none */
+    steno_alignment *alignment; /* NULL: the speech is recognized */
     enum steno_when { STENO_WHEN_AUTO, STENO_WHEN_ON, STENO_WHEN_OFF } itn, punctuation;
     /* clock */
     int64_t taken;  /* input samples so far */

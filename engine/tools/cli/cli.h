@@ -12,6 +12,7 @@ struct cli_command {
 };
 
 int cli_transcribe(int argc, char **argv);
+int cli_align(int argc, char **argv);
 int cli_optimize(int argc, char **argv);
 int cli_convert(int argc, char **argv);
 int cli_profile(int argc, char **argv);

@@ -12,32 +12,19 @@
 #include "base/clock.h"
 #include "tools/cli/family_options.h"
 #include "tools/cli/known.h"
+#include "tools/cli/output.h"
 #include "tools/cli/voices.h"
 #include "protocol/result_json.h"
-#include "protocol/subtitle.h"
 #include "protocol/voices.h"
-#include "protocol/whisper_asr.h"
 #include "steno.h"
 
 #define BLOCK 4096
 #define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before anyone reads a bar */
-#define MAX_OUTPUT ((size_t)512 << 20)
-
-enum format {
-    FORMAT_TEXT,
-    FORMAT_JSON,
-    FORMAT_NBEST,
-    FORMAT_SRT,
-    FORMAT_VTT,
-    FORMAT_LRC,
-    FORMAT_TSV,
-    FORMAT_WHISPER
-};
 
 struct job {
     const char *model_dir;
     const char *vad_name; /* off, energy, silero or a directory */
-    int format;           /* enum format */
+    int format;           /* enum cli_format */
     struct steno_subtitle_options subtitle;
     bool stream, words, times;
     long channel;
@@ -75,13 +62,6 @@ static const char usage[] =
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-static void print_words(const struct steno_event *ev)
-{
-    for (size_t i = 0; i < ev->n_words; i++)
-        printf("%.2f %.2f %.3f %s\n", ev->words[i].start, ev->words[i].end,
-               (double)ev->words[i].confidence, ev->words[i].text);
-}
-
 /* --stream on a terminal: rewrite the partial in its line. */
 static void print_line(struct recording *r, const struct steno_event *ev)
 {
@@ -105,7 +85,7 @@ static steno_status print_json(const struct steno_event *ev)
 {
     struct steno_buf b;
     steno_status st;
-    steno_buf_init(&b, MAX_OUTPUT);
+    steno_buf_init(&b, CLI_MAX_OUTPUT);
     st = steno_event_json_write(&b, ev);
     if (!st) {
         fputs(b.data, stdout);
@@ -119,7 +99,7 @@ static steno_status print_nbest(struct recording *r, const struct steno_event *e
 {
     struct steno_buf b;
     steno_status st;
-    steno_buf_init(&b, MAX_OUTPUT);
+    steno_buf_init(&b, CLI_MAX_OUTPUT);
     st = steno_nbest_json_write(&b, ev);
     if (!st)
         fputs(b.data, stdout);
@@ -134,11 +114,11 @@ static steno_status take_events(struct recording *r, steno_err *err)
     steno_status st = STENO_OK;
     while (!st && steno_stream_next(r->stream, &ev)) {
         st = steno_transcript_add(r->transcript, &ev, err);
-        if (!st && r->job->format == FORMAT_NBEST && ev.kind == STENO_FINAL)
+        if (!st && r->job->format == CLI_FORMAT_NBEST && ev.kind == STENO_FINAL)
             st = print_nbest(r, &ev);
         if (st || !r->job->stream)
             continue;
-        if (r->job->format == FORMAT_JSON)
+        if (r->job->format == CLI_FORMAT_JSON)
             st = print_json(&ev);
         else
             print_line(r, &ev);
@@ -149,55 +129,18 @@ static steno_status take_events(struct recording *r, steno_err *err)
 static steno_status print_result(struct recording *r, steno_err *err)
 {
     const struct job *j = r->job;
-    struct steno_buf b;
-    steno_status st = STENO_OK;
+    const struct cli_output o = {.format = (enum cli_format)j->format,
+                                 .words = j->words,
+                                 .speakers = r->voices != NULL,
+                                 .subtitle = j->subtitle,
+                                 .file = r->name,
+                                 .model = j->info.name,
+                                 .language = j->info.language};
     if (j->stream)
         return STENO_OK; /* was printed as it came */
-    if (j->format == FORMAT_NBEST)
+    if (j->format == CLI_FORMAT_NBEST)
         return r->listed ? STENO_OK : print_nbest(r, NULL);
-    steno_buf_init(&b, MAX_OUTPUT);
-    if (j->format == FORMAT_JSON) {
-        struct steno_result_json_options o = {.file = r->name, .model = j->info.name};
-        o.language = steno_transcript_language(r->transcript, &o.language_probability);
-        if (!o.language)
-            o.language = j->info.language;
-        st = steno_result_json_write(&b, r->transcript, &o);
-        if (!st)
-            st = steno_buf_puts(&b, "\n");
-    } else if (j->format >= FORMAT_TSV) {
-        const bool json = j->format == FORMAT_WHISPER;
-        const struct steno_whisper_asr_wants want = {
-            .output = json ? STENO_WHISPER_ASR_JSON : STENO_WHISPER_ASR_TSV, .words = true};
-        struct steno_openai_result result = {.transcript = r->transcript};
-        result.language = steno_transcript_language(r->transcript, &result.language_probability);
-        if (!result.language)
-            result.language = j->info.language;
-        st = steno_whisper_asr_write(&b, &result, &want);
-        if (!st && json)
-            st = steno_buf_puts(&b, "\n");
-    } else if (j->format >= FORMAT_SRT) {
-        st = steno_subtitle_write(&b, r->transcript,
-                                  j->format == FORMAT_SRT   ? STENO_SRT
-                                  : j->format == FORMAT_VTT ? STENO_VTT
-                                                            : STENO_LRC,
-                                  &j->subtitle);
-    } else if (!j->words && r->voices) {
-        st = steno_voices_write_text(&b, r->transcript);
-        if (!st)
-            st = steno_buf_puts(&b, "\n");
-    } else if (!j->words) {
-        printf("%s\n", steno_transcript_text(r->transcript));
-    } else {
-        for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++)
-            print_words(steno_transcript_segment(r->transcript, i));
-    }
-    if (st)
-        steno_fail(err, st, "result too long");
-    else if (b.data)
-        fputs(b.data, stdout);
-    steno_buf_free(&b);
-    fflush(stdout);
-    return st;
+    return cli_output_print(&o, r->transcript, err);
 }
 
 static void draw_bar(struct recording *r)
@@ -237,7 +180,7 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     so.sample_rate = r->info.sample_rate;
     so.no_partials = !r->job->stream;
     so.no_endpointing |= r->job->info.cuts && !r->job->stream;
-    so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words && !r->job->speakers;
+    so.no_word_times = r->job->format == CLI_FORMAT_TEXT && !r->job->words && !r->job->speakers;
     r->transcript = steno_transcript_new(0);
     if (!r->transcript)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -355,7 +298,7 @@ static int transcribe(const struct job *j, const char *name)
     int fd = open_input(name, &err);
     if (fd < 0) {
         (void)cli_fail(&err);
-        if (j->format == FORMAT_TEXT)
+        if (j->format == CLI_FORMAT_TEXT)
             puts("");
         return EX_NOINPUT;
     }
@@ -365,7 +308,7 @@ static int transcribe(const struct job *j, const char *name)
         st = run_recording(&r, &err);
     if (!st && j->times)
         print_times(&r, processor_seconds() - spent);
-    if (st && j->format == FORMAT_TEXT && !r.info.frames)
+    if (st && j->format == CLI_FORMAT_TEXT && !r.info.frames)
         puts(""); /* line n belongs to file n */
     steno_stream_close(r.stream);
     steno_diarization_close(r.voices);
@@ -385,7 +328,7 @@ static int check_job(struct job *j, int files)
 {
     if (!files)
         return cli_usage("transcribe: no recording given");
-    if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
+    if (j->stream && j->format != CLI_FORMAT_TEXT && j->format != CLI_FORMAT_JSON)
         return cli_usage("transcribe: --stream needs format text or json");
     if (j->stream && j->speakers_text)
         return cli_usage("transcribe: --speakers needs the whole recording, not --stream");
@@ -414,9 +357,10 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
-        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt|lrc|tsv|whisper", &j->format, 0, 0,
-         "text: one line per file, the default; nbest: a list of hypotheses per segment; whisper: "
-         "openai-whisper's JSON"},
+        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt|lrc|tsv|whisper|whisperx", &j->format, 0,
+         0,
+         "text: one line per file, the default; nbest: a list of hypotheses per segment; whisper, "
+         "whisperx: the JSON of openai-whisper, of whisperX"},
         {"--max-line-width", CLI_NUMBER, "N", &width, 1, 1000,
          "srt, vtt: columns of a line (default 42)"},
         {"--max-line-count", CLI_NUMBER, "N", &lines, 1, 100,
@@ -564,7 +508,7 @@ static int transcribe_all(struct job *j, const char **files, int n)
 
 int cli_transcribe(int argc, char **argv)
 {
-    struct job j = {.format = FORMAT_TEXT,
+    struct job j = {.format = CLI_FORMAT_TEXT,
                     .model_opt = steno_model_options_default(),
                     .stream_opt = steno_stream_options_default()};
     const char **files = calloc((size_t)argc + 1, sizeof *files);

@@ -17,6 +17,7 @@
 
 static const struct cli_command commands[] = {
     {"transcribe", "[OPTION]... FILE...|-", "print the text of recordings", cli_transcribe},
+    {"align", "[OPTION]... TEXT RECORDING", "print when the words of a text are spoken", cli_align},
     {"optimize", "IN.onnx|MODELDIR -o OUT [OPTION]...", "rewrite a network into fewer nodes",
      cli_optimize},
     {"convert", "CHECKPOINT|ZIP|DIR -o OUT|--name NAME",

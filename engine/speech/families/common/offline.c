@@ -333,12 +333,16 @@ static bool prepare_common_offline(struct work *w)
 static struct steno_offline_piece piece_of(const struct work *w)
 {
     struct offline *s = w->item->state;
+    const size_t frame = s->family->frame_samples;
     steno_hypothesis_list_clear(&s->piece);
     return (struct steno_offline_piece){.settings = s->settings,
                                         .pcm = w->chunk.pcm,
                                         .n = w->chunk.n,
                                         .partial = !w->complete,
                                         .chunk = s->chunk,
+                                        .frame = first_frame(s, &w->chunk),
+                                        .before = (int64_t)(w->chunk.before / frame),
+                                        .end = (int64_t)((w->chunk.n - w->chunk.after) / frame),
                                         .out = &s->piece,
                                         .err = w->item->err};
 }

@@ -24,8 +24,10 @@ struct steno_offline_piece {
     void *settings;   /* the family's, of the stream */
     const float *pcm; /* [n] at the model's rate */
     size_t n;
-    bool partial;   /* only the best hypothesis is needed */
-    uint64_t chunk; /* its number in the stream, from 1: the same as long as pcm only grows */
+    bool partial;        /* only the best hypothesis is needed */
+    uint64_t chunk;      /* its number in the stream, from 1: the same as long as pcm only grows */
+    int64_t frame;       /* number of its first frame in the segment */
+    int64_t before, end; /* of its frames, those before and from there on are of other chunks too */
     /* results */
     struct steno_hypothesis_list *out; /* empty; frames count from the begin of pcm */
     struct steno_labels labels;

@@ -366,3 +366,27 @@ steno_status steno_phrases_build(steno_hotwords **out, const struct steno_phrase
     *out = st || !added ? NULL : h;
     return st;
 }
+
+/* ---- lines to be aligned --------------------------------------------------------------------- */
+
+static bool spell_word(const void *of, const char *word, int32_t *ids, size_t *n)
+{
+    struct phrase p = {.ids = ids};
+    const bool ok = add_word(of, word, &p);
+    *n = p.n;
+    return ok;
+}
+
+steno_status steno_phrases_spell_lines(const struct steno_phrases *v, steno_alignment *a,
+                                       steno_err *err)
+{
+    const struct steno_speller s = {.tokens = v->tokens,
+                                    .of = v,
+                                    .upper = v->upper,
+                                    .lower = v->lower,
+                                    .letters = steno_tokens_delimiter(v->tokens) >= 0,
+                                    .spell = spell_word};
+    if (!v->tokens)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "text: the model cannot spell words");
+    return steno_alignment_spell(a, &s, err);
+}

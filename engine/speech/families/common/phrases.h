@@ -2,6 +2,7 @@
 #ifndef STENO_FAMILIES_COMMON_PHRASES_H
 #define STENO_FAMILIES_COMMON_PHRASES_H
 
+#include "speech/families/alignment.h"
 #include "speech/search/hotwords.h"
 #include "speech/text/bpe_vocab.h"
 
@@ -37,5 +38,9 @@ void steno_phrases_close(struct steno_phrases *p);
 STENO_MUST steno_status steno_phrases_build(steno_hotwords **out, const struct steno_phrases *p,
                                             const char *const *texts, size_t n, float score,
                                             steno_err *err);
+/* Spell the lines of an alignment: character by character where a token separates words, else as
+ * phrases. Errors of steno_alignment_spell. */
+STENO_MUST steno_status steno_phrases_spell_lines(const struct steno_phrases *p, steno_alignment *a,
+                                                  steno_err *err);
 
 #endif

@@ -278,6 +278,18 @@ steno_status steno_shell_list(const struct steno_offline_piece *p)
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
+/* The frames that are this chunk's alone; the last ones of a chunk that ends in a pause may be
+ * fewer than its samples say. */
+static steno_status push_aligned(const struct steno_token_search *s,
+                                 const struct steno_offline_piece *p, const float *scores, size_t n)
+{
+    const int64_t end = (int64_t)n < p->end ? (int64_t)n : p->end;
+    return end <= p->before ? STENO_OK
+                            : steno_alignment_push_at(s->alignment, p->frame + p->before,
+                                                      scores + (size_t)p->before * s->vocab,
+                                                      (size_t)(end - p->before));
+}
+
 steno_status steno_shell_search_scores(const struct steno_offline_piece *p, const float *scores,
                                        size_t n, const char *file)
 {
@@ -285,8 +297,11 @@ steno_status steno_shell_search_scores(const struct steno_offline_piece *p, cons
     steno_status st = steno_scores_check(scores, n * s->vocab, file, p->err);
     if (st)
         return st;
-    st = steno_token_search_restart(s, 0);
-    if (!st)
+    if (s->alignment)
+        st = p->partial ? STENO_OK : push_aligned(s, p, scores, n);
+    else
+        st = steno_token_search_restart(s, 0);
+    if (!st && !s->alignment)
         st = steno_token_search_push(s, scores, n);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }

@@ -84,6 +84,9 @@ steno_status steno_token_search_begin(struct steno_token_search *s,
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
     if (!s->hyps)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    s->alignment = o->alignment;
+    if (o->alignment)
+        return steno_phrases_spell_lines(&h->phrases, o->alignment, err);
     if (!is_given(o->hints.hotwords) && !is_given(o->vocabulary))
         return STENO_OK;
     return steno_phrases_build(&s->hotwords, &h->phrases,
@@ -111,6 +114,10 @@ steno_status steno_token_search_open(struct steno_token_search *s,
                                      const struct steno_ctc_options *o, steno_err *err)
 {
     s->vocab = (size_t)o->vocab;
+    if (s->alignment) {
+        steno_alignment_attach(s->alignment, o->vocab, o->blank);
+        return STENO_OK;
+    }
     return o->beam > 1 ? steno_ctc_beam_open(&s->beam, o, err)
                        : steno_ctc_greedy_open(&s->greedy, o, err);
 }
@@ -145,6 +152,8 @@ void steno_token_search_close(struct steno_token_search *s)
 
 steno_status steno_token_search_reset(struct steno_token_search *s)
 {
+    if (s->alignment)
+        return STENO_OK;
     if (s->stateless)
         return steno_stateless_reset(s->stateless);
     if (s->tdt)
@@ -160,6 +169,8 @@ steno_status steno_token_search_restart(struct steno_token_search *s, int64_t fr
 {
     s->left = 0;
     s->read = false;
+    if (s->alignment)
+        return STENO_OK;
     if (s->stateless)
         return steno_stateless_restart(s->stateless, frame);
     if (s->tdt)
@@ -175,6 +186,8 @@ steno_status steno_token_search_push(struct steno_token_search *s, const float *
 {
     if (!n)
         return STENO_OK;
+    if (s->alignment)
+        return steno_alignment_push(s->alignment, scores, n);
     return s->beam ? steno_ctc_beam_push(s->beam, scores, n)
                    : steno_ctc_greedy_push(s->greedy, scores, n);
 }
@@ -219,6 +232,9 @@ steno_status steno_token_search_consume(struct steno_token_search *s, bool *left
 /* The best `max` hypotheses into s->hyps. */
 static steno_status find_best(struct steno_token_search *s, size_t max, size_t *n)
 {
+    *n = 0;
+    if (s->alignment) /* nothing is recognized */
+        return STENO_OK;
     if (s->stateless)
         return steno_stateless_nbest(s->stateless, s->hyps, max, n);
     if (s->tdt)
@@ -232,10 +248,11 @@ static steno_status find_best(struct steno_token_search *s, size_t max, size_t *
 
 static size_t count_stable(const struct steno_token_search *s)
 {
-    return s->stateless ? steno_stateless_stable(s->stateless)
-           : s->tdt     ? steno_tdt_stable(s->tdt)
-           : s->beam    ? steno_ctc_beam_stable(s->beam)
-                        : s->hyps[0].n; /* the best path only gets longer */
+    return s->alignment   ? 0
+           : s->stateless ? steno_stateless_stable(s->stateless)
+           : s->tdt       ? steno_tdt_stable(s->tdt)
+           : s->beam      ? steno_ctc_beam_stable(s->beam)
+                          : s->hyps[0].n; /* the best path only gets longer */
 }
 
 steno_status steno_token_search_list(struct steno_token_search *s, struct steno_hypothesis *out,
@@ -251,24 +268,27 @@ steno_status steno_token_search_list(struct steno_token_search *s, struct steno_
 
 int64_t steno_token_search_frames(const struct steno_token_search *s)
 {
-    return s->stateless ? steno_stateless_frames(s->stateless)
-           : s->tdt     ? steno_tdt_frames(s->tdt)
-           : s->beam    ? steno_ctc_beam_frames(s->beam)
-                        : steno_ctc_greedy_frames(s->greedy);
+    return s->alignment   ? steno_alignment_frames(s->alignment)
+           : s->stateless ? steno_stateless_frames(s->stateless)
+           : s->tdt       ? steno_tdt_frames(s->tdt)
+           : s->beam      ? steno_ctc_beam_frames(s->beam)
+                          : steno_ctc_greedy_frames(s->greedy);
 }
 
 int64_t steno_token_search_last_sound(const struct steno_token_search *s)
 {
-    return s->stateless ? steno_stateless_last_sound(s->stateless)
-           : s->tdt     ? steno_tdt_last_sound(s->tdt)
-           : s->beam    ? steno_ctc_beam_last_sound(s->beam)
-                        : steno_ctc_greedy_last_sound(s->greedy);
+    return s->alignment   ? steno_alignment_frames(s->alignment) - 1 /* all are looked at */
+           : s->stateless ? steno_stateless_last_sound(s->stateless)
+           : s->tdt       ? steno_tdt_last_sound(s->tdt)
+           : s->beam      ? steno_ctc_beam_last_sound(s->beam)
+                          : steno_ctc_greedy_last_sound(s->greedy);
 }
 
 size_t steno_token_search_n_tokens(const struct steno_token_search *s)
 {
-    return s->stateless ? steno_stateless_n_tokens(s->stateless)
-           : s->tdt     ? steno_tdt_n_tokens(s->tdt)
-           : s->beam    ? steno_ctc_beam_stable(s->beam)
-                        : steno_ctc_greedy_best(s->greedy).n;
+    return s->alignment   ? 0
+           : s->stateless ? steno_stateless_n_tokens(s->stateless)
+           : s->tdt       ? steno_tdt_n_tokens(s->tdt)
+           : s->beam      ? steno_ctc_beam_stable(s->beam)
+                          : steno_ctc_greedy_best(s->greedy).n;
 }

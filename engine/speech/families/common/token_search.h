@@ -3,6 +3,7 @@
 #ifndef STENO_FAMILIES_COMMON_TOKEN_SEARCH_H
 #define STENO_FAMILIES_COMMON_TOKEN_SEARCH_H
 
+#include "speech/families/alignment.h"
 #include "speech/families/common/fusion.h"
 #include "speech/families/common/phrases.h"
 #include "speech/families/family.h"
@@ -32,7 +33,8 @@ STENO_MUST steno_status steno_search_hints_open(struct steno_search_hints *h,
 void steno_search_hints_close(struct steno_search_hints *h);
 
 struct steno_token_search {
-    steno_ctc_greedy *greedy; /* one of these four is open */
+    steno_alignment *alignment; /* one of these five is open; borrowed */
+    steno_ctc_greedy *greedy;
     steno_ctc_beam *beam;
     steno_tdt *tdt;
     steno_stateless *stateless;

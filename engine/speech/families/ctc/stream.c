@@ -26,6 +26,20 @@ static int64_t to_frames(const struct steno_ctc_model *m, double seconds)
     return (int64_t)ceil(seconds / frame - 1e-9);
 }
 
+/* Begin a search, or an alignment, whose words are spelled with the model's tokens. */
+static steno_status begin_search(struct steno_token_search *s, const struct steno_ctc_model *m,
+                                 const struct steno_family_stream *o,
+                                 struct steno_search_settings *set, steno_err *err)
+{
+    struct steno_search_hints h = m->base.hints;
+    steno_status st = o->alignment ? steno_phrases_open(&h.phrases, m->base.tokens, err) : STENO_OK;
+    if (!st)
+        st = steno_token_search_begin(s, &h, o, set, err);
+    if (o->alignment)
+        steno_phrases_close(&h.phrases);
+    return st;
+}
+
 steno_status steno_ctc_stream_open(void *stream, const void *model, struct steno_family_stream *o,
                                    steno_err *err)
 {
@@ -36,7 +50,7 @@ steno_status steno_ctc_stream_open(void *stream, const void *model, struct steno
     steno_status st = check_beam(m, o, err);
     s->encoder.fresh = true;
     if (!st)
-        st = steno_token_search_begin(&s->base.search, &m->base.hints, o, &set, err);
+        st = begin_search(&s->base.search, m, o, &set, err);
     if (st)
         return st;
     set.blank_penalty = m->conf.blank_penalty;
