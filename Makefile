@@ -66,7 +66,7 @@ dec_libs := $(shell pkg-config --libs $(dec_pkgs) 2>/dev/null)
 # ---- sources ---------------------------------------------------------------------------------
 # Folders of libsteno.a, each above those that it uses (tests/layers.sh). A family is found by its folder.
 isa := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),arm,x86)
-nn_dirs := graph kernels kernels/scalar kernels/$(isa) onnx exec ops passes network
+nn_dirs := graph build kernels kernels/scalar kernels/$(isa) onnx exec ops passes network
 families := $(patsubst engine/%/,%,$(wildcard engine/speech/families/*/))
 lib_dirs := base formats $(addprefix nn/,$(nn_dirs)) $(addprefix speech/,store audio features search search/lm text itn punctuation families recognizer pool speakers turn) $(families)
 lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))

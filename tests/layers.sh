@@ -17,14 +17,14 @@ check() { # NAME OUTPUT: passes when the output is empty
 declare -A may=(
     [base]="" [curl]="" [formats]="" [speech/store]="formats" [speech/audio]="" [speech/features]="nn/kernels" [speech/search]="" [speech/search/lm]="" [speech/text]="formats" [speech/itn]=""
     [speech/punctuation]="nn/network nn/exec nn/graph nn/kernels formats speech/text"
-    [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
+    [nn/graph]="" [nn/build]="nn/graph formats" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec"
     [nn/rare_ops]="nn/graph nn/kernels nn/exec nn/ops" # beside the library: of the command and the tests
     [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
     [tools/optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
-    [tools/convert]="formats tools/optimize nn/graph speech/text" # networks are built and written, never run
+    [tools/convert]="formats tools/optimize nn/graph nn/build speech/text speech/families/nemo" # networks are built and written, never run
     [speech/families]="speech/features speech/search speech/text" [speech/families/registry]="speech/families"
     [speech/families/common]="speech/families nn/network nn/exec nn/graph nn/kernels formats speech/features speech/search speech/search/lm speech/text"
     [speech/recognizer]="speech/itn speech/punctuation speech/families speech/families/registry speech/speakers speech/turn nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
@@ -41,6 +41,7 @@ for d in engine/speech/families/*/; do
     may[speech/families/registry]+=" $d"
 done
 may[speech/families/whisper]+=" nn/onnx" # weights in exported networks
+may[speech/families/nemo]+=" nn/build" # networks out of weights
 # Operators and passes may use only these headers of exec: the plug-in header and its types.
 plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
 folder_of() { # PATH below engine/: the longest folder name above that contains it; the registry, which names all families, counts as a folder

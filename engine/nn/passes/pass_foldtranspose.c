@@ -51,11 +51,13 @@ static bool match_foldtranspose(struct steno_graph *g, const struct steno_node *
 static steno_status transpose_weights(struct steno_graph *g, steno_value_id w,
                                       const struct found *f, steno_value_id *out, steno_err *err)
 {
-    const char *from = steno_constant_bytes(g->values[w].constant);
     struct steno_tensor t = *g->values[w].constant;
     size_t row = (size_t)t.shape.dim[1] * steno_dtype_size(t.dtype);
     char *to = steno_aligned_alloc(f->a * f->b * row + 1);
-    steno_status st;
+    const char *from = steno_constant_bytes(g->values[w].constant);
+    steno_status st = from ? STENO_OK : steno_graph_fetch(g, w, err); /* made on demand */
+    if (!from && !st)
+        from = steno_constant_bytes(g->values[w].constant);
     if (!from || !to) {
         steno_aligned_free(to);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
@@ -63,6 +65,7 @@ static steno_status transpose_weights(struct steno_graph *g, steno_value_id w,
     for (size_t i = 0; i < f->a; i++)
         for (size_t j = 0; j < f->b; j++)
             memcpy(to + (i * f->b + j) * row, from + (j * f->a + i) * row, row);
+    steno_graph_unfetch(g, w);
     t.data = to;
     st = steno_graph_take_const(g, g->values[w].name, &t, out, err);
     if (st)

@@ -2,7 +2,9 @@
  * one token of one hypothesis, as sherpa-onnx's export has it. A memory holds what the layers of
  * past tokens got as input; there is one for each layer, and one of the last outputs, which nothing
  * reads. */
-#include "tools/convert/nemo_parts.h"
+#include "speech/families/nemo/build_parts.h"
+#include "tools/convert/make.h"
+#include "tools/convert/nemo_graphs.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * Frames behind an utterance's length are hidden as in NeMo: the subsampling multiplies them by
  * zero, attention gives them -10000 before the softmax and zero behind it, and the depthwise
  * convolutions see zeros. Their own outputs are not NeMo's, since nothing reads them. */
-#include "tools/convert/nemo_parts.h"
+#include "speech/families/nemo/build_parts.h"
 
 #define MAX_LAYERS 256
 
@@ -203,9 +203,9 @@ static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value
     return a->out != a->d ? steno_make_linear(m, x, "out_proj", a->d, a->out, true) : x;
 }
 
-steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
+steno_status steno_nemo_build_encoder(const struct steno_nemo_arch *a,
                                       const struct steno_make_weights *w, const char *head,
-                                      const char *path, steno_err *err)
+                                      struct steno_graph **out, steno_err *err)
 {
     struct caches c;
     struct steno_make m;
@@ -235,7 +235,7 @@ steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
     if (a->streaming)
         give_caches(&m, &c, frames, a);
     metadata(&m, a, head);
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }
 
 static void aed_metadata(struct steno_make *m, const struct steno_nemo_arch *a)
@@ -253,9 +253,9 @@ static void aed_metadata(struct steno_make *m, const struct steno_nemo_arch *a)
     steno_make_meta(m, "decoder_hidden_size", "%lld", (long long)a->aed.d);
 }
 
-steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
-                                          const struct steno_make_weights *w, const char *path,
-                                          steno_err *err)
+steno_status steno_nemo_build_aed_encoder(const struct steno_nemo_arch *a,
+                                          const struct steno_make_weights *w,
+                                          struct steno_graph **out, steno_err *err)
 {
     struct steno_make m;
     steno_value_id x, length, mask;
@@ -278,5 +278,5 @@ steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
     steno_make_output(&m, length, "enc_len", STENO_I64, 1, &batch);
     steno_make_output(&m, mask, "enc_mask", STENO_BOOL, 2, (int64_t[]){batch, frames});
     aed_metadata(&m, a);
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }

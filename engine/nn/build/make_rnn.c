@@ -1,6 +1,6 @@
 /* PyTorch's recurrent layers as ONNX's LSTM, GRU and RNN. ONNX has the gates in another order, and
  * the two biases one after the other. */
-#include "tools/convert/make.h"
+#include "nn/build/make.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Local attention (rel_pos_local_attn; Beltagy et al., Longformer, 2020): frame i sees frames
  * i - left to i + right. A block of max(left, right) frames takes its keys from one window, so that
  * work and memory grow with the length and not with its square. */
-#include "tools/convert/nemo_parts.h"
+#include "speech/families/nemo/build_parts.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Parts that the files of NeMo's encoders share. Confined. */
-#ifndef STENO_CONVERT_NEMO_PARTS_H
-#define STENO_CONVERT_NEMO_PARTS_H
+#ifndef STENO_FAMILIES_NEMO_BUILD_PARTS_H
+#define STENO_FAMILIES_NEMO_BUILD_PARTS_H
 
-#include "tools/convert/nemo_graphs.h"
+#include "speech/families/nemo/build.h"
 
 #define STENO_NEMO_EPSILON 1e-5f
 

@@ -1,6 +1,6 @@
 /* nemo/collections/asr/modules/rnnt.py of NeMo 3.0.0: the prediction network and the joint network
  * of its transducers, as sherpa-onnx has them. Inputs and outputs are bound by their positions. */
-#include "tools/convert/nemo_graphs.h"
+#include "speech/families/nemo/build.h"
 
 #include <stdio.h>
 
@@ -17,8 +17,8 @@ static steno_value_id append_state(struct steno_make *m, steno_value_id all, ste
     return all == STENO_NONE ? x : steno_make_concat(m, 0, all, x);
 }
 
-steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
-                                      const struct steno_make_weights *w, const char *path,
+steno_status steno_nemo_build_decoder(const struct steno_nemo_arch *a,
+                                      const struct steno_make_weights *w, struct steno_graph **out,
                                       steno_err *err)
 {
     const struct steno_make_rnn lstm = {.cell = STENO_MAKE_LSTM, .in = a->pred, .units = a->pred};
@@ -59,7 +59,7 @@ steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
                       &batch);
     steno_make_output(&m, all.h, "output_states_1", STENO_F32, 3, states);
     steno_make_output(&m, all.c, "output_states_2", STENO_F32, 3, states);
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }
 
 static steno_value_id nemo_joint_activation(struct steno_make *m, steno_value_id x,
@@ -69,8 +69,8 @@ static steno_value_id nemo_joint_activation(struct steno_make *m, steno_value_id
 }
 
 /* The scores are as the last layer has them, without a softmax, as in NeMo's own exports. */
-steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
-                                     const struct steno_make_weights *w, const char *path,
+steno_status steno_nemo_build_joiner(const struct steno_nemo_arch *a,
+                                     const struct steno_make_weights *w, struct steno_graph **out,
                                      steno_err *err)
 {
     const int64_t scores = a->vocab + 1 + a->durations;
@@ -95,5 +95,5 @@ steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
                           steno_make_has(&m, "joint_net.1.weight") ? "joint_net.1" : "joint_net.2",
                           a->joint, scores, true);
     steno_make_output(&m, x, "outputs", STENO_F32, 4, (int64_t[]){batch, frames, count, scores});
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }

@@ -1,4 +1,4 @@
-#include "tools/convert/make.h"
+#include "nn/build/make.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tools/convert/nemo_parts.h"
+#include "speech/families/nemo/build_parts.h"
 
 steno_value_id steno_nemo_zero(struct steno_make *m)
 {

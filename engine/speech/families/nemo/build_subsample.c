@@ -1,7 +1,7 @@
 /* nemo/collections/asr/parts/submodules/subsampling.py of NeMo 3.0.0. What is behind the end of an
  * utterance becomes zeros before each convolution. NeMo 3.0.0 itself fails to run vggnet,
  * striding_conv1d and dw_striding_conv1d; these are as in NeMo 2 for one utterance. */
-#include "tools/convert/nemo_parts.h"
+#include "speech/families/nemo/build_parts.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* Parts that the Conformers of several toolkits have. */
-#include "tools/convert/make.h"
+#include "nn/build/make.h"
 
 #include <stdio.h>
 #include <string.h>
