@@ -121,13 +121,16 @@ static void missing_files_are_named(void **state)
 static void ggml_files_of_other_models_are_named(void **state)
 {
     static const uint32_t parakeet[] = {0x67676d6c, 121, 5000, 32, 4, 2, 128, 2007, 512, 8, 8, 9};
+    static const uint32_t other[] = {0x67676d6c, 1073331077, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     static const char silero[] = "lmgg\x0A\0\0\0silero-16k\5\0\0\0\1\0\0\0\2\0\0\0and more"
                                  "and more and more";
     static const char gguf[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x14\0\0\0\0\0\0\0"
                                "general.architecture\x8\0\0\0\6\0\0\0\0\0\0\0walrus";
     (void)state;
     put("ggml-model.bin", parakeet, sizeof parakeet);
-    fails("/ggml-model.bin: a ggml file of a Parakeet of whisper.cpp");
+    fails("/ggml-model.bin: a ggml file of a Parakeet, which is opened by its own name");
+    put("ggml-model.bin", other, sizeof other);
+    fails("/ggml-model.bin: a ggml file of another model than Whisper: its header has 1073331077");
     put("ggml-model.bin", silero, sizeof silero);
     fails("/ggml-model.bin: a ggml file of silero's VAD");
     put("ggml-model.bin", gguf, sizeof gguf);

@@ -59,6 +59,8 @@ static steno_status find_file(char **path, const char *dir, steno_err *err)
     char *name = NULL;
     bool failed = false;
     *path = NULL;
+    if (!d && errno == ENOTDIR) /* the model is one file */
+        return STENO_OK;
     if (!d)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
     for (const struct dirent *e; !failed && (e = readdir(d));) {

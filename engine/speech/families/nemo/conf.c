@@ -172,6 +172,10 @@ bool steno_nemo_conf_probe(const char *dir, bool *streaming)
 {
     steno_onnx_head *h = NULL;
     bool nemo;
+    if (steno_nemo_file_probe(dir)) {
+        *streaming = false;
+        return true;
+    }
     if (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt") ||
         steno_path_readable(dir, CONFIG))
         h = steno_nemo_conf_head(dir);
@@ -373,6 +377,28 @@ steno_status steno_nemo_conf_open(struct steno_nemo_conf *c, const char *dir, bo
     if (st)
         steno_nemo_conf_free(c);
     return st;
+}
+
+steno_status steno_nemo_conf_of_file(struct steno_nemo_conf *c, const char *path,
+                                     const struct steno_nemo_file_info *i, steno_err *err)
+{
+    const bool joins = !i->ctc;
+    *c = (struct steno_nemo_conf){.dir = strdup(path),
+                                  .kind = i->ctc ? STENO_NEMO_CTC : STENO_NEMO_TRANSDUCER,
+                                  .encoder = strdup("encoder"),
+                                  .decoder = joins ? strdup("decoder") : NULL,
+                                  .joiner = joins ? strdup("joiner") : NULL,
+                                  .tokens = strdup("vocabulary"),
+                                  .per_feature = i->per_feature,
+                                  .vocab = i->arch.vocab,
+                                  .bins = i->arch.in,
+                                  .subsampling = i->arch.factor,
+                                  .max_tokens = i->max_tokens,
+                                  .format = i->format};
+    if (c->dir && c->encoder && c->tokens && (!joins || (c->decoder && c->joiner)))
+        return STENO_OK;
+    steno_nemo_conf_free(c);
+    return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
 }
 
 void steno_nemo_conf_free(struct steno_nemo_conf *c)

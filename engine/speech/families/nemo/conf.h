@@ -7,11 +7,14 @@
  *                   vocab.txt; config.json
  *     onnx-asr, GigaAM   v2_ctc[.int8].onnx; or v3_rnnt_encoder, v3_rnnt_decoder, v3_rnnt_joint;
  *                   v2_vocab.txt; config.json with the version and kind
+ *
+ * A model may be one file, too (file.h).
  */
 #ifndef STENO_FAMILIES_NEMO_CONF_H
 #define STENO_FAMILIES_NEMO_CONF_H
 
 #include "formats/onnx_head.h"
+#include "speech/families/nemo/file.h"
 
 #define STENO_NEMO_RATE 16000 /* Hz, of all these models */
 #define STENO_NEMO_HOP 160    /* samples */
@@ -37,6 +40,7 @@ struct steno_nemo_conf {
     int64_t max_tokens;                     /* transducer: of a frame; 0: not said */
     int64_t decoder_layers, decoder_hidden; /* Canary */
     char language[16];                      /* code; "": not known */
+    const char *format;                     /* of one file: "GGUF" or "ggml"; NULL: a directory */
 };
 
 /* The head of the network that has the metadata, to be closed by the caller; NULL: there is none.
@@ -49,6 +53,10 @@ bool steno_nemo_conf_probe(const char *dir, bool *streaming);
  * key is missing or contradicts another; STENO_ERR_UNSUPPORTED. Free after success. */
 STENO_MUST steno_status steno_nemo_conf_open(struct steno_nemo_conf *c, const char *dir, bool int8,
                                              steno_err *err);
+/* The same of the one file at `path`, whose networks have names for messages alone. */
+STENO_MUST steno_status steno_nemo_conf_of_file(struct steno_nemo_conf *c, const char *path,
+                                                const struct steno_nemo_file_info *i,
+                                                steno_err *err);
 void steno_nemo_conf_free(struct steno_nemo_conf *c);
 /* Read config.json of onnx-asr from memory; name is used in messages. Sets kind, bins, subsampling,
  * max_tokens. STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED: another model_type. */

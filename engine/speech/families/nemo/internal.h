@@ -17,6 +17,7 @@
 struct steno_nemo_model {
     struct steno_shell_model base;
     struct steno_nemo_conf conf;
+    steno_nemo_file *file;  /* that the networks are made from; NULL: they have files */
     bool sherpa;            /* features as sherpa-onnx computes them */
     bool modified;          /* the option: one hypothesis by the rules of the beam */
     int32_t blank, unknown; /* unknown -1: there is none */

@@ -14,7 +14,6 @@
 
 #define BLANK "<blk>"
 #define UNKNOWN "<unk>"
-#define RUSSIAN "ru"   /* of GigaAM */
 #define POSITIONS 5000 /* encoder frames for which NeMo's exports have positions */
 
 static steno_status no_memory_nemo(const struct steno_nemo_model *m, steno_err *err)
@@ -60,8 +59,11 @@ static steno_status drop_marks(struct steno_nemo_model *m, steno_err *err)
 
 static steno_status open_tokens_nemo(struct steno_nemo_model *m, steno_err *err)
 {
+    const struct steno_nemo_file_info *i = m->file ? steno_nemo_file_info(m->file) : NULL;
     char *path = steno_path_join(m->conf.dir, m->conf.tokens);
-    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory_nemo(m, err);
+    steno_status st = !path ? no_memory_nemo(m, err)
+                      : i   ? steno_tokens_parse(&m->base.tokens, i->tokens, i->n_tokens, path, err)
+                            : steno_tokens_open(&m->base.tokens, path, err);
     free(path);
     if (!st)
         st = check_vocabulary(m, err);
@@ -90,13 +92,34 @@ static steno_status open_prompts(struct steno_nemo_model *m, steno_err *err)
 
 /* ---- networks -------------------------------------------------------------------------------- */
 
-static steno_status open_network_nemo(steno_network **out, const struct steno_nemo_model *m,
-                                      const char *file, const struct steno_family_open *o,
-                                      steno_err *err)
+/* A network that is made from one file. */
+struct made_nemo {
+    const steno_nemo_file *file;
+    enum steno_nemo_part part;
+};
+
+static steno_status make_network(void *arg, struct steno_graph **out, steno_err *err)
 {
-    const struct steno_network_options opt = steno_part_options(o);
-    char *path = steno_path_join(m->conf.dir, file);
-    steno_status st = path ? steno_network_open(out, path, &opt, err) : no_memory_nemo(m, err);
+    const struct made_nemo *made = arg;
+    return steno_nemo_file_build(made->file, made->part, out, err);
+}
+
+/* name: of its file, or of the part of one file. */
+static steno_status open_network_nemo(steno_network **out, const struct steno_nemo_model *m,
+                                      enum steno_nemo_part part, const char *name,
+                                      const struct steno_family_open *o, steno_err *err)
+{
+    struct made_nemo made = {m->file, part};
+    const struct steno_graph_source source = {make_network, &made, name};
+    struct steno_network_options opt = steno_part_options(o);
+    const bool blocks = m->file && steno_nemo_file_info(m->file)->blocks;
+    char *path = m->file ? strdup(m->conf.dir) : steno_path_join(m->conf.dir, name);
+    /* blocks are rounded again, as the programs that write them round activations, too */
+    steno_status st =
+        steno_choose_precision(o->precision, o->cpu, blocks, blocks, &opt.precision, err);
+    opt.source = m->file ? &source : NULL;
+    if (!st)
+        st = path ? steno_network_open(out, path, &opt, err) : no_memory_nemo(m, err);
     free(path);
     return st;
 }
@@ -105,11 +128,13 @@ static steno_status open_networks_nemo(struct steno_nemo_model *m,
                                        const struct steno_family_open *o, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
-    steno_status st = open_network_nemo(&m->encoder, m, c->encoder, o, err);
+    steno_status st = open_network_nemo(&m->encoder, m, STENO_NEMO_ENCODER, c->encoder, o, err);
     if (!st && c->decoder)
-        st = open_network_nemo(&m->decoder, m, c->decoder, o, err);
+        st = open_network_nemo(&m->decoder, m, STENO_NEMO_DECODER, c->decoder, o, err);
     if (!st && c->joiner)
-        st = open_network_nemo(&m->joiner, m, c->joiner, o, err);
+        st = open_network_nemo(&m->joiner, m, STENO_NEMO_JOINER, c->joiner, o, err);
+    if (m->file && steno_nemo_file_check(m->file, err))
+        st = STENO_ERR_IO;
     /* in f32 activations are rounded over the range of a whole batch, as the file says */
     m->alone = c->quantized && o->precision == STENO_FP32;
     return st;
@@ -291,14 +316,24 @@ static void read_options(struct steno_nemo_model *m, const struct steno_family_o
         snprintf(m->target, sizeof m->target, "%s", target);
 }
 
-steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_family_open *o,
-                             bool streaming, steno_err *err)
+static steno_status open_conf_nemo(struct steno_nemo_model *m, const struct steno_family_open *o,
+                                   steno_err *err)
 {
     bool int8 = false;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    if (st)
+        return st;
+    if (!steno_nemo_file_probe(o->dir))
+        return steno_nemo_conf_open(&m->conf, o->dir, int8, err);
+    st = steno_nemo_file_open(&m->file, o->dir, err);
+    return st ? st : steno_nemo_conf_of_file(&m->conf, o->dir, steno_nemo_file_info(m->file), err);
+}
+
+steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_family_open *o,
+                             bool streaming, steno_err *err)
+{
+    steno_status st = open_conf_nemo(m, o, err);
     read_options(m, o);
-    if (!st)
-        st = steno_nemo_conf_open(&m->conf, o->dir, int8, err);
     if (!st && m->conf.streaming != streaming)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %s has %s caches", o->dir, m->conf.encoder,
                         streaming ? "no" : "");
@@ -335,6 +370,7 @@ void steno_nemo_close(void *model)
     free(m->quiet);
     steno_nemo_prompts_free(&m->prompts);
     steno_nemo_conf_free(&m->conf);
+    steno_nemo_file_close(m->file);
 }
 
 steno_status steno_nemo_worker_open(void *worker, const void *model, int max, steno_err *err)
@@ -354,129 +390,4 @@ void steno_nemo_worker_close(void *worker)
     struct steno_nemo_worker *w = worker;
     steno_nemo_joint_close(w->joint);
     steno_tdt_work_close(w->work);
-}
-
-/* ---- information ----------------------------------------------------------------------------- */
-
-/* The languages of well-known models, by the metadata `url` (as their cards say); "": not known. */
-static const char *languages_of(const char *url)
-{
-    static const struct {
-        const char *part, *languages;
-    } known[] = {{"parakeet-tdt-0.6b-v3",
-                  "bg hr cs da nl en et fi fr de el hu it lv lt mt pl pt ro sk sl es sv ru uk"},
-                 {"parakeet-tdt-0.6b-v2", "en"},
-                 {"-en-", "en"},
-                 {"_en_", "en"}};
-    for (size_t i = 0; url && i < sizeof known / sizeof *known; i++)
-        if (strstr(url, known[i].part))
-            return known[i].languages;
-    return "";
-}
-
-/* Those of a Canary, which its vocabulary names. */
-static bool canary_languages(const char *dir, struct steno_model_languages *out)
-{
-    steno_tokens *tokens = NULL;
-    for (int i = 0; i < 2 && !tokens; i++) {
-        char *path = steno_path_join(dir, i ? "vocab.txt" : "tokens.txt");
-        if (path && steno_path_readable(dir, i ? "vocab.txt" : "tokens.txt"))
-            (void)!steno_tokens_open(&tokens, path, NULL);
-        free(path);
-    }
-    if (!tokens)
-        return false;
-    steno_canary_languages(tokens, out->languages, sizeof out->languages);
-    out->translates = *out->languages && steno_canary_language(tokens, "en") >= 0;
-    steno_tokens_close(tokens);
-    return *out->languages;
-}
-
-static void prompt_languages(const steno_onnx_head *h, struct steno_model_languages *out)
-{
-    struct steno_nemo_prompts p;
-    if (!steno_nemo_prompts_read(&p, h, "", NULL))
-        memcpy(out->languages, p.languages, sizeof p.languages);
-    steno_nemo_prompts_free(&p);
-}
-
-bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
-{
-    steno_onnx_head *h = steno_nemo_conf_head(dir);
-    const char *url = h ? steno_onnx_head_meta(h, "url") : NULL;
-    const char *gigaam = h ? steno_onnx_head_meta(h, "is_giga_am") : NULL;
-    snprintf(out->languages, sizeof out->languages, "%s",
-             gigaam && strcmp(gigaam, "1") == 0 ? RUSSIAN : languages_of(url));
-    if (h && steno_onnx_head_has_input(h, "prompt_index"))
-        prompt_languages(h, out);
-    steno_onnx_head_close(h);
-    return *out->languages || canary_languages(dir, out);
-}
-
-void steno_nemo_info(const void *model, struct steno_family_info *out)
-{
-    const struct steno_nemo_model *m = model;
-    const struct steno_network *const nets[] = {m->encoder, m->decoder, m->joiner};
-    out->network = m->conf.encoder;
-    out->results_of = m->sherpa ? "sherpa-onnx" : "";
-    out->sample_rate = STENO_NEMO_RATE;
-    out->frame_samples = steno_nemo_frame(m);
-    out->language = out->languages =
-        m->conf.gigaam ? RUSSIAN : languages_of(steno_network_meta(m->encoder, "url"));
-    if (m->prompt >= 0) {
-        out->languages = m->prompts.languages;
-        out->language = "";
-        out->detects_language = true;
-    }
-    if (m->conf.kind == STENO_NEMO_CANARY) {
-        out->language = out->languages = m->canary.languages;
-        out->translates = steno_canary_language(m->base.tokens, "en") >= 0;
-    }
-    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
-        if (nets[i])
-            out->weight_bytes += steno_network_weight_bytes(nets[i]);
-}
-
-static const char *kind_of(const struct steno_nemo_model *m)
-{
-    if (m->conf.kind == STENO_NEMO_CTC)
-        return "CTC";
-    if (m->conf.kind == STENO_NEMO_CANARY)
-        return "attention decoder (Canary)";
-    return m->transducer.outputs > (size_t)steno_tokens_count(m->base.tokens)
-               ? "transducer with durations (TDT)"
-               : "transducer";
-}
-
-void steno_nemo_describe(const void *model, const struct steno_model_info *i, FILE *out)
-{
-    const struct steno_nemo_model *m = model;
-    const struct steno_nemo_conf *c = &m->conf;
-    fprintf(out, "model      %s, %s, %s%s\n", i->name, i->family, kind_of(m),
-            !c->gigaam     ? ""
-            : c->version_3 ? ", GigaAM 3"
-                           : ", GigaAM");
-    fprintf(out, "directory  %s, layout of %s\n", c->dir, c->onnx_asr ? "onnx-asr" : "sherpa-onnx");
-    fprintf(out, "languages  %s%s\n", *i->languages ? i->languages : "not named in the directory",
-            m->prompt >= 0 ? ", detected where none is named" : "");
-    fprintf(out, "features   %d mel bins, %d Hz, as %s%s\n", i->feature_bins, i->sample_rate,
-            m->sherpa ? "sherpa-onnx computes them" : "in training",
-            c->per_feature ? ", normalised over each segment" : "");
-    fprintf(out, "networks   %s%s%s%s%s%s\n", c->encoder, c->decoder ? ", " : "",
-            c->decoder ? c->decoder : "", c->joiner ? ", " : "", c->joiner ? c->joiner : "",
-            c->quantized ? ", 8 bits" : "");
-    if (c->streaming)
-        fprintf(out,
-                "steps      streaming: %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
-                i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
-    else
-        fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n",
-                m->base.offline.cuts.full, i->frame_seconds * 1e3);
-    if (c->kind == STENO_NEMO_CANARY)
-        fprintf(out, "decoder    %zu tokens, %d memories of %lld, no hot words\n", i->vocab_size,
-                m->canary.stacked ? (int)m->canary.layers : m->canary.n_memories,
-                (long long)m->canary.hidden);
-    else
-        steno_shell_describe_search(&m->base, i, BLANK, out);
-    steno_shell_describe_limits(i, out);
 }

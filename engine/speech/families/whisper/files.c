@@ -1,6 +1,8 @@
 /* From a path to a model's weights: which files there are, what format they have. */
 #include "speech/families/whisper/weights_internal.h"
 
+#include "speech/families/common/ggml_kind.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +223,9 @@ bool steno_whisper_weights_probe(const char *path)
         fclose(f);
     }
     format = format_of(head, n);
-    yes = (p && f && p->is_onnx) || format == 'c' || format == 'f' || format == 'g' ||
+    yes = (p && f && p->is_onnx) || format == 'c' ||
+          ((format == 'f' || format == 'g') &&
+           steno_ggml_kind_of_file(p->file) != STENO_GGML_PARAKEET) ||
           (format == 'p' && is_openai(p->file)) ||
           (f && format != 'p' && steno_whisper_says_whisper(p->dir)) ||
           /* not Whisper's weights, but its configuration: the error names the file */

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC 0x67676d6cu
+#include "speech/families/common/ggml_kind.h"
+
+#define MAX_MELS 512
 #define QUANT_VERSION 2 /* of ggml's blocks; ftype / 1000, 0 in files without any */
 
 enum {
@@ -44,38 +46,37 @@ static steno_status cut_short(const struct file *f, const char *what)
     return steno_fail(f->err, STENO_ERR_FORMAT, "%s: the file ends in %s", f->name, what);
 }
 
-/* Other programs of whisper.cpp's project begin their files alike: silero's VAD goes on with the
- * length of its name; parakeet has n_fft and ftype where Whisper has heads and width of its
- * decoder. */
-static const char *other_kind(const struct file *f, const unsigned char *header)
+/* Other programs of whisper.cpp's project begin their files alike. */
+static const char *other_kind(const void *bytes, size_t n)
 {
-    if (f->header[VOCAB] < 64 && memcmp(header + 4, "silero", 6) == 0)
+    switch (steno_ggml_kind_of(bytes, n)) {
+    case STENO_GGML_SILERO:
         return "silero's VAD, which is no model (steno model fetch silero-vad has a file that is "
                "read)";
-    if (f->header[TEXT_HEAD] >= 256 && f->header[TEXT_STATE] != f->header[AUDIO_STATE] &&
-        (f->header[TEXT_STATE] < 32 || f->header[TEXT_STATE] >= 1000))
-        return "a Parakeet of whisper.cpp; Parakeet is served from .onnx (docs/nemo.md)";
-    return NULL;
+    case STENO_GGML_PARAKEET:
+        return "a Parakeet, which is opened by its own name (docs/nemo.md)";
+    default:
+        return NULL;
+    }
 }
 
 static steno_status read_header(struct file *f)
 {
-    const char *other;
-    const unsigned char *header;
     uint32_t magic, rows, cols;
     size_t bytes;
     if (!steno_whisper_uint(&f->at, 4, &magic))
         return cut_short(f, "the header");
-    if (magic != MAGIC)
+    if (magic != STENO_GGML_MAGIC)
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: begins with 0x%08x, expected 0x%08x",
-                          f->name, (unsigned)magic, MAGIC);
-    header = f->at.p;
+                          f->name, (unsigned)magic, STENO_GGML_MAGIC);
     for (int i = 0; i < N_HEADER; i++)
         if (!steno_whisper_uint(&f->at, 4, &f->header[i]))
             return cut_short(f, "the header");
-    other = other_kind(f, header);
-    if (other)
-        return steno_fail(f->err, STENO_ERR_UNSUPPORTED, "%s: a ggml file of %s", f->name, other);
+    if (f->header[VOCAB] > STENO_BPE_MAX_PIECES || f->header[MELS] > MAX_MELS)
+        return steno_fail(f->err, STENO_ERR_FORMAT,
+                          "%s: a ggml file of another model than Whisper: its header has %u as "
+                          "number of pieces and %u of mel bands",
+                          f->name, (unsigned)f->header[VOCAB], (unsigned)f->header[MELS]);
     if (f->header[FTYPE] / 1000 && f->header[FTYPE] / 1000 != QUANT_VERSION)
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
                           "%s: blocks of version %u, version %d is read", f->name,
@@ -160,7 +161,10 @@ steno_status steno_whisper_read_ggml(steno_whisper_weights *w, const void *bytes
 {
     struct file f = {
         .w = w, .at = {bytes, (const unsigned char *)bytes + n}, .name = name, .err = err};
-    steno_status st = read_header(&f);
+    const char *other = other_kind(bytes, n);
+    steno_status st =
+        other ? steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: a ggml file of %s", name, other)
+              : read_header(&f);
     if (!st)
         st = read_pieces(&f);
     while (!st && steno_whisper_left(&f.at))

@@ -208,8 +208,9 @@ steno_status steno_whisper_read_gguf(steno_whisper_weights *w, const steno_gguf 
     steno_status st;
     if (!kind || strcmp(kind, "whisper") != 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: a GGUF file of architecture '%.60s', 'whisper' is read", file,
-                          kind ? kind : "unknown");
+                          "%s: a GGUF file of architecture '%.60s'; 'whisper' is read, and "
+                          "'parakeet' (docs/nemo.md)",
+                          file, kind ? kind : "unknown");
     st = check_keys(g, file, err);
     if (!st)
         st = read_numbers(w, g, file, err);

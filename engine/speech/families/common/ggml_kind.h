@@ -1,0 +1,23 @@
+/* What a ggml file of whisper.cpp's project or a GGUF file holds: they begin alike, whatever the
+ * model. Pure. */
+#ifndef STENO_FAMILIES_COMMON_GGML_KIND_H
+#define STENO_FAMILIES_COMMON_GGML_KIND_H
+
+#include "base/status.h"
+
+#define STENO_GGML_MAGIC 0x67676d6cu
+
+enum steno_ggml_kind {
+    STENO_GGML_NONE,     /* no such file */
+    STENO_GGML_WHISPER,  /* .. or another that begins like it */
+    STENO_GGML_PARAKEET, /* NeMo's */
+    STENO_GGML_SILERO,   /* voice activity */
+    STENO_GGML_OTHER     /* GGUF of another architecture */
+};
+
+/* Kind of n bytes, the whole file. */
+enum steno_ggml_kind steno_ggml_kind_of(const void *bytes, size_t n);
+/* The same of the file at a path; NONE: it is a folder, or cannot be read. */
+enum steno_ggml_kind steno_ggml_kind_of_file(const char *path);
+
+#endif

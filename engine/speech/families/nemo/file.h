@@ -1,0 +1,45 @@
+/* One file with a whole model of NeMo (Parakeet: TDT, RNNT, CTC): whisper.cpp's
+ * ggml-parakeet-*.bin, and GGUF as transcribe.cpp writes it. The file has weights, vocabulary and
+ * sizes, no networks; those are made by build.h. Frozen after open. */
+#ifndef STENO_FAMILIES_NEMO_FILE_H
+#define STENO_FAMILIES_NEMO_FILE_H
+
+#include "speech/families/nemo/build.h"
+
+typedef struct steno_nemo_file steno_nemo_file;
+
+/* Is there such a file at this path? Looks at its keys, or at its first numbers. */
+bool steno_nemo_file_probe(const char *path);
+/* Map a file. STENO_ERR_IO; STENO_ERR_FORMAT names file, key or tensor, what was expected and what
+ * was found; STENO_ERR_UNSUPPORTED: a model that streams or has prompts, an element type or a
+ * feature that is not known. */
+STENO_MUST steno_status steno_nemo_file_open(steno_nemo_file **out, const char *path,
+                                             steno_err *err);
+/* The same from memory, which must outlive the object; name replaces the path in messages. */
+STENO_MUST steno_status steno_nemo_file_parse(steno_nemo_file **out, const void *bytes, size_t n,
+                                              const char *name, steno_err *err);
+void steno_nemo_file_close(steno_nemo_file *f);
+/* STENO_ERR_IO: the file was overwritten since it was opened (base/map.h). */
+STENO_MUST steno_status steno_nemo_file_check(const steno_nemo_file *f, steno_err *err);
+
+/* What the file says of its model. */
+struct steno_nemo_file_info {
+    const char *format;          /* "GGUF" or "ggml" */
+    const char *languages;       /* codes with blanks between them; "": not said */
+    const char *tokens;          /* [n_tokens] lines "piece id", <blk> the last one */
+    size_t n_tokens;             /* bytes of them */
+    struct steno_nemo_arch arch; /* durations 0: none */
+    bool ctc;                    /* the head is one layer of scores */
+    bool per_feature;            /* normalisation by the statistics of the segment */
+    bool blocks;                 /* matrices are rounded to 8 bits or fewer */
+    int64_t max_tokens;          /* of a frame; 0: not said */
+};
+const struct steno_nemo_file_info *steno_nemo_file_info(const steno_nemo_file *f);
+
+enum steno_nemo_part { STENO_NEMO_ENCODER, STENO_NEMO_DECODER, STENO_NEMO_JOINER };
+/* Make one of the networks. f lives as long as the graph. STENO_ERR_INVAL: CTC, whose scores are in
+ * the encoder, has no other. */
+STENO_MUST steno_status steno_nemo_file_build(const steno_nemo_file *f, enum steno_nemo_part part,
+                                              struct steno_graph **out, steno_err *err);
+
+#endif

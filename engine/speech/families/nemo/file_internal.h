@@ -1,0 +1,50 @@
+/* For the readers of one file: read_gguf.c, read_ggml.c. */
+#ifndef STENO_FAMILIES_NEMO_FILE_INTERNAL_H
+#define STENO_FAMILIES_NEMO_FILE_INTERNAL_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "formats/gguf.h"
+#include "speech/families/nemo/file.h"
+
+#define STENO_NEMO_MAX_TENSORS 16384
+#define STENO_NEMO_MAX_TOKENS ((size_t)16 << 20) /* bytes of the vocabulary */
+
+/* A tensor by NeMo's name. */
+struct steno_nemo_tensor {
+    struct steno_torch_tensor t; /* as the builder sees it */
+    const struct steno_ggml_type *type;
+    const unsigned char *data; /* NULL: zeros */
+    bool ifog;                 /* gates of an LSTM in this order, where PyTorch has i, f, g, o */
+};
+
+struct steno_nemo_file {
+    struct steno_map map; /* n 0: the bytes belong to the caller */
+    steno_arena *mem;
+    const char *name;
+    steno_gguf *gguf;                 /* or NULL */
+    struct steno_nemo_tensor *tensor; /* sorted by name once all are there */
+    size_t n, cap;
+    struct steno_buf tokens;
+    struct steno_nemo_file_info info;
+    char languages[512];
+    struct steno_make_weights weights;
+};
+
+/* Add a tensor; dim [rank] in PyTorch's order. The bias of an LSTM, bias_ih_lN, gets a bias_hh_lN
+ * of zeros beside it. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_nemo_file_add(steno_nemo_file *f, const char *name,
+                                            const struct steno_nemo_tensor *t, steno_err *err);
+/* Add the next piece of the vocabulary. STENO_ERR_FORMAT, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_nemo_file_piece(steno_nemo_file *f, const char *piece, size_t n,
+                                              steno_err *err);
+/* First extent of a tensor, for what a file does not say; 0: there is none. */
+int64_t steno_nemo_file_extent(const steno_nemo_file *f, const char *name);
+
+/* Each fills f from bytes, which outlive it, but for the blank behind the pieces. */
+STENO_MUST steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t n,
+                                             steno_err *err);
+STENO_MUST steno_status steno_nemo_read_ggml(steno_nemo_file *f, const void *bytes, size_t n,
+                                             steno_err *err);
+
+#endif

@@ -1,0 +1,303 @@
+/* GGUF of Parakeet as transcribe.cpp writes it: keys stt.parakeet.*, and names of its own. */
+#include "base/list.h"
+#include "speech/families/nemo/file_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KEY "stt.parakeet."
+#define FRONT "stt.frontend."
+#define TOKENS "tokenizer.ggml.tokens"
+#define ACTIVATIONS "relu sigmoid tanh"
+#define CUT 1e-6 /* f32 of 0.97 is not its f64 */
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+struct rename {
+    const char *from, *to;
+};
+
+/* Begins of names; those of a layer stand behind its number. */
+static const struct rename of_model[] = {{"enc.pre_encode.", "encoder.pre_encode."},
+                                         {"pred.embed.", "decoder.prediction.embed."},
+                                         {"joint.enc.", "joint.enc."},
+                                         {"joint.pred.", "joint.pred."},
+                                         {"joint.out.", "joint.joint_net.2."},
+                                         {"head.ctc.", "decoder.decoder_layers.0."}};
+static const struct rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
+                                         {"ff1.", "feed_forward1."},
+                                         {"norm_attn.", "norm_self_att."},
+                                         {"attn.", "self_attn."},
+                                         {"norm_conv.", "norm_conv."},
+                                         {"conv.pointwise1.", "conv.pointwise_conv1."},
+                                         {"conv.depthwise.", "conv.depthwise_conv."},
+                                         {"conv.pointwise2.", "conv.pointwise_conv2."},
+                                         {"conv.bn.", "conv.batch_norm."},
+                                         {"norm_ff2.", "norm_feed_forward2."},
+                                         {"ff2.", "feed_forward2."},
+                                         {"norm_out.", "norm_out."}};
+static const struct rename of_lstm[] = {
+    {"Wx", "weight_ih_l"}, {"Wh", "weight_hh_l"}, {"bias", "bias_ih_l"}};
+
+static const struct rename *find_rename(const struct rename *table, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(table[i].from, name, strlen(table[i].from)) == 0)
+            return &table[i];
+    return NULL;
+}
+#define FIND(table, name) find_rename(table, sizeof(table) / sizeof *(table), name)
+
+/* NeMo's name, cut to `size`; false: none that the networks need. */
+static bool nemo_name(const char *name, char *out, size_t size)
+{
+    const struct rename *r = FIND(of_model, name);
+    unsigned layer;
+    int used = 0;
+    if (r) {
+        snprintf(out, size, "%s%s", r->to, name + strlen(r->from));
+        return true;
+    }
+    if (sscanf(name, "enc.blocks.%4u.%n", &layer, &used) == 1 && used) {
+        r = FIND(of_layer, name + used);
+        if (r)
+            snprintf(out, size, "encoder.layers.%u.%s%s", layer, r->to,
+                     name + used + strlen(r->from));
+        return r != NULL;
+    }
+    if (sscanf(name, "pred.lstm.%4u.%n", &layer, &used) != 1 || !used)
+        return false;
+    r = FIND(of_lstm, name + used);
+    if (r)
+        snprintf(out, size, "decoder.prediction.dec_rnn.lstm.%s%u", r->to, layer);
+    return r != NULL;
+}
+
+static steno_status read_tensors(steno_nemo_file *f, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < steno_gguf_count(f->gguf) && !st; i++) {
+        const struct steno_gguf_tensor *from = steno_gguf_get(f->gguf, i);
+        struct steno_nemo_tensor t = {.type = from->type, .data = from->data};
+        char name[STENO_GGUF_MAX_NAME + 32];
+        if (!nemo_name(from->name, name, sizeof name))
+            continue;
+        if (!from->type)
+            return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                              "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read", f->name,
+                              from->name, (unsigned)from->number);
+        t.t.rank = from->rank;
+        memcpy(t.t.dim, from->dim, (size_t)from->rank * sizeof *from->dim);
+        st = steno_nemo_file_add(f, name, &t, err);
+    }
+    return st;
+}
+
+/* ---- keys ---------------------------------------------------------------------------------- */
+
+struct wanted {
+    const char *key;
+    int64_t min, max, *to;
+    int64_t fallback; /* min - 1: the key is needed */
+};
+
+static steno_status read_numbers(const steno_nemo_file *f, const struct wanted *w, size_t n,
+                                 steno_err *err)
+{
+    double any;
+    for (size_t i = 0; i < n; i++) {
+        if (steno_gguf_int(f->gguf, w[i].key, w[i].min, w[i].max, w[i].to))
+            continue;
+        if (w[i].fallback < w[i].min || steno_gguf_number(f->gguf, w[i].key, &any))
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: key '%s' is missing or no number from %lld to %lld", f->name,
+                              w[i].key, (long long)w[i].min, (long long)w[i].max);
+        *w[i].to = w[i].fallback;
+    }
+    return STENO_OK;
+}
+
+static steno_status unsupported(const steno_nemo_file *f, const char *key, const char *known,
+                                steno_err *err)
+{
+    const char *text = steno_gguf_text(f->gguf, key);
+    return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: key '%s' is '%.40s', known: %s", f->name,
+                      key, text ? text : "missing or another number", known);
+}
+
+/* A text, where it is there, is the one that is known. */
+static bool is_text(const steno_nemo_file *f, const char *key, const char *known)
+{
+    const char *text = steno_gguf_text(f->gguf, key);
+    return !text || strcmp(text, known) == 0;
+}
+
+/* Features as NeMo computes them, but for their number and normalisation. */
+static steno_status check_features(steno_nemo_file *f, steno_err *err)
+{
+    static const struct {
+        const char *key, *known;
+        double value;
+    } fixed[] = {{FRONT "sample_rate", "16000", 16000}, {FRONT "n_fft", "512", 512},
+                 {FRONT "win_length", "400", 400},      {FRONT "hop_length", "160", 160},
+                 {FRONT "pre_emphasis", "0.97", 0.97},  {FRONT "f_min", "0", 0},
+                 {FRONT "f_max", "8000", 8000}};
+    const char *normalize = steno_gguf_text(f->gguf, FRONT "normalize");
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        double v;
+        if (!steno_gguf_number(f->gguf, fixed[i].key, &v) || v < fixed[i].value - CUT ||
+            v > fixed[i].value + CUT)
+            return unsupported(f, fixed[i].key, fixed[i].known, err);
+    }
+    if (!is_text(f, FRONT "window", "hann"))
+        return unsupported(f, FRONT "window", "hann", err);
+    f->info.per_feature = !normalize || strcmp(normalize, "per_feature") == 0;
+    if (!f->info.per_feature && strcmp(normalize, "none") != 0 && strcmp(normalize, "NA") != 0)
+        return unsupported(f, FRONT "normalize", "per_feature, none, NA", err);
+    return STENO_OK;
+}
+
+/* Encoders with caches and prompts have keys, too; only whole segments are served from GGUF. */
+static steno_status check_kind(const steno_nemo_file *f, steno_err *err)
+{
+    int64_t v;
+    if (steno_gguf_int(f->gguf, KEY "prompt.num_prompts", 1, INT64_MAX, &v))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: a Parakeet whose encoder takes prompts, which is not read from GGUF "
+                          "(docs/nemo.md)",
+                          f->name);
+    if (!is_text(f, KEY "encoder.att_context_style", "regular") ||
+        f->info.arch.before * 2 != f->info.arch.kernel - 1)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: a Parakeet that streams, with an attention of chunks or causal "
+                          "convolutions, which is not read from GGUF (docs/nemo.md)",
+                          f->name);
+    if (!is_text(f, KEY "encoder.conv_norm_type", "batch_norm"))
+        return unsupported(f, KEY "encoder.conv_norm_type", "batch_norm", err);
+    return STENO_OK;
+}
+
+static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    int64_t scale = 0;
+    const struct wanted numbers[] = {
+        {FRONT "num_mels", 1, 512, &a->in, 0},
+        {KEY "encoder.n_layers", 1, 256, &a->layers, 0},
+        {KEY "encoder.d_model", 2, 65536, &a->d, 1},
+        {KEY "encoder.n_heads", 1, 1024, &a->heads, 0},
+        {KEY "encoder.d_ff", 1, 1 << 20, &a->ff, 0},
+        {KEY "encoder.conv_kernel", 1, 1024, &a->kernel, 0},
+        {KEY "encoder.subsampling_factor", 2, 64, &a->factor, 1},
+        {KEY "encoder.subsampling_channels", 1, 65536, &a->channels, 0},
+        {KEY "encoder.pos_emb_max_len", 1, 100000, &a->positions, 5000},
+        {KEY "encoder.att_context_left", -1, 100000, &a->left, -1},
+        {KEY "encoder.att_context_right", -1, 100000, &a->right, -1},
+        {KEY "encoder.xscaling", 0, 1, &scale, 0}};
+    steno_status st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    const struct wanted context[] = {
+        {KEY "encoder.conv_context_left", 0, 1024, &a->before, (a->kernel - 1) / 2}};
+    if (!st)
+        st = read_numbers(f, context, 1, err);
+    a->xscale = scale != 0;
+    a->out = a->d;
+    return st ? st : check_kind(f, err);
+}
+
+/* The search counts frames by the numbers of durations. */
+static steno_status read_durations(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_gguf_list l;
+    int64_t i = 0, v;
+    if (!steno_gguf_list(f->gguf, KEY "tdt.durations", &l))
+        return unsupported(f, KEY "tdt.durations", "a list", err);
+    for (; steno_gguf_next_int(&l, &v) && v == i; i++)
+        continue;
+    if (l.left || i != f->info.arch.durations)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: key '" KEY "tdt.durations': known: 0, 1, 2, .. in this order, as "
+                          "many as joint.num_extra_outputs",
+                          f->name);
+    return STENO_OK;
+}
+
+static steno_status read_head(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    const char *kind = steno_gguf_text(f->gguf, KEY "head_kind");
+    const bool tdt = !kind || strcmp(kind, "tdt") == 0;
+    const struct wanted numbers[] = {
+        {KEY "predictor.hidden", 1, 65536, &a->pred, 0},
+        {KEY "predictor.n_layers", 1, 64, &a->pred_layers, 0},
+        {KEY "joint.hidden", 1, 65536, &a->joint, 0},
+        {KEY "joint.num_extra_outputs", 0, 1000, &a->durations, tdt ? -1 : 0},
+        {KEY "tdt.max_symbols", 0, 1000, &f->info.max_tokens, 0}};
+    steno_status st;
+    a->model_type = "EncDecRNNTBPEModel";
+    f->info.ctc = kind && strcmp(kind, "ctc") == 0;
+    if (f->info.ctc) {
+        a->model_type = "EncDecCTCModelBPE";
+        return STENO_OK;
+    }
+    if (!tdt && strcmp(kind, "rnnt") != 0)
+        return unsupported(f, KEY "head_kind", "tdt, rnnt, ctc", err);
+    st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    a->joint_activation = steno_gguf_text(f->gguf, KEY "joint.activation");
+    if (!st && (!a->joint_activation || !steno_list_holds(ACTIVATIONS, a->joint_activation)))
+        st = unsupported(f, KEY "joint.activation", ACTIVATIONS, err);
+    return st || !tdt ? st : read_durations(f, err);
+}
+
+static steno_status read_vocabulary(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_gguf_list l;
+    int64_t blank, all;
+    const char *p;
+    size_t n;
+    steno_status st = STENO_OK;
+    if (!steno_gguf_list(f->gguf, TOKENS, &l) || l.left < 2)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' is missing", f->name);
+    all = (int64_t)l.left;
+    if (!steno_gguf_int(f->gguf, "tokenizer.ggml.blank_token_id", all - 1, all - 1, &blank))
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "%s: tokenizer.ggml.blank_token_id is not that of the last of %lld pieces", f->name,
+            (long long)all);
+    while (!st && l.left > 1 && steno_gguf_next_text(&l, &p, &n))
+        st = steno_nemo_file_piece(f, p, n, err);
+    if (!st && l.left != 1)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' has no texts", f->name);
+    return st;
+}
+
+static void read_languages(steno_nemo_file *f)
+{
+    struct steno_gguf_list l;
+    const char *p;
+    size_t n, at = 0;
+    if (!steno_gguf_list(f->gguf, "general.languages", &l))
+        return;
+    while (steno_gguf_next_text(&l, &p, &n) && n && n < 16 && at + n + 2 < sizeof f->languages)
+        at += (size_t)snprintf(f->languages + at, sizeof f->languages - at, "%s%.*s", at ? " " : "",
+                               (int)n, p);
+}
+
+steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t n, steno_err *err)
+{
+    steno_status st = steno_gguf_parse(&f->gguf, bytes, n, f->name, err);
+    f->info.format = "GGUF";
+    if (st)
+        return st;
+    if (!steno_gguf_text(f->gguf, "general.architecture") ||
+        !is_text(f, "general.architecture", "parakeet"))
+        return unsupported(f, "general.architecture", "parakeet", err);
+    st = check_features(f, err);
+    if (!st)
+        st = read_encoder(f, err);
+    if (!st)
+        st = read_head(f, err);
+    if (!st)
+        st = read_vocabulary(f, err);
+    read_languages(f);
+    return st ? st : read_tensors(f, err);
+}
