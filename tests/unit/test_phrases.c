@@ -228,9 +228,31 @@ static void a_word_as_long_as_a_request_is_cut(void **state)
     }
 }
 
+static void a_list_has_phrases_and_their_scores(void **state)
+{
+    const char *list = " ,a b :2.5\r\n/:3\nc:4, d :x ,e : 1\n f\t:.5";
+    static const struct {
+        const char *phrase;
+        float score;
+    } want[] = {{"a b", 2.5f}, {"c:4", 1}, {"d :x", 1}, {"e : 1", 1}, {"f", 0.5f}};
+    const char *phrase;
+    size_t n, i = 0;
+    float score = 1;
+    (void)state;
+    for (; steno_phrases_next(&list, &phrase, &n, &score); i++, score = 1) {
+        assert_true(i < sizeof want / sizeof *want);
+        assert_int_equal(n, strlen(want[i].phrase));
+        assert_memory_equal(phrase, want[i].phrase, n);
+        assert_true(score == want[i].score);
+    }
+    assert_int_equal(i, sizeof want / sizeof *want);
+    assert_string_equal(list, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_has_phrases_and_their_scores),
         cmocka_unit_test(a_model_of_the_directory_cuts_as_sentencepiece),
         cmocka_unit_test(tokens_alone_cut_nearly_as_well),
         cmocka_unit_test(a_broken_model_is_named),

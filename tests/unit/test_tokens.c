@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "speech/text/bpe.h"
 #include "speech/text/tokens.h"
 
 static steno_tokens *parse(const char *text)
@@ -171,9 +172,55 @@ static void missing_file_is_named(void **state)
     assert_string_equal(err.msg, "/nonexistent/tokens.txt: No such file or directory");
 }
 
+struct byte_row {
+    const char *piece, *text;
+    unsigned flags;
+};
+
+static void pieces_of_bytes_need_not_be_text(void **state)
+{
+    static const struct byte_row rows[] = {
+        {"hello", "hello", 0},
+        {" hello", "hello", STENO_TOKEN_WORD},
+        {",", ",", STENO_TOKEN_FOLLOWS},
+        {"\xE4\xBD\xA0", "\xE4\xBD\xA0", STENO_TOKEN_ALONE},
+        {"\xE4\xBD", "\xE4\xBD", STENO_TOKEN_BYTE | STENO_TOKEN_ALONE},
+        {" \xE4\xBD", "\xE4\xBD", STENO_TOKEN_WORD | STENO_TOKEN_BYTE},
+        {"\xA0", "\xA0", STENO_TOKEN_BYTE | STENO_TOKEN_FOLLOWS},
+        {" ", "", STENO_TOKEN_WORD},
+        {"\n", "", STENO_TOKEN_WORD},
+        {"", "", STENO_TOKEN_DROP},
+    };
+    enum { N = sizeof rows / sizeof *rows };
+    struct steno_bpe_piece piece[N];
+    char longest[STENO_TOKENS_MAX_PIECE + 1] = {0};
+    steno_tokens *t;
+    steno_err err;
+    (void)state;
+    for (size_t i = 0; i < N; i++)
+        piece[i] = (struct steno_bpe_piece){rows[i].piece, strlen(rows[i].piece)};
+    assert_int_equal(steno_tokens_of_bytes(&t, piece, N, "t", &err), STENO_OK);
+    assert_int_equal(steno_tokens_count(t), N);
+    assert_true(steno_tokens_cut_characters(t) && !steno_tokens_byte_level(t));
+    for (int32_t i = 0; i < N; i++) {
+        size_t n;
+        const char *text = steno_tokens_text(t, i, &n);
+        assert_int_equal(n, strlen(rows[i].text));
+        assert_memory_equal(text, rows[i].text, n);
+        assert_int_equal(steno_tokens_flags(t, i), rows[i].flags);
+        assert_int_equal(steno_tokens_find(t, rows[i].piece), i);
+    }
+    steno_tokens_close(t);
+    piece[1] = (struct steno_bpe_piece){longest, sizeof longest};
+    assert_int_equal(steno_tokens_of_bytes(&t, piece, N, "t", &err), STENO_ERR_LIMIT);
+    assert_non_null(strstr(err.msg, "t: piece 1 has 513 bytes"));
+    assert_int_equal(steno_tokens_of_bytes(&t, piece, 0, "t", &err), STENO_ERR_LIMIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_of_bytes_need_not_be_text),
         cmocka_unit_test(pieces_get_their_word_marks),
         cmocka_unit_test(byte_level_pieces_are_known_by_their_letters),
         cmocka_unit_test(order_crlf_bom_and_missing_last_newline_do_not_matter),

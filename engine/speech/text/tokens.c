@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hex.h"
+#include "speech/text/bpe.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 #define MARK_LEN 3
@@ -27,7 +28,7 @@ struct steno_tokens {
     int32_t *slots;    /* [n_slots] hash table of pieces: the lowest id of each; -1 = free */
     size_t n_slots;    /* a power of two */
     int32_t delimiter; /* -1: none */
-    bool whole_words, joining, byte_level;
+    bool whole_words, joining, byte_level, cut_characters;
 };
 
 bool steno_tokens_is_cjk(int32_t c)
@@ -199,7 +200,7 @@ static steno_status decode_bytes(steno_tokens *t)
         k->text = out;
         k->len = n;
     }
-    t->byte_level = true;
+    t->byte_level = t->cut_characters = true;
     return STENO_OK;
 }
 
@@ -321,16 +322,85 @@ static steno_status parse_lines(steno_tokens *t, const char *bytes, size_t n, co
     return STENO_OK;
 }
 
+/* NULL: out of memory. */
+static steno_tokens *new_tokens(void)
+{
+    steno_tokens *t = calloc(1, sizeof *t);
+    if (!t || !(t->arena = steno_arena_new(0))) {
+        free(t);
+        return NULL;
+    }
+    t->delimiter = -1;
+    return t;
+}
+
+/* Of a piece that need not be UTF-8. */
+static void classify_bytes(struct token *t, size_t n)
+{
+    size_t blank = 0;
+    while (blank < n && (unsigned char)t->piece[blank] <= ' ')
+        blank++;
+    classify(t, n);
+    if (n && blank == n) {
+        t->len = 0;
+        t->flags = STENO_TOKEN_WORD;
+    } else if (!utf8_valid(t->text, t->len)) {
+        const uint8_t flags = byte_flags((unsigned char)t->text[0]);
+        t->flags = t->flags & STENO_TOKEN_WORD ? STENO_TOKEN_WORD | STENO_TOKEN_BYTE : flags;
+    }
+}
+
+static steno_status copy_pieces(steno_tokens *t, const struct steno_bpe_piece *pieces, size_t n,
+                                const char *name, steno_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct token *k = &t->t[i];
+        if (pieces[i].n > STENO_TOKENS_MAX_PIECE)
+            return steno_fail(err, STENO_ERR_LIMIT, "%s: piece %zu has %zu bytes, at most %d", name,
+                              i, pieces[i].n, STENO_TOKENS_MAX_PIECE);
+        k->piece = steno_arena_strndup(t->arena, pieces[i].n ? pieces[i].p : "", pieces[i].n);
+        if (!k->piece)
+            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+        classify_bytes(k, pieces[i].n);
+        if (!pieces[i].n)
+            k->flags = STENO_TOKEN_DROP;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_tokens_of_bytes(steno_tokens **out, const struct steno_bpe_piece *pieces,
+                                   size_t n, const char *name, steno_err *err)
+{
+    steno_tokens *t = n && n <= STENO_TOKENS_MAX ? new_tokens() : NULL;
+    steno_status st;
+    if (!n || n > STENO_TOKENS_MAX)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu pieces, expected 1 to %d", name, n,
+                          STENO_TOKENS_MAX);
+    if (!t || grow_tokens(t, (int32_t)n - 1)) {
+        steno_tokens_close(t);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    }
+    t->n = (int32_t)n;
+    t->cut_characters = true;
+    st = copy_pieces(t, pieces, n, name, err);
+    if (!st && index_pieces(t))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    if (st) {
+        steno_tokens_close(t);
+        return st;
+    }
+    find_whole_words(t);
+    *out = t;
+    return STENO_OK;
+}
+
 steno_status steno_tokens_parse(steno_tokens **out, const char *bytes, size_t n, const char *name,
                                 steno_err *err)
 {
-    steno_tokens *t = calloc(1, sizeof *t);
-    steno_status st = STENO_ERR_NOMEM;
-    if (!t || !(t->arena = steno_arena_new(0))) {
-        steno_fail(err, st, "%s: out of memory", name);
-        goto fail;
-    }
-    t->delimiter = -1;
+    steno_tokens *t = new_tokens();
+    steno_status st;
+    if (!t)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     st = parse_lines(t, bytes, n, name, err);
     if (st)
         goto fail;
@@ -468,6 +538,11 @@ const char *steno_tokens_piece(const steno_tokens *t, int32_t id)
 unsigned steno_tokens_flags(const steno_tokens *t, int32_t id)
 {
     return t->t[id].flags;
+}
+
+bool steno_tokens_cut_characters(const steno_tokens *t)
+{
+    return t->cut_characters;
 }
 
 bool steno_tokens_byte_level(const steno_tokens *t)

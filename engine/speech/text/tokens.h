@@ -34,6 +34,14 @@ enum {
 STENO_MUST steno_status steno_tokens_open(steno_tokens **out, const char *path, steno_err *err);
 STENO_MUST steno_status steno_tokens_parse(steno_tokens **out, const char *bytes, size_t n,
                                            const char *name, steno_err *err);
+struct steno_bpe_piece;
+/* Make a vocabulary of n pieces of any bytes, copied (byte-level BPE): a blank in front begins a
+ * word, a piece of control characters and blanks alone separates words, an empty one is hidden.
+ * steno_tokens_piece of a piece with a NUL ends there. STENO_ERR_LIMIT: a piece is too long;
+ * STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_tokens_of_bytes(steno_tokens **out,
+                                              const struct steno_bpe_piece *pieces, size_t n,
+                                              const char *name, steno_err *err);
 void steno_tokens_close(steno_tokens *t);
 
 /* Hide every piece named in list (separated by blanks). Call it before the vocabulary is shared.
@@ -69,6 +77,8 @@ bool steno_tokens_joining(const steno_tokens *t);
 /* The pieces are of bytes; steno_tokens_text gives these. Training put spaces around each
  * Chinese, Japanese or Korean character, so a space behind one is not written. */
 bool steno_tokens_byte_level(const steno_tokens *t);
+/* Pieces may end inside a character, so the rest of one that is incomplete is not written. */
+bool steno_tokens_cut_characters(const steno_tokens *t);
 /* An ideograph or kana: their scripts have no spaces between words. */
 bool steno_tokens_is_cjk(int32_t c);
 /* A character that training put spaces around (icefall/utils.py, tokenize_by_CJK_char). */

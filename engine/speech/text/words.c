@@ -13,8 +13,8 @@ struct open_word {
     double log_conf;
     size_t tokens;
     bool any, spaced, alone, bytes;
-    bool joins;      /* its last token goes on in the next one */
-    bool byte_level; /* of the vocabulary */
+    bool joins;                      /* its last token goes on in the next one */
+    bool byte_level, cut_characters; /* of the vocabulary */
 };
 
 void steno_words_init(struct steno_words *w)
@@ -81,9 +81,9 @@ static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n,
     return STENO_OK;
 }
 
-/* The bytes of the open word are at the end of w->words, from `from` on. Byte-level pieces often
- * end inside a character, so there the rest of one is not written (icefall's smart_byte_decode). */
-static steno_status repair(struct steno_words *w, size_t from, bool byte_level)
+/* The bytes of the open word are at the end of w->words, from `from` on. Where pieces often end
+ * inside a character, the rest of one is not written (icefall's smart_byte_decode). */
+static steno_status repair(struct steno_words *w, size_t from, bool cut_characters)
 {
     steno_status st;
     steno_buf_reset(&w->scratch);
@@ -92,7 +92,7 @@ static steno_status repair(struct steno_words *w, size_t from, bool byte_level)
         return st;
     w->words.len = from;
     return add_repaired(&w->words, w->scratch.data, w->scratch.len,
-                        byte_level ? "" : "\xEF\xBF\xBD");
+                        cut_characters ? "" : "\xEF\xBF\xBD");
 }
 
 /* A space goes before the word. */
@@ -117,7 +117,7 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
         return STENO_OK;
     o->any = false;
     if (o->bytes)
-        st = repair(w, o->span.text, o->byte_level);
+        st = repair(w, o->span.text, o->cut_characters);
     if (st || w->words.len == o->span.text) /* only a word mark: no word */
         return st;
     st = steno_buf_add(&w->words, "", 1);
@@ -166,6 +166,7 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
             return st;
         open_word(w, o, s, number, flags, (flags & STENO_TOKEN_WORD) || apart);
         o->byte_level = steno_tokens_byte_level(t);
+        o->cut_characters = steno_tokens_cut_characters(t);
     }
     if (len && behind_delimiter) { /* the word begins here */
         o->alone = flags & STENO_TOKEN_ALONE;

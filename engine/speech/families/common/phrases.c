@@ -290,18 +290,46 @@ static bool add_word(const struct steno_phrases *v, const char *word, struct phr
     return word == run || add_run(v, run, (size_t)(word - run), p);
 }
 
-/* ":2.5" */
-static bool read_score(const char *word, float *score)
+/* Read ":2.5" of n bytes. */
+static bool read_score(const char *word, size_t n, float *score)
 {
     char *end;
     float v;
-    if (*word != ':')
+    if (n < 2 || word[0] != ':' || strchr(BLANKS, word[1]))
         return false;
     v = strtof(word + 1, &end);
-    if (end == word + 1 || *end || !isfinite(v) || v < 0)
+    if (end != word + n || !isfinite(v) || v < 0)
         return false;
     *score = v;
     return true;
+}
+
+static size_t without_blanks(const char *text, size_t n)
+{
+    while (n && strchr(BLANKS, text[n - 1]))
+        n--;
+    return n;
+}
+
+bool steno_phrases_next(const char **list, const char **phrase, size_t *n, float *score)
+{
+    for (const char *p = *list; *(p += strspn(p, SEPARATORS BLANKS)); p = *list) {
+        const size_t all = strcspn(p, SEPARATORS);
+        size_t end = without_blanks(p, all), word = end;
+        float own = *score;
+        while (word && !strchr(BLANKS, p[word - 1]))
+            word--;
+        if (read_score(p + word, end - word, &own))
+            end = without_blanks(p, word);
+        *list = p + all;
+        *phrase = p;
+        *n = end;
+        if (!end)
+            continue;
+        *score = own;
+        return true;
+    }
+    return false;
 }
 
 /* False: the vocabulary cannot spell it. text is cut into words. */
@@ -312,7 +340,7 @@ static bool read_phrase(const struct steno_phrases *v, char *text, struct phrase
         size_t n = strcspn(word, BLANKS);
         next = word + n + strspn(word + n, BLANKS);
         word[n] = '\0';
-        if (!(read_score(word, &p->score) && !*next) && !add_word(v, word, p))
+        if (!add_word(v, word, p))
             return false;
     }
     return p->n > 0;
@@ -343,11 +371,10 @@ static steno_status add_phrases(steno_hotwords *h, const struct steno_phrases *v
                                 float score, size_t *added, steno_err *err)
 {
     steno_status st = STENO_OK;
-    while (!st && text && *text) {
-        size_t n = strcspn(text, SEPARATORS);
-        st = add_phrase(h, v, text, n, score, added, err);
-        text += n + (text[n] != '\0');
-    }
+    float own = score;
+    const char *phrase;
+    for (size_t n; !st && text && steno_phrases_next(&text, &phrase, &n, &own); own = score)
+        st = add_phrase(h, v, phrase, n, own, added, err);
     return st;
 }
 

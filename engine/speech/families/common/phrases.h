@@ -31,6 +31,10 @@ STENO_MUST steno_status steno_phrases_open(struct steno_phrases *p, const steno_
 const char *steno_phrases_source(const struct steno_phrases *p);
 void steno_phrases_close(struct steno_phrases *p);
 
+/* Find the next phrase of a list, which *list moves behind: lines, commas and slashes stand between
+ * phrases, and " :2.5" behind one, which is no part of it, sets *score. *phrase [*n] has no blanks
+ * around it. False: there are no more. */
+bool steno_phrases_next(const char **list, const char **phrase, size_t *n, float *score);
 /* Build the automaton of the phrases in texts [n]; NULL is a text without any. They are separated
  * by lines, commas or slashes, each with " :2.5" behind it if its tokens add another score. A
  * phrase that the tokens cannot spell is left out; *out is NULL if none is left. STENO_ERR_LIMIT,

@@ -1,9 +1,10 @@
 /* The family's options and hints, as the settings of a recording. */
-#define _GNU_SOURCE /* memrchr, mempcpy */
+#define _GNU_SOURCE /* mempcpy */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "speech/families/common/phrases.h"
 #include "speech/families/option.h"
 #include "speech/families/whisper/batched.h"
 #include "speech/families/whisper/internal.h"
@@ -204,37 +205,20 @@ static size_t size_of(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
-static size_t without_blanks(const char *text, size_t n)
-{
-    while (n && (text[n - 1] == ' ' || text[n - 1] == '\t'))
-        n--;
-    return n;
-}
-
-/* Bytes of a phrase [n] without " :2.5" behind it, which is for other families. */
-static size_t phrase_length(const char *phrase, size_t n)
-{
-    const char *score = memrchr(phrase, ':', n);
-    char *end;
-    if (!score || score + 1 == phrase + n || !strchr("0123456789.", score[1]))
-        return n;
-    (void)strtof(score + 1, &end);
-    return end == phrase + n ? without_blanks(phrase, (size_t)(score - phrase)) : n;
-}
-
 /* The hotwords, then the phrases of the vocabulary, with ", " between. Room for both is at *at, and
  * one byte more for each of the vocabulary. */
 static const char *put_likely_words(char **at, const char *hotwords, const char *vocabulary)
 {
     char *const begin = *at, *to = begin;
+    const char *phrase;
+    float unused;
+    size_t n;
     for (; hotwords && *hotwords; hotwords++)
         *to++ = *hotwords;
-    for (const char *p = vocabulary ? vocabulary : ""; *(p += strspn(p, "\r\n,/ \t"));) {
-        const size_t line = strcspn(p, "\r\n,/"), n = phrase_length(p, without_blanks(p, line));
-        if (n && to > begin)
+    while (vocabulary && steno_phrases_next(&vocabulary, &phrase, &n, &unused)) {
+        if (to > begin)
             to = stpcpy(to, ", ");
-        to = mempcpy(to, p, n);
-        p += line;
+        to = mempcpy(to, phrase, n);
     }
     *to++ = '\0';
     *at = to;
