@@ -8,6 +8,7 @@
 #include "speech/families/icefall/family.h"
 #include "speech/families/moonshine/family.h"
 #include "speech/families/nemo/family.h"
+#include "speech/families/qwen_asr/family.h"
 #include "speech/families/t_one/family.h"
 #include "speech/families/wav2vec2/family.h"
 #include "speech/families/wenet/family.h"
@@ -18,6 +19,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_ctc_offline,
     &steno_family_t_one,
     &steno_family_fire_red,
+    &steno_family_qwen3_asr,
     &steno_family_moonshine_streaming,
     &steno_family_whisper,
     &steno_family_sense_voice,

@@ -1,0 +1,153 @@
+"""Qwen3-ASR (family qwen3_asr) against ONNX Runtime with an own loop, on a small directory of random networks. TAP."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+import numpy as np
+
+import toy_qwen_asr as toy
+from daemon import BUILD, ROOT, Stenod, case, converse, pcm, tap, wav
+
+STENO = os.path.join(BUILD, "steno")
+CODE = {"English": "en", "Spanish": "es", "None": "", None: ""}
+BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
+SPEECH = np.frombuffer(BYTES, np.int16)
+PARTS = [SPEECH[int(a * RATE):int(b * RATE)] for a, b in ((0, 4), (2, 5), (5, 11), (3, 3.5), (7, 9.13))]
+
+
+def samples(part):
+    return part.astype(np.float32) / 32768
+
+
+def run(model, part, *args):
+    """-> (code of the language, text)"""
+    with tempfile.NamedTemporaryFile(suffix=".wav") as f:
+        f.write(wav(part.tobytes(), RATE))
+        f.flush()
+        r = subprocess.run([STENO, "transcribe", "--model", model, "--precision", "fp32", "--no-endpoint", "--format", "json", *args, f.name],
+                           capture_output=True, text=True, check=False)
+    assert r.returncode == 0, r.stderr
+    said = json.loads(r.stdout)
+    return said.get("language") or "", said["text"]
+
+
+@case
+def texts_and_languages_are_those_of_the_reference(model):
+    reference, found = toy.Reference(model), set()
+    for part in PARTS:
+        language, text = reference(samples(part))
+        assert run(model, part) == (CODE[language], text), text
+        found.add(language)
+    assert {"English", "Spanish", "None"} <= found, "the recordings show little"
+
+
+@case
+def a_language_that_is_given_is_part_of_the_prompt(model):
+    reference, other = toy.Reference(model), 0
+    for part in PARTS:
+        text = reference(samples(part), language="Spanish")[1]
+        assert run(model, part, "--language", "es-MX") == ("es", text), text
+        other += text != reference(samples(part))[1]
+    assert other
+
+
+@case
+def prompt_and_hotwords_are_the_context(model):
+    reference, other = toy.Reference(model), 0
+    for part in PARTS:
+        for args, context in ((["--hotwords", "Kyiv :2, hello"], "Kyiv hello"), (["--prompt", " hello"], " hello"),
+                              (["--prompt", "Kyiv", "--hotwords", "hello"], "Kyiv hello")):
+            text = reference(samples(part), context)[1]
+            assert run(model, part, *args)[1] == text, (args, text)
+            other += text != reference(samples(part))[1]
+    assert other
+
+
+@case
+def a_context_that_is_too_long_is_cut(model):
+    """Of 256 positions a context has 32."""
+    words = "Kyiv" + " hello" * 60
+    assert run(model, PARTS[1], "--prompt", words)[1] == toy.Reference(model)(samples(PARTS[1]), "Kyiv" + " hello" * 31)[1]
+
+
+@case
+def caches_of_half_precision_and_of_any_length_give_the_text(_):
+    with tempfile.TemporaryDirectory() as half, tempfile.TemporaryDirectory() as free:
+        toy.write(half, cache_type=toy.F16)
+        assert run(half, PARTS[1])[1] == toy.Reference(half)(samples(PARTS[1]))[1]
+        toy.write(free, positions=0)
+        assert run(free, SPEECH[:10 * RATE])[1] == toy.Reference(free)(samples(SPEECH[:10 * RATE]), positions=1024)[1]
+
+
+@case
+def the_text_ends_where_the_caches_do(_):
+    """The chunk is short enough that its text has room: 8 tokens a second, and 16."""
+    with tempfile.TemporaryDirectory() as few:
+        toy.write(few, positions=128)
+        info = subprocess.run([STENO, "model", "info", few], capture_output=True, text=True, check=True).stdout
+        assert "128 positions" in info and "a chunk of at most 3 s" in info, info
+        assert run(few, PARTS[1][:3 * RATE])[1] == toy.Reference(few)(samples(PARTS[1][:3 * RATE]), positions=128)[1]
+
+
+@case
+def the_server_serves_it(model):
+    reference = toy.Reference(model)
+    want = [reference(samples(part)) for part in PARTS]
+    got = {}
+    with Stenod("model.dir=" + model, "model.precision=fp32", "pool.threads=2") as d:
+        def post(i):
+            status, _, body = d.request("POST", "/v1/transcribe", wav(PARTS[i].tobytes(), RATE), {"Content-Type": "audio/wav"})
+            got[i] = (status, json.loads(body))
+        threads = [threading.Thread(target=post, args=(i,)) for i in range(len(PARTS))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for i, (language, text) in enumerate(want):
+            assert got[i][0] == 200 and got[i][1]["text"] == text and got[i][1]["language"] == CODE[language], got[i]
+        live = converse(d.ws, [{"type": "start", "sample_rate": RATE, "language": "en", "endpointing": False}, PARTS[0].tobytes(), {"type": "end"}])
+        final = [m for m in live.messages if m["type"] == "final"][-1]
+        assert final["text"] == reference(samples(PARTS[0]), language="English")[1] and final["language"] == "en", final
+        status, _, body = d.request("POST", "/v1/transcribe?language=en,de", wav(PARTS[0].tobytes(), RATE), {"Content-Type": "audio/wav"})
+        assert status == 400 and b"one language" in body, body
+
+
+@case
+def what_does_not_fit_is_named(model):
+    def spoil(d, name, change):
+        path = os.path.join(d, name)
+        with open(path, encoding="utf-8") as f:
+            text = change(f.read())
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+    tokenizer = os.path.join("tokenizer", "tokenizer_config.json")
+    faults = [(lambda d: os.remove(os.path.join(d, tokenizer)), "tokenizer_config.json: No such file"),
+              (lambda d: spoil(d, tokenizer, lambda s: s.replace("<asr_text>", "<text>")), "there is no token <asr_text>"),
+              (lambda d: spoil(d, tokenizer, lambda s: s.replace('"content"', '"text"')), "line 1: expected a number below"),
+              (lambda d: spoil(d, tokenizer, lambda s: "{}"), "there is no added_tokens_decoder"),
+              (lambda d: spoil(d, os.path.join("tokenizer", "vocab.json"), lambda s: "{"), "vocab.json"),
+              (lambda d: shutil.copy(os.path.join(d, "encoder.onnx"), os.path.join(d, "decoder.onnx")), "decoder.onnx: expected ids, rows of audio"),
+              (lambda d: toy.decoder(os.path.join(d, "decoder.onnx"), 40, toy.F32), "caches of 40 positions, expected 64 to 65536"),
+              (lambda d: os.remove(os.path.join(d, "encoder.onnx")), "encoder")]
+    for spoiled, message in faults:
+        with tempfile.TemporaryDirectory() as d:
+            shutil.copytree(model, d, dirs_exist_ok=True)
+            spoiled(d)
+            r = subprocess.run([STENO, "model", "info", d], capture_output=True, text=True, check=False)
+            assert r.returncode and message in r.stderr, (message, r.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        print("1..0 # SKIP the package onnxruntime is not installed")
+        sys.exit(0)
+    with tempfile.TemporaryDirectory() as folder:
+        toy.write(folder)
+        code = tap(folder)
+    sys.exit(code)
