@@ -558,10 +558,11 @@ enum steno_event_kind {
     STENO_UTTERANCE_END
 };
 enum steno_final_reason {
-    STENO_FINAL_ENDPOINT, /* silence */
-    STENO_FINAL_LENGTH,   /* the longest utterance was reached */
-    STENO_FINAL_REQUEST,  /* steno_stream_finalize */
-    STENO_FINAL_END       /* steno_stream_end */
+    STENO_FINAL_ENDPOINT,   /* silence, or the model says that the turn is over */
+    STENO_FINAL_LENGTH,     /* the longest utterance was reached */
+    STENO_FINAL_REQUEST,    /* steno_stream_finalize */
+    STENO_FINAL_END,        /* steno_stream_end */
+    STENO_FINAL_BACKCHANNEL /* the model says that the speaker only showed that he listens */
 };
 
 /* Strings and arrays belong to the stream, and are valid until the next call of push, finalize,

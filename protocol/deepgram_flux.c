@@ -380,7 +380,7 @@ static void flux_event(struct steno_dialect_session *d, const struct steno_event
         go_on(d, confidence);
     if (ev->kind != STENO_FINAL)
         return;
-    if (ev->reason != STENO_FINAL_LENGTH)
+    if (ev->reason != STENO_FINAL_LENGTH && ev->reason != STENO_FINAL_BACKCHANNEL)
         end_turn(d, ev, confidence);
     else if (copy_said(&s->past, &s->said))
         d->commit(d, STENO_ERR_NOMEM, false);

@@ -18,6 +18,8 @@ const char *steno_final_reason_name(enum steno_final_reason r)
         return "request";
     case STENO_FINAL_END:
         return "end";
+    case STENO_FINAL_BACKCHANNEL:
+        return "backchannel";
     }
     return "unknown";
 }

@@ -45,7 +45,7 @@ STENO_MUST steno_status steno_event_json_write(struct steno_buf *out, const stru
  * on one line with its newline. token_ids is empty where the search has no marks of its own. ev
  * NULL: an empty list. */
 STENO_MUST steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev);
-/* The name of a reason: "endpoint", "length", "request", "end". */
+/* The name of a reason: "endpoint", "length", "request", "end", "backchannel". */
 const char *steno_final_reason_name(enum steno_final_reason r);
 
 #endif

@@ -483,6 +483,25 @@ static void wrong_options_are_named(void **state)
     assert_int_equal(steno_tdt_open(&d, &o, &err), STENO_ERR_INVAL);
 }
 
+static void the_last_of_some_tokens_is_found(void **state)
+{
+    static table scores;
+    struct nets s = {&scores, 0, 0, 0};
+    const int32_t a_or_b[] = {A, B}, unknown[] = {UNK};
+    struct steno_tdt_options o = tdt_options(1);
+    steno_tdt *t = open_search(&o);
+    (void)state;
+    durations_table(scores); /* A, B, A */
+    assert_int_equal(steno_tdt_find_last(t, a_or_b, 2), -1);
+    run(&t, 1, &s, 1);
+    assert_int_equal(steno_tdt_find_last(t, a_or_b, 2), 0);
+    assert_int_equal(steno_tdt_find_last(t, a_or_b + 1, 1), 0); /* it is not the last token */
+    assert_int_equal(steno_tdt_find_last(t, unknown, 1), -1);
+    steno_tdt_reset(t);
+    assert_int_equal(steno_tdt_find_last(t, a_or_b, 2), -1);
+    steno_tdt_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +517,7 @@ int main(void)
         cmocka_unit_test(a_language_model_adds_to_tokens_but_not_to_blanks),
         cmocka_unit_test(a_modified_beam_of_one_is_silent_at_unknown_tokens),
         cmocka_unit_test(a_reset_begins_an_utterance_and_keeps_the_count),
+        cmocka_unit_test(the_last_of_some_tokens_is_found),
         cmocka_unit_test(wrong_options_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,7 @@ class Event:
     words: tuple[Word, ...]
     alternatives: tuple[Alternative, ...]  #: of finals; the first is the best
     sections: tuple[Section, ...]  #: of models that cut recordings themselves
-    reason: str | None  #: why a final came: "endpoint", "length", "request" or "end"
+    reason: str | None  #: why a final came: "endpoint", "length", "request", "end" or "backchannel"
     language: str  #: code of the spoken language, "" = not known
     language_probability: float
     emotion: str | None

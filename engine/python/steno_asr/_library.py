@@ -17,7 +17,7 @@ SONAME = f"libsteno.so.{ABI}"
 
 SPEECH_START, PARTIAL, FINAL, UTTERANCE_END = range(4)
 KINDS = ("speech_start", "partial", "final", "utterance_end")
-REASONS = ("endpoint", "length", "request", "end")
+REASONS = ("endpoint", "length", "request", "end", "backchannel")
 OK = 0
 
 

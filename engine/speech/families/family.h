@@ -195,6 +195,13 @@ enum steno_reset {
     STENO_RESET_RECORDING  /* another recording begins: the same as a new state */
 };
 
+/* What a model says by itself of where an utterance ends, with a token that is not written. */
+enum steno_ending {
+    STENO_ENDING_NONE,
+    STENO_ENDING_TURN,       /* the speaker has finished: <EOU> */
+    STENO_ENDING_BACKCHANNEL /* the speaker only showed that he listens: <EOB> */
+};
+
 struct steno_family {
     const char *name;
     const char *layout; /* the file that marks its directories, for messages: "model.conf" */
@@ -260,6 +267,9 @@ struct steno_family {
     int64_t (*frames)(const void *state);     /* frames of scores that the search has consumed */
     int64_t (*last_sound)(const void *state); /* the last of them with sound; -1: none */
     size_t (*n_tokens)(const void *state);    /* of the best hypothesis, approximately */
+    /* Of the best hypothesis. The token counts in n_tokens. NULL: no model of the family says it.
+     */
+    enum steno_ending (*ending)(const void *state);
 
     /* Incremental segments only. */
     /* Accept samples [accepted, end) of the segment, until a step is due or all are accepted. pcm

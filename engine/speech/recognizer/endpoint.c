@@ -20,6 +20,10 @@ enum steno_endpoint_kind steno_endpoint_check(const struct steno_endpoint *e,
                                               const struct steno_endpoint_state *s)
 {
     const int64_t length = s->now - s->first;
+    if (e->marks && s->ending != STENO_ENDING_NONE) /* without words it ends nothing */
+        return s->first < 0                     ? STENO_ENDPOINT_EMPTY
+               : s->ending == STENO_ENDING_TURN ? STENO_ENDPOINT_TURN
+                                                : STENO_ENDPOINT_BACKCHANNEL;
     if (s->first < 0)
         return e->silence_alone > 0 && s->now - s->begin >= e->silence_alone ? STENO_ENDPOINT_EMPTY
                                                                              : STENO_ENDPOINT_NONE;

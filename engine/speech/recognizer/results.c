@@ -310,6 +310,13 @@ static steno_status last_word_end(steno_stream *s, double *end)
     return STENO_OK;
 }
 
+steno_status steno_results_has_words(steno_stream *s, bool *words)
+{
+    steno_status st = build_best(s);
+    *words = s->results.words[0].n > 0;
+    return st;
+}
+
 steno_status steno_results_turn(steno_stream *s)
 {
     const double likely = steno_turn_watch_likely(s->turn);

@@ -52,6 +52,8 @@ STENO_MUST steno_status steno_results_final(steno_stream *s, enum steno_final_re
 /* The stream has failed: the last partial of its utterance becomes a final, without one what the
  * family has. None without words. STENO_ERR_NOMEM, STENO_ERR_LIMIT. */
 STENO_MUST steno_status steno_results_rescue(steno_stream *s);
+/* Whether the running best hypothesis has a word. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_results_has_words(steno_stream *s, bool *words);
 /* The turn watch has answered that no end is here: queue an UTTERANCE_END if it may be one. */
 STENO_MUST steno_status steno_results_turn(steno_stream *s);
 /* Between utterances, the audio up to `now` s has no word: queue the UTTERANCE_END if it is due. */

@@ -68,7 +68,8 @@ static void set_rules(steno_stream *s)
                                 .grace = to_frames(s, GRACE_SECONDS),
                                 .clear = to_frames(s, CLEAR_SECONDS),
                                 .late = to_frames(s, LATE_SECONDS),
-                                .no_symbol = to_frames(s, NO_SYMBOL_SECONDS)};
+                                .no_symbol = to_frames(s, NO_SYMBOL_SECONDS),
+                                .marks = true};
 }
 
 static void begin_run(steno_stream *s)
@@ -206,6 +207,11 @@ static void see_turn(steno_stream *s, const struct steno_endpoint_state *at)
     steno_turn_watch_see(s->turn, at->sound * frame - (double)left_padding(s), now_at(s));
 }
 
+static enum steno_ending ending_of(const steno_stream *s)
+{
+    return s->family->ending ? s->family->ending(s->state) : STENO_ENDING_NONE;
+}
+
 static steno_status check_endpoint(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -213,14 +219,18 @@ static steno_status check_endpoint(steno_stream *s)
                                             .begin = w->begin,
                                             .first = w->first_sound,
                                             .last = s->family->last_sound(s->state),
-                                            .sound = sound_end(s, s->family->frames(s->state))};
+                                            .sound = sound_end(s, s->family->frames(s->state)),
+                                            .ending = ending_of(s)};
     if (at.now > w->limit) /* frames of the right padding are no silence of the speaker */
         return STENO_OK;
     switch (steno_endpoint_check(&w->rules, &at)) {
     case STENO_ENDPOINT_EMPTY:
         return next_utterance(s);
     case STENO_ENDPOINT_SILENCE:
+    case STENO_ENDPOINT_TURN:
         return finish_utterance(s, STENO_FINAL_ENDPOINT);
+    case STENO_ENDPOINT_BACKCHANNEL:
+        return finish_utterance(s, STENO_FINAL_BACKCHANNEL);
     case STENO_ENDPOINT_LENGTH:
         return finish_utterance(s, STENO_FINAL_LENGTH);
     case STENO_ENDPOINT_NONE:
@@ -257,9 +267,14 @@ static steno_status after_frames(steno_stream *s)
     struct steno_windows *w = &s->in.w;
     int64_t last = s->family->last_sound(s->state);
     if (w->first_sound < 0 && last >= w->begin) {
-        steno_status st;
-        w->first_sound = last;
-        st = steno_results_start(s);
+        bool words = true;
+        steno_status st = STENO_OK;
+        if (ending_of(s) != STENO_ENDING_NONE) /* it may be the only thing that the model said */
+            st = steno_results_has_words(s, &words);
+        if (!st && words) {
+            w->first_sound = last;
+            st = steno_results_start(s);
+        }
         if (st)
             return st;
     }

@@ -590,6 +590,15 @@ size_t steno_tdt_n_tokens(const steno_tdt *t)
     return prefix_depth(t, &t->hyps[best_of(t)]);
 }
 
+int steno_tdt_find_last(const steno_tdt *t, const int32_t *list, size_t n)
+{
+    for (int32_t at = t->hyps[best_of(t)].node; at != NO_NODE; at = t->nodes[at].before)
+        for (size_t i = 0; i < n; i++)
+            if (t->nodes[at].token == list[i])
+                return (int)i;
+    return -1;
+}
+
 int64_t steno_tdt_frames(const steno_tdt *t)
 {
     return t->frames;

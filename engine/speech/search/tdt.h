@@ -77,7 +77,9 @@ STENO_MUST steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, siz
                                         size_t *count);
 /* Number of tokens at the beginning that all hypotheses share: these do not change any more. */
 size_t steno_tdt_stable(const steno_tdt *t);
-size_t steno_tdt_n_tokens(const steno_tdt *t);    /* of the best hypothesis */
+size_t steno_tdt_n_tokens(const steno_tdt *t); /* of the best hypothesis */
+/* Index in list [n] of the last token of the best hypothesis that is in it; -1: none is. */
+int steno_tdt_find_last(const steno_tdt *t, const int32_t *list, size_t n);
 int64_t steno_tdt_frames(const steno_tdt *t);     /* number of the next frame */
 int64_t steno_tdt_last_sound(const steno_tdt *t); /* last frame of the best hypothesis' last token;
                                                    * -1: none since the start */

@@ -139,6 +139,8 @@ void steno_nemo_describe(const void *model, const struct steno_model_info *i, FI
     else
         fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n",
                 m->base.offline.cuts.full, i->frame_seconds * 1e3);
+    if (c->streaming && m->endings[0] >= 0)
+        fprintf(out, "turns      the model ends them, by <EOU>\n");
     if (c->kind == STENO_NEMO_CANARY)
         fprintf(out, "decoder    %zu tokens, %d memories of %lld, no hot words\n", i->vocab_size,
                 m->canary.stacked ? (int)m->canary.layers : m->canary.n_memories,

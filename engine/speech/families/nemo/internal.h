@@ -13,6 +13,8 @@
 #include "speech/families/nemo/transducer.h"
 #include "speech/features/cmvn.h"
 
+#define STENO_NEMO_ENDINGS 2
+
 /* Frozen after open. */
 struct steno_nemo_model {
     struct steno_shell_model base;
@@ -21,6 +23,7 @@ struct steno_nemo_model {
     bool sherpa;            /* features as sherpa-onnx computes them */
     bool modified;          /* the option: one hypothesis by the rules of the beam */
     int32_t blank, unknown; /* unknown -1: there is none */
+    int32_t endings[STENO_NEMO_ENDINGS]; /* <EOU>, <EOB>: ends of turns and of backchannels; -1 */
     steno_network *encoder, *decoder, *joiner;
     int audio, length, prompt;               /* inputs of the encoder; prompt -1: there is none */
     struct steno_nemo_prompts prompts;       /* if it has a prompt */

@@ -16,6 +16,8 @@
 #define UNKNOWN "<unk>"
 #define POSITIONS 5000 /* encoder frames for which NeMo's exports have positions */
 
+static const char *const ending_pieces[STENO_NEMO_ENDINGS] = {"<EOU>", "<EOB>"};
+
 static steno_status no_memory_nemo(const struct steno_nemo_model *m, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->conf.dir);
@@ -30,6 +32,8 @@ static steno_status check_vocabulary(struct steno_nemo_model *m, steno_err *err)
     const int32_t blanks = c->kind != STENO_NEMO_CANARY;
     m->unknown = steno_tokens_find(m->base.tokens, UNKNOWN);
     m->blank = steno_tokens_find(m->base.tokens, BLANK);
+    for (int i = 0; i < STENO_NEMO_ENDINGS; i++)
+        m->endings[i] = steno_tokens_find(m->base.tokens, ending_pieces[i]);
     if (blanks && m->blank != n - 1)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: the last of %d tokens is '%.40s', expected " BLANK, c->dir,
@@ -73,6 +77,9 @@ static steno_status open_tokens_nemo(struct steno_nemo_model *m, steno_err *err)
         st = steno_tokens_drop(m->base.tokens, BLANK, err);
     if (!st && m->unknown >= 0)
         st = steno_tokens_drop(m->base.tokens, UNKNOWN, err);
+    for (int k = 0; k < STENO_NEMO_ENDINGS && !st; k++)
+        if (m->endings[k] >= 0)
+            steno_tokens_hide(m->base.tokens, &m->endings[k], 1);
     return st;
 }
 

@@ -146,6 +146,19 @@ static steno_status skip_nemo_streaming(void *state)
     return STENO_OK;
 }
 
+/* Parakeet EOU says where turns end, and where it was only a
+ * sign of listening. */
+static enum steno_ending ending_nemo_streaming(const void *state)
+{
+    const struct stream *s = state;
+    const struct steno_nemo_model *m = model_of_nemo_streaming(s);
+    static const enum steno_ending kinds[] = {STENO_ENDING_TURN, STENO_ENDING_BACKCHANNEL};
+    int at = -1;
+    if (s->base.base.search.tdt && (m->endings[0] >= 0 || m->endings[1] >= 0))
+        at = steno_tdt_find_last(s->base.base.search.tdt, m->endings, STENO_NEMO_ENDINGS);
+    return at < 0 ? STENO_ENDING_NONE : kinds[at];
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 struct worker {
@@ -295,6 +308,7 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .frames = steno_shell_frames,
                                                          .last_sound = steno_shell_last_sound,
                                                          .n_tokens = steno_shell_n_tokens,
+                                                         .ending = ending_nemo_streaming,
                                                          .reset = reset_nemo_streaming,
                                                          .step = nemo_streaming_step,
                                                          .skip = skip_nemo_streaming,
