@@ -40,8 +40,8 @@ for d in engine/speech/families/*/; do
     may[$d]="speech/families speech/families/common nn/network nn/exec nn/graph nn/kernels formats speech/features speech/audio speech/search speech/search/lm speech/text"
     may[speech/families/registry]+=" $d"
 done
-may[speech/families/whisper]+=" nn/onnx" # weights in exported networks
-may[speech/families/nemo]+=" nn/build" # networks out of weights
+may[speech/families/whisper]+=" nn/onnx nn/build" # weights in exported networks; networks out of weights
+may[speech/families/nemo]+=" nn/build"
 # Operators and passes may use only these headers of exec: the plug-in header and its types.
 plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
 folder_of() { # PATH below engine/: the longest folder name above that contains it; the registry, which names all families, counts as a folder

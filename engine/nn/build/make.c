@@ -380,21 +380,29 @@ static bool copy_attr(struct steno_make *m, struct steno_attr *a)
     return true;
 }
 
-void steno_make_outputs(struct steno_make *m, const char *type, int n, const steno_value_id *in,
-                        int n_out, steno_value_id *out, int n_attr, const struct steno_attr *attr)
+/* What names an operator. */
+struct operator
+{
+    const char *domain, *type;
+    int opset;
+};
+
+static void add_node(struct steno_make *m, struct operator op, int n, const steno_value_id *in,
+                     int n_out, steno_value_id *out, int n_attr, const struct steno_attr *attr)
 {
     struct steno_node *node;
     int32_t at = 0;
     for (int i = 0; i < n_out; i++)
         out[i] = STENO_NONE;
     if (!m->st)
-        m->st = steno_graph_add_node(m->g, "", type, type, n, n_out, n_attr, &at, m->err);
+        m->st =
+            steno_graph_add_node(m->g, op.domain, op.type, op.type, n, n_out, n_attr, &at, m->err);
     for (int i = 0; i < n_out && !m->st; i++)
         m->st = steno_graph_add_value(m->g, "", &out[i], m->err);
     if (m->st)
         return;
     node = &m->g->nodes[at];
-    node->opset = STENO_MAKE_OPSET;
+    node->opset = op.opset;
     memcpy(node->in, in, (size_t)n * sizeof *in);
     memcpy(node->out, out, (size_t)n_out * sizeof *out);
     for (int i = 0; i < n_attr; i++) {
@@ -406,12 +414,25 @@ void steno_make_outputs(struct steno_make *m, const char *type, int n, const ste
     }
 }
 
+void steno_make_outputs(struct steno_make *m, const char *type, int n, const steno_value_id *in,
+                        int n_out, steno_value_id *out, int n_attr, const struct steno_attr *attr)
+{
+    add_node(m, (struct operator){"", type, STENO_MAKE_OPSET}, n, in, n_out, out, n_attr, attr);
+}
+
+steno_value_id steno_make_node_of(struct steno_make *m, const char *domain, int opset,
+                                  const char *type, int n, const steno_value_id *in, int n_attr,
+                                  const struct steno_attr *attr)
+{
+    steno_value_id v;
+    add_node(m, (struct operator){domain, type, opset}, n, in, 1, &v, n_attr, attr);
+    return v;
+}
+
 steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
                                const steno_value_id *in, int n_attr, const struct steno_attr *attr)
 {
-    steno_value_id v;
-    steno_make_outputs(m, type, n, in, 1, &v, n_attr, attr);
-    return v;
+    return steno_make_node_of(m, "", STENO_MAKE_OPSET, type, n, in, n_attr, attr);
 }
 
 steno_value_id steno_make_1(struct steno_make *m, const char *type, steno_value_id x)

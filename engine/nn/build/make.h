@@ -92,6 +92,10 @@ steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
 /* The same with n_out outputs, into out; STENO_NONE after a failure. */
 void steno_make_outputs(struct steno_make *m, const char *type, int n, const steno_value_id *in,
                         int n_out, steno_value_id *out, int n_attr, const struct steno_attr *attr);
+/* A node of another operator set than ONNX's of STENO_MAKE_OPSET, with one output. */
+steno_value_id steno_make_node_of(struct steno_make *m, const char *domain, int opset,
+                                  const char *type, int n, const steno_value_id *in, int n_attr,
+                                  const struct steno_attr *attr);
 steno_value_id steno_make_1(struct steno_make *m, const char *type, steno_value_id x);
 steno_value_id steno_make_2(struct steno_make *m, const char *type, steno_value_id x,
                             steno_value_id y);

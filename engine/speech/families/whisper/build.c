@@ -1,5 +1,7 @@
 #include "speech/families/whisper/build.h"
 
+#include "nn/build/make.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +10,10 @@
 #define STRIP 16 /* rows of a matrix that are turned at a time: a line of the result */
 #define MAX_PARTS 3
 
-/* The first failure sticks, so that a graph reads as a list of what it is made of. */
 struct builder {
-    struct steno_graph *g;
+    struct steno_make m; /* its prefix: of tensors */
     const steno_whisper_weights *w;
     struct steno_whisper_dims d;
-    char prefix[40]; /* of tensors */
-    steno_status st;
-    steno_err *err;
 };
 
 /* ---- constants ----------------------------------------------------------------------------- */
@@ -61,20 +59,20 @@ static bool make_matrix(const void *arg, void *to)
 static const struct steno_whisper_tensor *find(const struct builder *b, const char *part,
                                                const char *role)
 {
-    char name[STENO_WHISPER_NAME];
-    snprintf(name, sizeof name, "%s%s%s", b->prefix, part, role);
+    char name[STENO_MAKE_PREFIX + STENO_WHISPER_NAME];
+    snprintf(name, sizeof name, "%s%s%s", b->m.prefix, part, role);
     return steno_whisper_weights_find(b->w, name);
 }
 
 static steno_value_id add_matrix(struct builder *b, const char *const *parts, int n, bool conv)
 {
-    struct matrix *m = b->st ? NULL : steno_graph_alloc(b->g, 1, sizeof *m, b->err);
+    struct matrix *m = b->m.st ? NULL : steno_graph_alloc(b->m.g, 1, sizeof *m, b->m.err);
     const struct steno_maker maker = {make_matrix, m};
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 2}};
-    char name[STENO_WHISPER_NAME];
+    char name[STENO_MAKE_PREFIX + STENO_WHISPER_NAME];
     steno_value_id v = STENO_NONE;
     if (!m) {
-        b->st = b->st ? b->st : STENO_ERR_NOMEM;
+        b->m.st = b->m.st ? b->m.st : STENO_ERR_NOMEM;
         return v;
     }
     m->w = b->w;
@@ -87,32 +85,8 @@ static steno_value_id add_matrix(struct builder *b, const char *const *parts, in
     }
     t.shape.dim[0] = (int64_t)m->rows;
     t.shape.dim[1] = (int64_t)m->cols;
-    snprintf(name, sizeof name, "%s%s", b->prefix, parts[0]);
-    b->st = steno_graph_add_made(b->g, name, &t, &maker, &v, b->err);
-    return v;
-}
-
-/* A constant of f32, x [n]. */
-static steno_value_id add_vector(struct builder *b, const char *name, int rank, const int64_t *dim,
-                                 float *x)
-{
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = rank}, .data = x};
-    steno_value_id v = STENO_NONE;
-    memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
-    if (!b->st)
-        b->st = steno_graph_add_const(b->g, name, &t, false, &v, b->err);
-    return v;
-}
-
-static steno_value_id add_ints(struct builder *b, const char *name, const int64_t *x, int n)
-{
-    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {n}}};
-    int64_t copy[4];
-    steno_value_id v = STENO_NONE;
-    memcpy(copy, x, (size_t)n * sizeof *copy);
-    t.data = copy;
-    if (!b->st)
-        b->st = steno_graph_add_const(b->g, name, &t, false, &v, b->err);
+    snprintf(name, sizeof name, "%s%s", b->m.prefix, parts[0]);
+    b->m.st = steno_graph_add_made(b->m.g, name, &t, &maker, &v, b->m.err);
     return v;
 }
 
@@ -122,89 +96,25 @@ static steno_value_id add_biases(struct builder *b, const char *const *parts, in
     size_t total = 0, at = 0;
     steno_value_id v;
     float *x;
-    for (int i = 0; i < n && !b->st; i++)
+    for (int i = 0; i < n; i++)
         total += steno_whisper_row_count(find(b, parts[i], ".weight"));
     x = calloc(total + 1, sizeof *x);
-    if (!x)
-        b->st = b->st ? b->st : steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
-    for (int i = 0; i < n && !b->st; i++) {
+    for (int i = 0; x && i < n; i++) {
         const struct steno_whisper_tensor *t = find(b, parts[i], ".bias");
         if (t)
             steno_whisper_rows(t, 0, 1, x + at);
         at += steno_whisper_row_count(find(b, parts[i], ".weight"));
     }
-    v = add_vector(b, parts[0], 1, (int64_t[]){(int64_t)total}, x);
+    v = steno_make_floats(&b->m, parts[0], 1, (int64_t[]){(int64_t)total}, x);
     free(x);
     return v;
 }
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-static struct steno_node *add_node(struct builder *b, const char *domain, const char *type,
-                                   int opset, int n_in, int n_attr)
+static steno_value_id gelu(struct builder *b, steno_value_id x)
 {
-    struct steno_node *n;
-    int32_t at;
-    if (!b->st)
-        b->st = steno_graph_add_node(b->g, domain, type, type, n_in, 1, n_attr, &at, b->err);
-    if (b->st)
-        return NULL;
-    n = &b->g->nodes[at];
-    n->opset = opset;
-    if (steno_graph_add_value(b->g, "", &n->out[0], b->err)) {
-        b->st = STENO_ERR_NOMEM;
-        return NULL;
-    }
-    return n;
-}
-
-static steno_value_id one(struct builder *b, const char *type, int opset, steno_value_id x)
-{
-    struct steno_node *n = add_node(b, "", type, opset, 1, 0);
-    if (!n)
-        return STENO_NONE;
-    n->in[0] = x;
-    return n->out[0];
-}
-
-static steno_value_id two(struct builder *b, const char *type, int opset, steno_value_id x,
-                          steno_value_id y)
-{
-    struct steno_node *n = add_node(b, "", type, opset, 2, 0);
-    if (!n)
-        return STENO_NONE;
-    n->in[0] = x;
-    n->in[1] = y;
-    return n->out[0];
-}
-
-static void set_int(struct steno_node *n, int at, const char *name, int64_t v)
-{
-    n->attr[at] = (struct steno_attr){.name = name, .kind = STENO_ATTR_INT, .i = v};
-}
-
-static steno_value_id concat(struct builder *b, int64_t axis, steno_value_id x, steno_value_id y)
-{
-    struct steno_node *n = add_node(b, "", "Concat", 13, 2, 1);
-    if (!n)
-        return STENO_NONE;
-    set_int(n, 0, "axis", axis);
-    n->in[0] = x;
-    n->in[1] = y;
-    return n->out[0];
-}
-
-/* x[from : to] along an axis. */
-static steno_value_id slice(struct builder *b, steno_value_id x, int64_t axis, int64_t from,
-                            int64_t to)
-{
-    steno_value_id in[4] = {x, add_ints(b, "from", &from, 1), add_ints(b, "to", &to, 1),
-                            add_ints(b, "axis", &axis, 1)};
-    struct steno_node *n = add_node(b, "", "Slice", 13, 4, 0);
-    if (!n)
-        return STENO_NONE;
-    memcpy(n->in, in, sizeof in);
-    return n->out[0];
+    return steno_make_node_of(&b->m, "", 20, "Gelu", 1, &x, 0, NULL);
 }
 
 /* x W' + biases, of n parts side by side. */
@@ -212,7 +122,7 @@ static steno_value_id linear(struct builder *b, steno_value_id x, const char *co
                              bool conv)
 {
     steno_value_id w = add_matrix(b, parts, n, conv), bias = add_biases(b, parts, n);
-    return two(b, "Add", 14, two(b, "MatMul", 13, x, w), bias);
+    return steno_make_add(&b->m, steno_make_2(&b->m, "MatMul", x, w), bias);
 }
 
 static steno_value_id linear1(struct builder *b, steno_value_id x, const char *part)
@@ -222,107 +132,76 @@ static steno_value_id linear1(struct builder *b, steno_value_id x, const char *p
 
 static steno_value_id norm(struct builder *b, steno_value_id x, const char *part)
 {
-    const struct steno_whisper_tensor *g = find(b, part, ".weight"), *s = find(b, part, ".bias");
-    const int64_t d = (int64_t)steno_whisper_row_length(g);
+    static const char *const roles[] = {".weight", ".bias"};
+    const struct steno_attr attr[] = {{.name = "axis", .kind = STENO_ATTR_INT, .i = -1},
+                                      {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = 1e-5f}};
+    const int64_t d = (int64_t)steno_whisper_row_length(find(b, part, ".weight"));
     float *v = malloc((size_t)d * sizeof *v);
-    struct steno_node *n;
     steno_value_id in[3] = {x, STENO_NONE, STENO_NONE};
-    if (!v)
-        b->st = steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
-    for (int i = 0; i < 2 && v; i++) {
-        steno_whisper_rows(i ? s : g, 0, 1, v);
-        in[1 + i] = add_vector(b, part, 1, &d, v);
+    for (int i = 0; i < 2; i++) {
+        if (v)
+            steno_whisper_rows(find(b, part, roles[i]), 0, 1, v);
+        in[1 + i] = steno_make_floats(&b->m, part, 1, &d, v);
     }
     free(v);
-    n = add_node(b, "", "LayerNormalization", 17, 3, 2);
-    if (!n)
-        return STENO_NONE;
-    memcpy(n->in, in, sizeof in);
-    set_int(n, 0, "axis", -1);
-    n->attr[1] = (struct steno_attr){.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = 1e-5f};
-    return n->out[0];
+    return steno_make_node(&b->m, "LayerNormalization", 3, in, 2, attr);
 }
 
 static steno_value_id feed_forward(struct builder *b, steno_value_id x)
 {
-    steno_value_id y = one(b, "Gelu", 20, linear1(b, norm(b, x, "mlp_ln"), "mlp.0"));
-    return two(b, "Add", 14, x, linear1(b, y, "mlp.2"));
+    steno_value_id y = gelu(b, linear1(b, norm(b, x, "mlp_ln"), "mlp.0"));
+    return steno_make_add(&b->m, x, linear1(b, y, "mlp.2"));
 }
 
 /* ---- inputs, outputs ------------------------------------------------------------------------ */
 
-static steno_value_id build_input(struct builder *b, const char *name, steno_dtype type, int rank,
-                                  const int64_t *dim)
+static steno_value_id build_input(struct builder *b, const char *name, int64_t n, int64_t rows,
+                                  int64_t columns)
 {
-    steno_value_id v = STENO_NONE;
-    if (!b->st)
-        b->st = steno_graph_add_value(b->g, name, &v, b->err);
-    if (b->st)
-        return v;
-    b->g->values[v].dtype = type;
-    b->g->values[v].shape.rank = rank;
-    memcpy(b->g->values[v].shape.dim, dim, (size_t)rank * sizeof *dim);
-    b->g->values[v].is_input = true;
-    b->g->inputs[b->g->n_inputs++] = v;
-    return v;
+    return steno_make_input(&b->m, name, STENO_F32, 3, (int64_t[]){n, rows, columns});
 }
 
-static void output(struct builder *b, steno_value_id v, const char *name, int layer)
+/* x [n, rows, columns]; layer -1: there is one of that name. */
+static void output(struct builder *b, steno_value_id x, const char *name, int layer,
+                   const int64_t shape[3])
 {
     char full[32];
-    if (b->st)
-        return;
     snprintf(full, sizeof full, layer < 0 ? "%s" : "%s_%d", name, layer);
-    b->g->values[v].name = steno_arena_strdup(b->g->arena, full);
-    b->g->values[v].is_output = true;
-    b->g->outputs[b->g->n_outputs++] = v;
-    if (!b->g->values[v].name)
-        b->st = steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
+    steno_make_output(&b->m, x, full, STENO_F32, 3, shape);
 }
 
 static steno_status begin_build(struct builder *b, const steno_whisper_weights *w, steno_err *err)
 {
-    size_t ends;
-    *b = (struct builder){.w = w, .d = steno_whisper_weights_dims(w), .err = err};
-    ends = 4 + 2 * (size_t)b->d.text_layers;
-    b->g = steno_graph_new(NULL);
-    if (!b->g)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    b->g->inputs = steno_graph_alloc(b->g, ends, sizeof *b->g->inputs, err);
-    b->g->outputs = steno_graph_alloc(b->g, ends, sizeof *b->g->outputs, err);
-    b->st = b->g->inputs && b->g->outputs ? STENO_OK : STENO_ERR_NOMEM;
-    if (b->st)
-        steno_graph_free(b->g);
-    return b->st;
-}
-
-static steno_status finish_build(struct builder *b, struct steno_graph **out)
-{
-    if (!b->st)
-        b->st = steno_graph_sort(b->g, b->err);
-    if (b->st)
-        steno_graph_free(b->g);
-    else
-        *out = b->g;
-    return b->st;
+    const struct steno_make_weights none = {.file = "whisper"};
+    b->w = w;
+    b->d = steno_whisper_weights_dims(w);
+    return steno_make_begin(&b->m, &none, 4 + 2 * (int)b->d.text_layers, err);
 }
 
 static void at_layer(struct builder *b, const char *side, int64_t layer)
 {
-    snprintf(b->prefix, sizeof b->prefix, "%s.blocks.%d.", side, (int)layer);
+    steno_make_at(&b->m, "%s.blocks.%d.", side, (int)layer);
 }
 
 /* ---- encoder ------------------------------------------------------------------------------- */
 
-static void set_attention(struct steno_node *n, int64_t heads, int64_t columns, const int64_t at[3])
+#define INT(NAME, VALUE)                                                                           \
+    (struct steno_attr)                                                                            \
+    {                                                                                              \
+        .name = (NAME), .kind = STENO_ATTR_INT, .i = (VALUE)                                       \
+    }
+enum { N_ATTENTION = 7 };
+
+static void set_attention(struct steno_attr a[N_ATTENTION], int64_t heads, int64_t columns,
+                          const int64_t at[3])
 {
     static const char *const names[] = {"q_at", "k_at", "v_at"};
-    set_int(n, 0, "heads", heads);
-    set_int(n, 1, "size", columns / heads);
-    set_int(n, 2, "v_size", columns / heads);
+    a[0] = INT("heads", heads);
+    a[1] = INT("size", columns / heads);
+    a[2] = INT("v_size", columns / heads);
     for (int i = 0; i < 3; i++)
-        set_int(n, 3 + i, names[i], at[i]);
-    n->attr[6] = (struct steno_attr){
+        a[3 + i] = INT(names[i], at[i]);
+    a[6] = (struct steno_attr){
         .name = "scale", .kind = STENO_ATTR_FLOAT, .f = 1 / sqrtf((float)(columns / heads))};
 }
 
@@ -330,46 +209,45 @@ static steno_value_id encoder_attention(struct builder *b, steno_value_id x)
 {
     static const char *const parts[] = {"attn.query", "attn.key", "attn.value"};
     const int64_t d = b->d.audio_state, at[3] = {0, d, 2 * d};
-    steno_value_id a = linear(b, norm(b, x, "attn_ln"), parts, 3, false);
-    struct steno_node *n = add_node(b, "ai.steno", "Attention", 1, 3, 7);
-    if (!n)
-        return STENO_NONE;
-    n->in[0] = n->in[1] = n->in[2] = a;
-    set_attention(n, b->d.audio_heads, d, at);
-    return two(b, "Add", 14, x, linear1(b, n->out[0], "attn.out"));
+    const steno_value_id a = linear(b, norm(b, x, "attn_ln"), parts, 3, false);
+    struct steno_attr attr[N_ATTENTION];
+    steno_value_id y;
+    set_attention(attr, b->d.audio_heads, d, at);
+    y = steno_make_node_of(&b->m, "ai.steno", 1, "Attention", 3, (steno_value_id[]){a, a, a},
+                           N_ATTENTION, attr);
+    return steno_make_add(&b->m, x, linear1(b, y, "attn.out"));
 }
 
 /* Rows 2t - 1, 2t, 2t + 1 of y [1, 2T, d] side by side, a row of zeros before the first. */
 static steno_value_id every_second(struct builder *b, steno_value_id y)
 {
     const int64_t d = b->d.audio_state, pair[3] = {1, -1, 2 * d}, row[3] = {1, 1, d};
-    steno_value_id zeros = STENO_NONE, pairs, before;
+    struct steno_make *m = &b->m;
     float *x = calloc((size_t)d, sizeof *x);
-    if (!x)
-        b->st = steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
-    else
-        zeros = add_vector(b, "row of zeros", 3, row, x);
+    const steno_value_id zeros = steno_make_floats(m, "row of zeros", 3, row, x);
+    const steno_value_id pairs = steno_make_reshape(m, y, 3, pair);
+    steno_value_id before = steno_make_slice(m, pairs, 2, d, 2 * d);
     free(x);
-    pairs = two(b, "Reshape", 14, y, add_ints(b, "pairs", pair, 3));
-    before = slice(b, slice(b, pairs, 2, d, 2 * d), 1, 0, -1);
-    return concat(b, 2, concat(b, 1, zeros, before), pairs);
+    before = steno_make_slice(m, before, 1, 0, -1);
+    return steno_make_concat(m, 2, steno_make_concat(m, 1, zeros, before), pairs);
 }
 
 static steno_value_id convolutions(struct builder *b, steno_value_id frames,
                                    steno_value_id positions)
 {
     static const char *const conv1[] = {"encoder.conv1"}, *const conv2[] = {"encoder.conv2"};
-    steno_value_id y = one(b, "Gelu", 20, linear(b, frames, conv1, 1, true));
-    y = one(b, "Gelu", 20, linear(b, every_second(b, y), conv2, 1, true));
-    return two(b, "Add", 14, y, positions);
+    steno_value_id y = gelu(b, linear(b, frames, conv1, 1, true));
+    y = gelu(b, linear(b, every_second(b, y), conv2, 1, true));
+    return steno_make_add(&b->m, y, positions);
 }
 
-static void add_memories(struct builder *b, steno_value_id rows)
+static void add_memories(struct builder *b, steno_value_id x, int64_t rows)
 {
     static const char *const parts[] = {"cross_attn.key", "cross_attn.value"};
-    for (int64_t i = 0; i < b->d.text_layers && !b->st; i++) {
+    for (int64_t i = 0; i < b->d.text_layers && !b->m.st; i++) {
         at_layer(b, "decoder", i);
-        output(b, linear(b, rows, parts, 2, false), "memory", (int)i);
+        output(b, linear(b, x, parts, 2, false), "memory", (int)i,
+               (int64_t[]){1, rows, 2 * b->d.text_state});
     }
 }
 
@@ -379,20 +257,20 @@ steno_status steno_whisper_build_encoder(void *weights, struct steno_graph **out
     int64_t frames, rows;
     steno_value_id x, positions;
     if (begin_build(&b, weights, err))
-        return STENO_ERR_NOMEM;
-    frames = steno_graph_symbol(b.g, "frames");
-    rows = steno_graph_symbol(b.g, "rows");
-    x = build_input(&b, "frames", STENO_F32, 3, (int64_t[]){1, frames, 3 * b.d.mels});
-    positions = build_input(&b, "positions", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state});
+        return b.m.st;
+    frames = steno_make_symbol(&b.m, "frames");
+    rows = steno_make_symbol(&b.m, "rows");
+    x = build_input(&b, "frames", 1, frames, 3 * b.d.mels);
+    positions = build_input(&b, "positions", 1, rows, b.d.audio_state);
     x = convolutions(&b, x, positions);
-    for (int64_t i = 0; i < b.d.audio_layers && !b.st; i++) {
+    for (int64_t i = 0; i < b.d.audio_layers && !b.m.st; i++) {
         at_layer(&b, "encoder", i);
         x = feed_forward(&b, encoder_attention(&b, x));
     }
-    b.prefix[0] = '\0';
+    steno_make_at(&b.m, "%s", "");
     x = norm(&b, x, "encoder.ln_post");
-    output(&b, x, "rows", -1);
-    return finish_build(&b, out);
+    output(&b, x, "rows", -1, (int64_t[]){1, rows, b.d.audio_state});
+    return steno_make_take(&b.m, out);
 }
 
 steno_status steno_whisper_build_cross(void *weights, struct steno_graph **out, steno_err *err)
@@ -400,10 +278,10 @@ steno_status steno_whisper_build_cross(void *weights, struct steno_graph **out, 
     struct builder b;
     int64_t rows;
     if (begin_build(&b, weights, err))
-        return STENO_ERR_NOMEM;
-    rows = steno_graph_symbol(b.g, "rows");
-    add_memories(&b, build_input(&b, "rows", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state}));
-    return finish_build(&b, out);
+        return b.m.st;
+    rows = steno_make_symbol(&b.m, "rows");
+    add_memories(&b, build_input(&b, "rows", 1, rows, b.d.audio_state), rows);
+    return steno_make_take(&b.m, out);
 }
 
 /* ---- decoder ------------------------------------------------------------------------------- */
@@ -413,28 +291,25 @@ static steno_value_id cached(struct builder *b, steno_value_id q, steno_value_id
 {
     const int64_t d = b->d.text_state,
                   at[3] = {0, fresh == STENO_NONE ? 0 : d, fresh == STENO_NONE ? d : 2 * d};
-    struct steno_node *n = add_node(b, "ai.steno.run", "CachedAttention", 1, 3, 8);
-    if (!n)
-        return STENO_NONE;
-    n->in[0] = q;
-    n->in[1] = fresh;
-    n->in[2] = STENO_NONE;
-    set_attention(n, b->d.text_heads, d, at);
-    set_int(n, 7, "layer", layer);
-    return n->out[0];
+    struct steno_attr attr[N_ATTENTION + 1];
+    set_attention(attr, b->d.text_heads, d, at);
+    attr[N_ATTENTION] = INT("layer", layer);
+    return steno_make_node_of(&b->m, "ai.steno.run", 1, "CachedAttention", 3,
+                              (steno_value_id[]){q, fresh, STENO_NONE}, N_ATTENTION + 1, attr);
 }
 
-static steno_value_id decoder_layer(struct builder *b, steno_value_id x, int layer)
+static steno_value_id decoder_layer(struct builder *b, steno_value_id x, int layer, int64_t entries)
 {
     static const char *const parts[] = {"attn.query", "attn.key", "attn.value"};
+    const int64_t d = b->d.text_state;
     steno_value_id fresh, q;
     at_layer(b, "decoder", layer);
     fresh = linear(b, norm(b, x, "attn_ln"), parts, 3, false);
-    output(b, fresh, "fresh", layer);
-    x = two(b, "Add", 14, x, linear1(b, cached(b, fresh, fresh, layer), "attn.out"));
+    output(b, fresh, "fresh", layer, (int64_t[]){entries, 1, 3 * d});
+    x = steno_make_add(&b->m, x, linear1(b, cached(b, fresh, fresh, layer), "attn.out"));
     q = linear1(b, norm(b, x, "cross_attn_ln"), "cross_attn.query");
-    output(b, q, "query", layer);
-    x = two(b, "Add", 14, x, linear1(b, cached(b, q, STENO_NONE, layer), "cross_attn.out"));
+    output(b, q, "query", layer, (int64_t[]){entries, 1, d});
+    x = steno_make_add(&b->m, x, linear1(b, cached(b, q, STENO_NONE, layer), "cross_attn.out"));
     return feed_forward(b, x);
 }
 
@@ -444,13 +319,13 @@ steno_status steno_whisper_build_step(void *weights, struct steno_graph **out, s
     int64_t entries;
     steno_value_id x;
     if (begin_build(&b, weights, err))
-        return STENO_ERR_NOMEM;
-    entries = steno_graph_symbol(b.g, "entries");
-    x = build_input(&b, "x", STENO_F32, 3, (int64_t[]){entries, 1, b.d.text_state});
-    for (int i = 0; i < b.d.text_layers && !b.st; i++)
-        x = decoder_layer(&b, x, i);
-    output(&b, x, "hidden", -1);
-    return finish_build(&b, out);
+        return b.m.st;
+    entries = steno_make_symbol(&b.m, "entries");
+    x = build_input(&b, "x", entries, 1, b.d.text_state);
+    for (int i = 0; i < b.d.text_layers && !b.m.st; i++)
+        x = decoder_layer(&b, x, i, entries);
+    output(&b, x, "hidden", -1, (int64_t[]){entries, 1, b.d.text_state});
+    return steno_make_take(&b.m, out);
 }
 
 steno_status steno_whisper_build_scores(void *weights, struct steno_graph **out, steno_err *err)
@@ -460,10 +335,11 @@ steno_status steno_whisper_build_scores(void *weights, struct steno_graph **out,
     int64_t rows;
     steno_value_id x;
     if (begin_build(&b, weights, err))
-        return STENO_ERR_NOMEM;
-    rows = steno_graph_symbol(b.g, "rows");
-    x = build_input(&b, "hidden", STENO_F32, 3, (int64_t[]){rows, 1, b.d.text_state});
+        return b.m.st;
+    rows = steno_make_symbol(&b.m, "rows");
+    x = build_input(&b, "hidden", rows, 1, b.d.text_state);
     x = norm(&b, x, "decoder.ln");
-    output(&b, two(&b, "MatMul", 13, x, add_matrix(&b, parts, 1, false)), "logits", -1);
-    return finish_build(&b, out);
+    x = steno_make_2(&b.m, "MatMul", x, add_matrix(&b, parts, 1, false));
+    output(&b, x, "logits", -1, (int64_t[]){rows, 1, b.d.vocab});
+    return steno_make_take(&b.m, out);
 }
