@@ -96,6 +96,46 @@ static void from_q8_0(const unsigned char *p, size_t n, float *out)
 
 /* ---- blocks of 256 ------------------------------------------------------------------------- */
 
+/* Two bits of element i: those of a half of 128 are in 32 bytes, 32 elements for each pair of
+ * bits. */
+static unsigned pair_at(const unsigned char *q, int i)
+{
+    return q[32 * (i / 128) + i % 32] >> 2 * (i / 32 % 4) & 3u;
+}
+
+/* Scale (low nibble) and minimum of 16 elements [16], pairs of bits [64], d, dmin. */
+static void from_q2_k(const unsigned char *p, size_t n, float *out)
+{
+    for (; n; n--, p += 84, out += LARGE) {
+        const float d = half_at(p + 80), least = half_at(p + 82);
+        for (int i = 0; i < LARGE; i++) {
+            const float by = d * (float)(p[i / 16] & 15u), less = least * (float)(p[i / 16] >> 4);
+            out[i] = by * (float)pair_at(p + 16, i) - less;
+        }
+    }
+}
+
+/* Scale g of sixteen, 6 bits out of 12 bytes: low nibbles in the first eight, two high bits in the
+ * last four. */
+static int six_bits_of_16(const unsigned char *b, int g)
+{
+    const unsigned low = b[g % 8] >> (g < 8 ? 0 : 4) & 15u;
+    return (int)(low | (b[8 + g % 4] >> 2 * (g / 4) & 3u) << 4) - 32;
+}
+
+/* Third bits [32], pairs of bits [64], scales of 16 elements [12], d. */
+static void from_q3_k(const unsigned char *p, size_t n, float *out)
+{
+    for (; n; n--, p += 110, out += LARGE) {
+        const float d = half_at(p + 108);
+        for (int i = 0; i < LARGE; i++) {
+            const int high = p[i % 32] >> (i / 32) & 1;
+            const float by = d * (float)six_bits_of_16(p + 96, i / 16);
+            out[i] = by * (float)((int)pair_at(p + 32, i) - (high ? 0 : 4));
+        }
+    }
+}
+
 /* Scale and minimum of group g of eight, 6 bits each, out of 12 bytes: the first four of both are
  * the low bits of bytes 0..7; the last four have their low nibbles in bytes 8..11 and their two
  * high bits above those of the first. */
@@ -167,6 +207,8 @@ static const struct steno_ggml_type types[] = {
     {"q5_0", 6, 22, SMALL, from_q5_0},
     {"q5_1", 7, 24, SMALL, from_q5_1},
     {"q8_0", 8, 34, SMALL, from_q8_0},
+    {"q2_K", 10, 84, LARGE, from_q2_k},
+    {"q3_K", 11, 110, LARGE, from_q3_k},
     {"q4_K", 12, 144, LARGE, from_q4_k},
     {"q5_K", 13, 176, LARGE, from_q5_k},
     {"q6_K", 14, 210, LARGE, from_q6_k},
