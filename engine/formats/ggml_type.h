@@ -5,7 +5,8 @@
 
 #include "base/status.h"
 
-#define STENO_GGML_TYPES "f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_K, q3_K, q4_K, q5_K and q6_K"
+#define STENO_GGML_TYPES                                                                           \
+    "f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_K, q3_K, q4_K, q5_K and q6_K"
 
 struct steno_ggml_type {
     const char *name; /* "q8_0" */
