@@ -611,7 +611,8 @@ struct steno_line {
  * each line that has words. A word that was not found has confidence 0 and lies between its
  * neighbours. Tokens are characters, or what the model spells words with; id -1 is what it has no
  * token for. ids of a section has two numbers for each of its tokens: where it begins and ends in
- * the section's text, in bytes. opt's search, endpoint rules and options of text have no effect.
+ * the section's text, in bytes behind the blank before it. opt's search, endpoint rules and options
+ * of text have no effect.
  * STENO_ERR_INVAL also: lines that are no UTF-8, or whose times are not in order.
  * STENO_ERR_UNSUPPORTED: the model gives no scores of CTC. STENO_ERR_LIMIT: more than 1 MiB. */
 STENO_API STENO_MUST steno_status steno_stream_open_lines(steno_stream **out, steno_model *m,

@@ -17,6 +17,7 @@ static const struct {
     [STENO_OPENAI_DIARIZED_JSON] = {"diarized_json", "application/json"},
     [STENO_OPENAI_LRC] = {"lrc", "text/plain; charset=utf-8"},
     [STENO_OPENAI_TSV] = {"tsv", "text/tab-separated-values; charset=utf-8"},
+    [STENO_OPENAI_WHISPERX] = {"whisperx", "application/json"},
 };
 #define FORMATS (sizeof formats / sizeof *formats)
 
@@ -45,7 +46,7 @@ static steno_status set_response_format(struct steno_openai_request *r, const ch
         }
     return steno_fail(err, STENO_ERR_INVAL,
                       "response_format: '%.40s' is not one of json, text, srt, verbose_json, vtt, "
-                      "diarized_json, lrc, tsv",
+                      "diarized_json, lrc, tsv, whisperx",
                       value);
 }
 

@@ -20,7 +20,8 @@ enum steno_openai_format {
     STENO_OPENAI_VTT,
     STENO_OPENAI_DIARIZED_JSON,
     STENO_OPENAI_LRC, /* extensions */
-    STENO_OPENAI_TSV
+    STENO_OPENAI_TSV,
+    STENO_OPENAI_WHISPERX
 };
 
 #define STENO_OPENAI_NAME 128 /* bytes of the model or of a speaker, with its NUL */

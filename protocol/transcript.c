@@ -17,6 +17,12 @@ struct joint {
     size_t n_alternatives;
 };
 
+/* The sum of the logarithms of n confidences. */
+struct logs {
+    double sum;
+    size_t n;
+};
+
 struct steno_transcript {
     steno_arena *arena;
     struct steno_event *segments;
@@ -25,8 +31,7 @@ struct steno_transcript {
     size_t n_joints, cap_joints;
     struct steno_buf text;
     double duration;
-    double log_conf; /* sum over all words */
-    size_t n_words;
+    struct logs logs;     /* of all words */
     const char *language; /* of the first final that has one */
     float language_probability;
     /* of several channels */
@@ -74,8 +79,8 @@ void steno_transcript_free(steno_transcript *t)
 static steno_status add_channel(steno_transcript *t, steno_transcript *c, bool first)
 {
     steno_status st = first ? STENO_OK : steno_buf_puts(&t->text, "\n");
-    t->log_conf += c->log_conf;
-    t->n_words += c->n_words;
+    t->logs.sum += c->logs.sum;
+    t->logs.n += c->logs.n;
     t->duration = c->duration > t->duration ? c->duration : t->duration;
     if (!t->language && c->language) {
         t->language = c->language;
@@ -228,18 +233,21 @@ static steno_status failed(const steno_transcript *t, steno_status st, steno_err
     return steno_fail(err, st, "the transcript exceeds %zu bytes", t->text.max);
 }
 
-/* A sum of the logarithms of confidences, with those of further words. */
-static double add_logs(double sum, const struct steno_word *w, size_t n)
+/* Add the confidences of words that were found in the audio. */
+static struct logs add_logs(struct logs l, const struct steno_word *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        sum += log((double)w[i].confidence);
-    return sum;
+        if (w[i].confidence > 0) {
+            l.sum += log((double)w[i].confidence);
+            l.n++;
+        }
+    return l;
 }
 
-/* The geometric mean of n confidences. */
-static float mean_of_logs(double sum, size_t n)
+/* Their geometric mean. */
+static float mean_of_logs(struct logs l)
 {
-    return n ? (float)exp(sum / (double)n) : 0;
+    return l.n ? (float)exp(l.sum / (double)l.n) : 0;
 }
 
 /* Add a segment; joined: what the text of the whole gets for it. */
@@ -255,8 +263,7 @@ static steno_status add_segment(steno_transcript *t, const struct steno_event *e
     if (st)
         return st;
     t->segments[t->n++] = copy;
-    t->log_conf = add_logs(t->log_conf, ev->words, ev->n_words);
-    t->n_words += ev->n_words;
+    t->logs = add_logs(t->logs, ev->words, ev->n_words);
     return STENO_OK;
 }
 
@@ -277,7 +284,7 @@ static steno_status add_section(steno_transcript *t, const struct steno_event *w
     ev.words = whole->words + s.first_word;
     ev.n_tokens = s.n_tokens;
     ev.tokens = whole->tokens + s.first_token;
-    ev.confidence = mean_of_logs(add_logs(0, ev.words, ev.n_words), ev.n_words);
+    ev.confidence = mean_of_logs(add_logs((struct logs){0}, ev.words, ev.n_words));
     only = (struct steno_alternative){.text = plain,
                                       .confidence = ev.confidence,
                                       .score = s.score,
@@ -334,8 +341,8 @@ static steno_status add_final(steno_transcript *t, const struct steno_event *ev)
 
 steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)
 {
-    const size_t before = t->text.len, n = t->n, n_words = t->n_words;
-    const double log_conf = t->log_conf;
+    const size_t before = t->text.len, n = t->n;
+    const struct logs logs = t->logs;
     steno_status st;
     if (ev->kind != STENO_FINAL || !ev->text[0])
         return STENO_OK;
@@ -343,8 +350,7 @@ steno_status steno_transcript_add(steno_transcript *t, const struct steno_event 
     if (st) {
         steno_buf_cut(&t->text, before);
         t->n = n;
-        t->n_words = n_words;
-        t->log_conf = log_conf;
+        t->logs = logs;
         return failed(t, st, err);
     }
     if (!t->language && ev->language && *ev->language) {
@@ -393,7 +399,7 @@ const char *steno_transcript_text(steno_transcript *t)
 
 float steno_transcript_confidence(const steno_transcript *t)
 {
-    return mean_of_logs(t->log_conf, t->n_words);
+    return mean_of_logs(t->logs);
 }
 
 double steno_confidence_log(float confidence)
@@ -448,7 +454,7 @@ steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
     struct steno_alternative sum = {0};
     size_t bytes = 1, at = 0;
     struct steno_word *words;
-    double log_conf = 0;
+    struct logs logs = {0};
     char *text;
     for (size_t i = 0; i < t->n;) {
         struct steno_alternative a = take_part(t, &i, k);
@@ -468,13 +474,13 @@ steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
             text[at++] = ' ';
         memcpy(text + at, a.text, n);
         at += n;
-        log_conf = add_logs(log_conf, a.words, a.n_words);
+        logs = add_logs(logs, a.words, a.n_words);
         for (size_t w = 0; w < a.n_words; w++)
             words[sum.n_words++] = a.words[w];
     }
     sum.text = text;
     sum.words = words;
-    sum.confidence = mean_of_logs(log_conf, sum.n_words);
+    sum.confidence = mean_of_logs(logs);
     *out = sum;
     return STENO_OK;
 }

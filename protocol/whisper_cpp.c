@@ -364,6 +364,7 @@ static steno_status write_format(struct steno_buf *out, enum steno_openai_format
     case STENO_OPENAI_JSON:
     case STENO_OPENAI_LRC:
     case STENO_OPENAI_TSV:
+    case STENO_OPENAI_WHISPERX:
     case STENO_OPENAI_DIARIZED_JSON:
         break;
     }

@@ -91,7 +91,7 @@ static steno_status put_segment(struct steno_buf *out, const steno_transcript *t
     steno_status st = steno_buf_puts(out, i ? ",{" : "{");
     THEN(st, put_times(out, seg->start, seg->end));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, steno_json_put_member(out, "text", steno_transcript_segment_text(t, i)));
+    THEN(st, steno_json_put_member(out, "text", seg->text));
     if (speaker) {
         THEN(st, steno_buf_puts(out, ","));
         THEN(st, steno_json_put_member(out, "speaker", speaker));

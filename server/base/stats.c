@@ -5,9 +5,10 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static const char *const api_names[] = {
-    "openai", "transcribe", "listen",   "whisper_cpp", "whisper_asr", "detect_language", "speakers",
-    "job",    "stream",     "deepgram", "vosk",        "sherpa",      "realtime",        "wyoming"};
+static const char *const api_names[] = {"openai",      "transcribe",      "listen",   "whisper_cpp",
+                                        "whisper_asr", "detect_language", "speakers", "align",
+                                        "job",         "stream",          "deepgram", "vosk",
+                                        "sherpa",      "realtime",        "wyoming"};
 static const char *const result_names[] = {"ok",      "bad",    "gone",    "timeout",
                                            "drained", "failed", "refused", "moved"};
 static const char *const rejection_names[] = {"sessions",    "draining", "capacity", "loading",

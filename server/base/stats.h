@@ -17,6 +17,7 @@ enum steno_session_api {
     STENO_SESSION_WHISPER_ASR, /* POST /asr */
     STENO_SESSION_DETECT,      /* POST /detect-language */
     STENO_SESSION_ENROLL,      /* POST /v1/speakers */
+    STENO_SESSION_ALIGN,       /* POST /v1/align */
     STENO_SESSION_JOB,         /* POST /v1/jobs; the audio of jobs that ran */
     STENO_SESSION_STREAM,      /* GET /v1/stream; this and the following are live */
     STENO_SESSION_DEEPGRAM,    /* GET /v1/listen */

@@ -48,6 +48,7 @@ struct steno_config {
     char *vad_model;      /* directory of silero-vad; "" = the fetched one, "none" */
     char *grammars;       /* "en=DIR,...", "none"; "" = the fetched ones */
     char *punctuators;    /* the same */
+    char *align_model;    /* as aligners.h has it; "" = none */
     char *profanity;      /* file of words; "" = none */
     char *vocabulary;     /* the same */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */

@@ -1,5 +1,6 @@
 /* Checks of one key, or of how keys go together. */
 #include "server/core/config.h"
+#include "server/core/aligners.h"
 
 #include <string.h>
 
@@ -83,6 +84,12 @@ static steno_status check_vad(const struct steno_config *c, steno_err *err)
     return st ? steno_fail_in(err, st, "vad.mode") : STENO_OK;
 }
 
+static steno_status check_align(const struct steno_config *c, steno_err *err)
+{
+    steno_status st = steno_aligners_check(c->align_model, err);
+    return st ? steno_fail_in(err, st, "align.model") : STENO_OK;
+}
+
 static steno_status check_node(const struct steno_config *c, steno_err *err)
 {
     struct steno_address addresses[STENO_MAX_ADDRESSES];
@@ -164,9 +171,9 @@ static steno_status check_jobs(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen,    check_wyoming, check_proxies, check_tls,  check_search,
-        check_precision, check_node,    check_vad,     check_log,  check_root,
-        check_bodies,    check_pings,   check_jobs,    check_calls};
+        check_listen,    check_wyoming, check_proxies, check_tls,   check_search,
+        check_precision, check_node,    check_vad,     check_align, check_log,
+        check_root,      check_bodies,  check_pings,   check_jobs,  check_calls};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

@@ -297,6 +297,7 @@ const struct steno_route steno_routes[] = {
     POSTS("/v1/realtime/transcription_sessions", steno_secret_post, OPENAI),
     POSTS("/v1/auth/grant", steno_secret_grant, DEEPGRAM),
     TAKES_UPLOADS("/v1/transcribe", TRANSCRIBE, OPENAI),
+    TAKES_UPLOADS("/v1/align", ALIGN, OPENAI),
     {.path = "/v1/jobs",
      .label = "/v1/jobs",
      .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,

@@ -179,6 +179,8 @@ static steno_status open_work_stream(steno_transcription *work, steno_err *err)
     so.stream.hints = work->req.hints;
     so.filters = work->req.filters;
     so.vocabulary = work->req.vocabulary;
+    so.lines = work->req.lines;
+    so.n_lines = work->req.n_lines;
     so.stream.no_word_times = work->req.no_word_times;
     so.stream.beam = work->req.beam;
     so.stream.n_best = work->req.n_best;

@@ -48,6 +48,9 @@ struct steno_transcription_request {
     struct steno_options options; /* options not set here: the server's */
     struct steno_hints hints;     /* borrowed until done, like the next */
     struct steno_filter_options filters;
+    /* Find the words of these instead of recognizing; borrowed until done. NULL: recognize */
+    const struct steno_line *lines; /* [n_lines] */
+    size_t n_lines;
     const char *vocabulary; /* likely words of the operator's; NULL: none */
     bool no_word_times;
     struct steno_voices_wants voices; /* who speaks; without networks the result has a warning */

@@ -23,6 +23,7 @@
 #define EVENTS_MAX (16u << 20)  /* bytes of unread server-sent events */
 #define PRINT_SECONDS 60        /* of a recording, of which a voice print is made */
 #define SEARCH_MAX 8192         /* bytes of all terms */
+#define TEXT_MAX (1u << 20)     /* bytes of a text to be aligned */
 #define DISCARD_MAX (16u << 20) /* bytes discarded after a body of unknown length went wrong */
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -37,6 +38,8 @@ void steno_upload_free(struct steno_upload *up)
     free(up->vocabulary);
     steno_known_voices_free(&up->want.known);
     steno_buf_free(&up->want.search);
+    steno_buf_free(&up->want.text);
+    steno_text_lines_free(&up->want.lines);
     steno_buf_free(&up->in.body);
     steno_buf_free(&up->in.field);
     steno_buf_free(&up->out.answer);
@@ -67,6 +70,8 @@ static enum steno_upload_form form_of(enum steno_session_api api)
         return STENO_UPLOAD_WHISPER_CPP;
     case STENO_SESSION_WHISPER_ASR:
         return STENO_UPLOAD_WHISPER_ASR;
+    case STENO_SESSION_ALIGN:
+        return STENO_UPLOAD_ALIGN;
     case STENO_SESSION_DETECT:
         return STENO_UPLOAD_DETECT;
     case STENO_SESSION_ENROLL:
@@ -90,6 +95,7 @@ struct steno_upload *steno_upload_new(const struct steno_services *sv, enum sten
     up->want.ask.hints.profanity = sv->srv->profanity;
     steno_sha256_begin(&up->in.sum);
     steno_buf_init(&up->want.search, SEARCH_MAX);
+    steno_buf_init(&up->want.text, TEXT_MAX);
     steno_buf_init(&up->in.body, sv->srv->conf->body_bytes);
     steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);
     steno_buf_init(&up->out.answer, ANSWER_MAX);
@@ -167,13 +173,25 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
     steno_models *models = up->sv->srv->models;
     const struct steno_status_map *map;
     enum steno_rejection busy = STENO_REJECT_LOADING;
+    char aligner[STENO_OPENAI_NAME];
+    const char *model = up->want.ask.model;
     steno_status st;
     if (up->served || up->form == STENO_UPLOAD_ENROLL)
         return true;
-    st = steno_models_acquire(models, up->want.ask.model, &up->want.options, &up->served, err);
+    if (up->form == STENO_UPLOAD_ALIGN)
+        model = steno_upload_align_model(up, aligner, sizeof aligner);
+    st = steno_models_acquire(models, model, &up->want.options, &up->served, err);
     if (!st) {
         busy = STENO_REJECT_CAPACITY;
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
+    }
+    if (!st && up->form == STENO_UPLOAD_ALIGN) {
+        st = steno_upload_align_check_model(up, err);
+        *why = (struct steno_upload_refused){steno_status_info(st)->http,
+                                             steno_status_info(st)->name, STENO_ALIGN_TEXT};
+        if (st == STENO_ERR_UNSUPPORTED)
+            *why = (struct steno_upload_refused){400, "unsupported_model", "model"};
+        return !st;
     }
     if (!st)
         st = steno_keys_vocabulary(up->sv->srv->keys, up->key, &up->vocabulary, err);
@@ -182,7 +200,7 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
         steno_metric_add(up->sv->srv->stats->sessions_rejected[busy], 1);
     map = steno_status_info(st);
     *why = (struct steno_upload_refused){map->http, map->name, "model"};
-    if (st == STENO_ERR_INVAL && steno_models_check(models, up->want.ask.model, NULL))
+    if (st == STENO_ERR_INVAL && steno_models_check(models, model, NULL))
         *why = (struct steno_upload_refused){404, "model_not_found", "model"};
     else if (st == STENO_ERR_INVAL)
         why->param = steno_options_named_in(err->msg);
@@ -345,7 +363,8 @@ static void watch_connection(struct steno_request *rq, struct steno_upload *up)
 static bool shows_words(const struct steno_upload *up)
 {
     const enum steno_openai_format f = up->want.ask.format;
-    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT || f == STENO_OPENAI_LRC)
+    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT || f == STENO_OPENAI_LRC ||
+        f == STENO_OPENAI_WHISPERX)
         return true;
     switch (up->form) {
     case STENO_UPLOAD_OPENAI:
@@ -360,6 +379,7 @@ static bool shows_words(const struct steno_upload *up)
     case STENO_UPLOAD_WHISPER_ASR:
         return up->want.asr.words || up->want.asr.output == STENO_WHISPER_ASR_SRT ||
                up->want.asr.output == STENO_WHISPER_ASR_VTT;
+    case STENO_UPLOAD_ALIGN:
     case STENO_UPLOAD_DETECT:
     case STENO_UPLOAD_ENROLL:
         break;
@@ -383,28 +403,30 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
                                                     .key = up->key,
                                                     .seconds = PRINT_SECONDS,
                                                     .print_only = true};
-    return (struct steno_transcription_request){.api = up->api,
-                                                .owner = steno_key_owner(up->key),
-                                                .key = up->key,
-                                                .served = up->served,
-                                                .channel = (unsigned)up->want.ask.channel,
-                                                .multichannel = up->want.multichannel,
-                                                .seconds = up->want.seconds,
-                                                .raw = up->want.raw,
-                                                .beam = up->want.beam,
-                                                .n_best = up->want.n_best,
-                                                .vad = vad_of(up),
-                                                .hints = hints_of(up),
-                                                .filters = steno_hint_filters(&up->want.ask.hints),
-                                                .vocabulary = up->vocabulary,
-                                                .no_word_times =
-                                                    !shows_words(up) && !up->want.ask.voices.on,
-                                                .voices = up->want.ask.voices,
-                                                .known = &up->want.known,
-                                                .known_names = &up->want.ask.speakers,
-                                                .voices_of_mono = up->want.cpp.speakers,
-                                                .options = up->want.options,
-                                                .no_endpointing = up->want.no_endpointing};
+    return (struct steno_transcription_request){
+        .api = up->api,
+        .owner = steno_key_owner(up->key),
+        .key = up->key,
+        .served = up->served,
+        .channel = (unsigned)up->want.ask.channel,
+        .multichannel = up->want.multichannel,
+        .seconds = up->want.seconds,
+        .raw = up->want.raw,
+        .beam = up->want.beam,
+        .n_best = up->want.n_best,
+        .vad = vad_of(up),
+        .hints = up->form == STENO_UPLOAD_ALIGN ? (struct steno_hints){0} : hints_of(up),
+        .filters = steno_hint_filters(&up->want.ask.hints),
+        .vocabulary = up->vocabulary,
+        .lines = up->want.lines.lines,
+        .n_lines = up->want.lines.n,
+        .no_word_times = !shows_words(up) && !up->want.ask.voices.on,
+        .voices = up->want.ask.voices,
+        .known = &up->want.known,
+        .known_names = &up->want.ask.speakers,
+        .voices_of_mono = up->want.cpp.speakers,
+        .options = up->want.options,
+        .no_endpointing = up->want.no_endpointing};
 }
 
 static enum MHD_Result start_upload(struct steno_request *rq, struct steno_upload *up)
@@ -611,7 +633,8 @@ static enum MHD_Result refuse(struct steno_request *rq, int http, const char *co
 
 static bool names_model_in_body(const struct steno_upload *up)
 {
-    return up->form == STENO_UPLOAD_OPENAI || up->form == STENO_UPLOAD_WHISPER_CPP;
+    return up->form == STENO_UPLOAD_OPENAI || up->form == STENO_UPLOAD_WHISPER_CPP ||
+           up->form == STENO_UPLOAD_ALIGN;
 }
 
 /* Check the head: everything that can be refused is refused before a byte of the body is read. */

@@ -5,6 +5,7 @@
 #include "protocol/query.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
+#include "protocol/whisperx.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static steno_status write_openai(struct steno_upload *up, const struct steno_ope
 static steno_status write_native(struct steno_upload *up, const struct steno_openai_result *r)
 {
     const struct steno_result_json_options opt = {.no_words = up->want.no_words,
+                                                  .characters = up->want.characters,
                                                   .model = up->served->name,
                                                   .language = r->language,
                                                   .language_probability = r->language_probability,
@@ -82,6 +84,9 @@ static steno_status write_usual(struct steno_upload *up, const struct steno_open
         return steno_subtitle_write(&up->out.answer, r->transcript, STENO_LRC, &up->want.subtitle);
     case STENO_OPENAI_TSV:
         return steno_whisper_asr_write(&up->out.answer, r, &tsv);
+    case STENO_OPENAI_WHISPERX:
+        st = steno_whisperx_write(&up->out.answer, r->transcript, r->language, up->want.characters);
+        return st ? st : steno_buf_puts(&up->out.answer, "\n");
     case STENO_OPENAI_TEXT:
         st = steno_transcript_n_speakers(r->transcript)
                  ? steno_voices_write_text(&up->out.answer, r->transcript)

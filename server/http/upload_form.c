@@ -13,32 +13,6 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static steno_status set_native_format(struct steno_upload *up, const char *value, steno_err *err)
-{
-    static const struct {
-        const char *name;
-        enum steno_openai_format format;
-    } names[] = {{"json", STENO_OPENAI_JSON}, {"text", STENO_OPENAI_TEXT},
-                 {"srt", STENO_OPENAI_SRT},   {"vtt", STENO_OPENAI_VTT},
-                 {"lrc", STENO_OPENAI_LRC},   {"tsv", STENO_OPENAI_TSV}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(value, names[i].name)) {
-            up->want.ask.format = names[i].format;
-            return STENO_OK;
-        }
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "format: '%.40s' is not one of json, text, srt, vtt, lrc, tsv", value);
-}
-
-static steno_status set_model(struct steno_upload *up, const char *value, steno_err *err)
-{
-    if (strlen(value) >= sizeof up->want.ask.model)
-        return steno_fail(err, STENO_ERR_INVAL, "model: longer than %zu bytes",
-                          sizeof up->want.ask.model - 1);
-    memcpy(up->want.ask.model, value, strlen(value) + 1);
-    return STENO_OK;
-}
-
 /* Take a pair of /v1/transcribe's query. This form is the project's own, so an unknown name is a
  * mistake and an error. */
 static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
@@ -48,9 +22,9 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     bool flag;
     steno_status st;
     if (!strcmp(name, "format"))
-        return set_native_format(up, value, err);
+        return steno_upload_set_format(up, value, err);
     if (!strcmp(name, "model"))
-        return set_model(up, value, err);
+        return steno_upload_set_model(up, value, err);
     if (!strcmp(name, "channel"))
         return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->want.ask.channel, err);
     if (!strcmp(name, "multichannel"))
@@ -330,12 +304,9 @@ static steno_status check_openai(struct steno_upload *up, steno_err *err)
     return steno_openai_check(&up->want.ask, &up->fault.param, err);
 }
 
-static steno_status check_file(struct steno_upload *up, steno_err *err)
+static steno_status check_own_file(struct steno_upload *up, steno_err *err)
 {
-    if (up->want.ask.has_file)
-        return STENO_OK;
-    up->fault.param = steno_upload_file_field(up);
-    return steno_fail(err, STENO_ERR_INVAL, "no '%s' field in the request", up->fault.param);
+    return steno_upload_check_file(up, steno_upload_file_field(up), err);
 }
 
 /* What whisper.cpp's form asks for becomes what jobs know. */
@@ -351,7 +322,7 @@ static steno_status check_whisper_cpp(struct steno_upload *up, steno_err *err)
         if (!(up->want.seconds > 0) || up->want.seconds > STENO_DETECT_SECONDS)
             up->want.seconds = STENO_DETECT_SECONDS;
     }
-    return check_file(up, err);
+    return check_own_file(up, err);
 }
 
 /* ---- /v1/speakers ---------------------------------------------------------------------------- */
@@ -379,7 +350,7 @@ static steno_status on_enroll_field(struct steno_upload *up, steno_err *err)
 static steno_status check_enroll(struct steno_upload *up, steno_err *err)
 {
     up->fault.param = "name";
-    return *up->want.enroll ? check_file(up, err)
+    return *up->want.enroll ? check_own_file(up, err)
                             : steno_fail(err, STENO_ERR_INVAL, "no 'name' field in the request");
 }
 
@@ -398,8 +369,10 @@ static const struct reader {
     [STENO_UPLOAD_NATIVE] = {on_query, NULL, NULL, NULL},
     [STENO_UPLOAD_DEEPGRAM] = {on_deepgram_query, NULL, NULL, NULL},
     [STENO_UPLOAD_WHISPER_CPP] = {on_openai_query, "file", on_whisper_cpp_field, check_whisper_cpp},
-    [STENO_UPLOAD_WHISPER_ASR] = {on_asr_query, "audio_file", NULL, check_file},
-    [STENO_UPLOAD_DETECT] = {on_asr_query, "audio_file", NULL, check_file},
+    [STENO_UPLOAD_WHISPER_ASR] = {on_asr_query, "audio_file", NULL, check_own_file},
+    [STENO_UPLOAD_DETECT] = {on_asr_query, "audio_file", NULL, check_own_file},
+    [STENO_UPLOAD_ALIGN] = {steno_upload_align_parameter, "file", steno_upload_align_field,
+                            steno_upload_align_check},
     [STENO_UPLOAD_ENROLL] = {on_enroll_query, "file", on_enroll_field, check_enroll},
 };
 
@@ -451,12 +424,13 @@ static steno_status on_part(void *user, const char *name, const char *filename, 
     struct steno_upload *up = user;
     const char *file = steno_upload_file_field(up);
     const size_t known = strlen(STENO_KNOWN_VOICE_FIELD);
-    up->in.in_reference = false;
+    up->in.in_reference = up->in.in_text = false;
     if (up->form == STENO_UPLOAD_OPENAI && !strncmp(name, STENO_KNOWN_VOICE_FIELD, known) &&
         (!name[known] || !strcmp(name + known, "[]"))) {
         up->in.in_file = false;
         return begin_reference(up, err);
     }
+    up->in.in_text = up->form == STENO_UPLOAD_ALIGN && !strcmp(name, STENO_ALIGN_TEXT);
     up->in.in_file = !strcmp(name, file);
     up->fault.param = up->in.in_file ? file : NULL;
     if (up->in.in_file && up->want.ask.has_file)
@@ -475,6 +449,8 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
     struct steno_upload *up = user;
     if (up->in.in_file)
         return keep_data(up, data, n, err);
+    if (up->in.in_text)
+        return steno_upload_align_text(up, data, n, err);
     if (up->in.in_reference)
         return steno_known_voices_add(&up->want.known, data, n, err);
     if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
@@ -503,7 +479,7 @@ static steno_status on_part_end(void *user, steno_err *err)
         st = steno_known_voices_end(&up->want.known, err);
     else if (!up->in.in_file && up->stored)
         st = set_stored(up, err);
-    else if (!up->in.in_file && !ignores_fields(up))
+    else if (!up->in.in_file && !up->in.in_text && !ignores_fields(up))
         st = readers[up->form].field(up, err);
     if (!st)
         up->fault.param = NULL; /* later failures are not this part's fault */

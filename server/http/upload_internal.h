@@ -9,6 +9,7 @@
 #include "protocol/openai_rest.h"
 #include "protocol/options.h"
 #include "protocol/subtitle.h"
+#include "protocol/text_lines.h"
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
 #include "server/http/known_voices.h"
@@ -25,6 +26,7 @@ enum steno_upload_form {
     STENO_UPLOAD_DEEPGRAM,
     STENO_UPLOAD_WHISPER_CPP,
     STENO_UPLOAD_WHISPER_ASR,
+    STENO_UPLOAD_ALIGN,  /* /v1/align: when a text is spoken */
     STENO_UPLOAD_DETECT, /* whisper-asr-webservice's: which language is spoken */
     STENO_UPLOAD_ENROLL  /* of /v1/speakers: a voice */
 };
@@ -49,6 +51,9 @@ struct steno_upload_wants {
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
     struct steno_known_voices known; /* whose names ask.speakers has */
+    struct steno_buf text;           /* that is to be found in the recording */
+    struct steno_text_lines lines;   /* its lines, once it is complete */
+    bool characters;                 /* times of characters too */
     char enroll[STENO_SPEAKER_NAME]; /* of whom the recording is, to be enrolled */
 };
 
@@ -65,6 +70,7 @@ struct steno_upload_body {
     char field_name[64], file_name[256];
     bool field_is_file;             /* it has a file name */
     bool in_reference;              /* a recording that tells a voice */
+    bool in_text;                   /* the text to be aligned */
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */
     steno_err fetch_err; /* likewise; code OK: it is the body now */
@@ -246,6 +252,37 @@ STENO_MUST steno_status steno_upload_keep_memory(struct steno_upload *up, const 
 /* Take a part of the body. */
 STENO_MUST steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n,
                                           steno_err *err);
+
+/* ---- upload_values.c: the connection's thread ---- */
+
+/* Set the form of the answer as /v1/transcribe names it. STENO_ERR_INVAL. */
+STENO_MUST steno_status steno_upload_set_format(struct steno_upload *up, const char *value,
+                                                steno_err *err);
+/* Set the wanted model. STENO_ERR_INVAL: its name is too long. */
+STENO_MUST steno_status steno_upload_set_model(struct steno_upload *up, const char *value,
+                                               steno_err *err);
+/* Check that the form has a recording, in the field `file`. STENO_ERR_INVAL. */
+STENO_MUST steno_status steno_upload_check_file(struct steno_upload *up, const char *file,
+                                                steno_err *err);
+
+/* ---- upload_align.c: the connection's thread ---- */
+
+#define STENO_ALIGN_TEXT "text" /* the field with it */
+/* Take a pair of the query. user: the upload. */
+steno_status steno_upload_align_parameter(void *user, const char *name, const char *value,
+                                          steno_err *err);
+/* Take the field of up->in.field_name and up->in.field. */
+STENO_MUST steno_status steno_upload_align_field(struct steno_upload *up, steno_err *err);
+/* Take a part of the text. */
+STENO_MUST steno_status steno_upload_align_text(struct steno_upload *up, const char *data, size_t n,
+                                                steno_err *err);
+/* Check the whole form after its last part. */
+STENO_MUST steno_status steno_upload_align_check(struct steno_upload *up, steno_err *err);
+/* The wanted model, or that of align.model. */
+const char *steno_upload_align_model(const struct steno_upload *up, char *room, size_t size);
+/* Check that the chosen model can align. STENO_ERR_UNSUPPORTED: it cannot. */
+STENO_MUST steno_status steno_upload_align_check_model(const struct steno_upload *up,
+                                                       steno_err *err);
 
 /* ---- upload_raw.c ---- */
 

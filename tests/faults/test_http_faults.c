@@ -1,6 +1,6 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=pthread_create */
 /* ldflags: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=eventfd,--wrap=accept4 */
-/* link: server/core/config_check.c */
+/* link: server/core/config_check.c server/core/aligners.c */
 /* link: server/port/acceptor.c server/port/tls.c server/port/refusal.c server/port/head.c */
 /* link: server/http/hangup.c */
 /* link: server/port/origin.c */

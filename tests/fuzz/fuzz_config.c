@@ -1,4 +1,4 @@
-/* link: server/core/config_check.c */
+/* link: server/core/config_check.c server/core/aligners.c */
 /* link: server/core/config.c server/port/proxy.c server/port/address.c server/base/log.c */
 /* covers: server/core/config.c server/port/address.c */
 #include "server/core/config.h"

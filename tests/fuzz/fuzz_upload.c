@@ -4,9 +4,11 @@
  * requested form. There are no sockets and no pool; the order of the calls is that of transcriber.c
  * and upload.c. No request becomes a job (fuzz_job_request has their parameters). */
 /* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
-/* link: server/core/word_list.c */
+/* link: server/core/word_list.c server/core/aligners.c server/http/upload_align.c */
+/* link: server/http/upload_values.c */
 /* link: server/http/upload_form.c server/http/known_voices.c server/core/limits.c */
 /* link: server/base/metrics.c */
+/* covers: server/http/upload_align.c protocol/whisperx.c server/core/aligners.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
 /* covers: protocol/subtitle.c protocol/deepgram_search.c */
 /* covers: protocol/transcript.c protocol/voices.c protocol/whisper_cpp.c protocol/whisper_asr.c */
@@ -20,6 +22,7 @@
 #include "protocol/deepgram.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
+#include "protocol/whisperx.h"
 #include "server/http/upload_internal.h"
 #include "tests/fuzz/ogg_repair.h"
 
@@ -52,11 +55,10 @@ static enum steno_upload_form form_of(const char *target)
     static const struct {
         const char *path;
         enum steno_upload_form form;
-    } forms[] = {{"/v1/audio/", STENO_UPLOAD_OPENAI},
-                 {"/v1/listen", STENO_UPLOAD_DEEPGRAM},
-                 {"/inference", STENO_UPLOAD_WHISPER_CPP},
-                 {"/asr", STENO_UPLOAD_WHISPER_ASR},
-                 {"/detect-language", STENO_UPLOAD_DETECT}};
+    } forms[] = {
+        {"/v1/audio/", STENO_UPLOAD_OPENAI},      {"/v1/listen", STENO_UPLOAD_DEEPGRAM},
+        {"/inference", STENO_UPLOAD_WHISPER_CPP}, {"/asr", STENO_UPLOAD_WHISPER_ASR},
+        {"/v1/align", STENO_UPLOAD_ALIGN},        {"/detect-language", STENO_UPLOAD_DETECT}};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (!strncmp(target, forms[i].path, strlen(forms[i].path)))
             return forms[i].form;
@@ -69,6 +71,7 @@ static void upload_open(struct steno_upload *up, const struct steno_services *sv
     *up = (struct steno_upload){.sv = sv, .form = form_of(target), .sse.segment = -1};
     up->want.ask.hints.profanity = "darn";
     steno_buf_init(&up->want.search, STENO_OPENAI_FIELD);
+    steno_buf_init(&up->want.text, BODY_MAX);
     steno_buf_init(&up->in.body, BODY_MAX);
     steno_buf_init(&up->in.field, STENO_OPENAI_FIELD);
     steno_buf_init(&up->out.answer, ANSWER_MAX);
@@ -80,6 +83,8 @@ static void upload_close(struct steno_upload *up)
         steno_limits_release(up->sv->srv->limits, up->in.reserved);
     steno_multipart_close(up->in.parts);
     steno_buf_free(&up->want.search);
+    steno_buf_free(&up->want.text);
+    steno_text_lines_free(&up->want.lines);
     steno_buf_free(&up->in.body);
     steno_buf_free(&up->in.field);
     steno_buf_free(&up->out.answer);
@@ -162,7 +167,9 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
     steno_options_list(&up->want.options, STENO_OPTION_OF_STREAM, &list);
     so.options = list.v;
     so.n_options = list.n;
-    st = steno_stream_open(&s, model, &so, err);
+    st = up->form == STENO_UPLOAD_ALIGN
+             ? steno_stream_open_lines(&s, model, &so, up->want.lines.lines, up->want.lines.n, err)
+             : steno_stream_open(&s, model, &so, err);
     if (!st)
         st = feed(s, a, t, err);
     if (!st)
@@ -185,9 +192,14 @@ static steno_status write_json(struct steno_upload *up, const struct steno_opena
 {
     const struct steno_deepgram_about about = {
         .request_id = "r", .model = "tones", .version = "1", .family = "f", .channels = 1};
-    const struct steno_result_json_options opt = {
-        .no_words = up->want.no_words, .model = "tones", .language = r->language};
-    if (up->form == STENO_UPLOAD_NATIVE)
+    const struct steno_result_json_options opt = {.no_words = up->want.no_words,
+                                                  .characters = up->want.characters,
+                                                  .model = "tones",
+                                                  .language = r->language};
+    if (up->want.ask.format == STENO_OPENAI_WHISPERX)
+        return steno_whisperx_write(&up->out.answer, r->transcript, r->language,
+                                    up->want.characters);
+    if (up->form == STENO_UPLOAD_NATIVE || up->form == STENO_UPLOAD_ALIGN)
         return steno_result_json_write(&up->out.answer, r->transcript, &opt);
     if (up->form == STENO_UPLOAD_DEEPGRAM)
         return steno_deepgram_write(&up->out.answer, r, &about);

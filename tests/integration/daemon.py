@@ -155,7 +155,7 @@ class Stenod:
             book = books.setdefault(m.group(3), [0.0, 0.0])
             sign = 1 if m.group(2) in ("started_total", "received_seconds_total") else -1
             book[m.group(1) == "audio"] += sign * float(m.group(4))
-        assert len(books) == 14, books
+        assert len(books) == 15, books
         return {api: book for api, book in books.items() if book[0] or abs(book[1]) > 1e-6}
 
     def check_totals(self):

@@ -7,10 +7,11 @@ import random
 import statistics
 import subprocess
 import tempfile
+import time
 import wave
 
 import numpy as np
-from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SHARED, case, need, tap, wav
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SHARED, Stenod, case, need, tap, wav
 
 STENO = os.path.join(BUILD, "steno")
 MODEL = os.path.join(ROOT, "conf", "models", "digits-en")
@@ -55,15 +56,15 @@ def audio_may_go_on_before_and_behind_the_text():
 
 @case
 def json_of_whisperx():
-    p = align("four two\nseven - 1\n", "--format", "whisperx", "--characters")
+    p = align("four two\nseven - 1 nine\n", "--format", "whisperx", "--characters")
     j = json.loads(p.stdout)
     assert list(j) == ["segments", "word_segments", "language"] and j["language"] == "en", j
-    assert [s["text"] for s in j["segments"]] == ["four two", "seven - 1"], j
+    assert [s["text"] for s in j["segments"]] == ["four two", "seven - 1 nine"], j
     first, second = j["segments"]
     assert list(first) == ["start", "end", "text", "words", "chars"], first
-    assert [list(w) for w in second["words"]] == [["word", "start", "end", "score"], ["word"], ["word", "start", "end", "score"]], second
+    assert [list(w) for w in second["words"]] == [["word", "start", "end", "score"], ["word"], *[["word", "start", "end", "score"]] * 2], second
     assert j["word_segments"] == first["words"] + second["words"], j
-    assert [c["char"] for c in second["chars"]] == ["seven", "1"], second  # this model's tokens are words
+    assert [c["char"] for c in second["chars"]] == ["seven", "1", "nine"], second  # this model's tokens are words
     assert first["start"] == first["words"][0]["start"] and first["end"] == first["words"][-1]["end"], first
     own = json.loads(align("seven\n", "--format", "json", "--characters").stdout)
     assert own["segments"][0]["characters"][0]["character"] == "seven", own
@@ -87,6 +88,109 @@ def what_cannot_be_aligned_says_why():
     assert p.returncode != 0 and b"bytes" in p.stderr, p.stderr
     assert subprocess.run([STENO, "align", DIGITS], capture_output=True).returncode == 64
     assert align("").returncode == 0 and align("").stdout == b""
+
+
+def form(d, recording=None, headers=(), path="/v1/align", **fields):
+    """The status, and the answer as JSON where it is some."""
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n'.encode() + (v if isinstance(v, bytes) else str(v).encode()) + b"\r\n"
+             for k, v in fields.items()]
+    if recording is not False:
+        with open(recording or DIGITS, "rb") as f:
+            parts.append(b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + f.read() + b"\r\n")
+    code, head, body = d.request("POST", path, b"".join(parts) + b"--x--\r\n", {"Content-Type": "multipart/form-data; boundary=x", **dict(headers)})
+    return code, json.loads(body) if "json" in head["content-type"] else body.decode()
+
+
+def refused(d, status, code, param, **kw):
+    got, body = form(d, **kw)
+    assert got == status and (body["error"]["code"], body["error"]["param"]) == (code, param), (got, body)
+    return body["error"]["message"]
+
+
+@case
+def over_http_as_on_the_command_line():
+    text = "four Two\nseven - 1 nine"
+    with Stenod() as d:
+        code, j = form(d, text=text, granularity="character")
+        own = json.loads(align(text, "--format", "json", "--characters").stdout)
+        own.pop("file")
+        assert (code, j) == (200, own), (j, own)
+        code, j = form(d, text=text, response_format="whisperx")
+        assert (code, j) == (200, json.loads(align(text, "--format", "whisperx").stdout)), j
+        code, srt = form(d, text=text, format="srt")
+        assert (code, srt) == (200, align(text, "--format", "srt").stdout.decode()), srt
+        code, j = form(d, text=text + "\n", path="/v1/align?format=whisperx&granularity=character")
+        assert code == 200 and [c["char"] for c in j["segments"][1]["chars"]] == ["seven", "1", "nine"], j
+        assert form(d, text=DIGITS_TEXT.encode() + b"\r\n" * 20000)[0] == 200  # longer than any other field
+
+
+@case
+def what_a_request_gets_wrong():
+    with Stenod("limits.body=3MiB") as d:
+        assert "text" in refused(d, 400, "invalid_argument", "text")
+        assert "file" in refused(d, 400, "invalid_argument", "file", recording=False, text="a")
+        assert "UTF-8" in refused(d, 400, "invalid_argument", "text", text=b"a \xff")
+        assert "zero" in refused(d, 400, "invalid_argument", "text", text=b"a\0b")
+        assert "1 MiB" in refused(d, 413, "limit_exceeded", "text", text=b"a " * (1 << 19) + b"a")
+        refused(d, 400, "invalid_argument", "granularity", text="a", granularity="phone")
+        refused(d, 400, "invalid_argument", "words", text="a", words="yes")
+        refused(d, 400, "invalid_argument", "response_format", text="a", response_format="xml")
+        refused(d, 404, "model_not_found", "model", text="a", model="none-such")
+        code, body = form(d, text="four", recording=__file__)
+        assert code in (400, 415) and body["error"]["param"] == "file", body
+        code, body = form(d, text=DIGITS_TEXT)
+        assert code == 200 and body["segments"][0]["words"][0]["word"] == "four", body
+
+
+@case
+def keys_and_limits_are_those_of_uploads():
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("[reader]\nkey = sesame-open-the-door-1\nrequests_per_minute = 1\n")
+        keys.flush()
+        with Stenod(f"auth.keys={keys.name}") as d:
+            assert form(d, text="four")[0] == 401
+            auth = {"Authorization": "Bearer sesame-open-the-door-1"}
+            assert form(d, headers=auth, text="four")[0] == 200
+            assert form(d, headers=auth, text="four")[0] == 429
+            _, _, page = d.get("/metrics")
+            assert b'steno_sessions_total{api="align",result="ok"} 1' in page, page.decode()
+
+
+@case
+def the_configured_model_aligns_where_the_default_one_cannot():
+    toys = need(os.path.join(SHARED, "zoo", "tiny"))
+    with tempfile.TemporaryDirectory() as models:
+        os.symlink(MODEL, os.path.join(models, "digits"))
+        os.symlink(os.path.join(toys, "t-one"), os.path.join(models, "russian"))
+        with Stenod(f"model.dir={toys}/zipformer2-transducer-offline", f"models.dir={models}") as d:
+            message = refused(d, 400, "unsupported_model", "model", text="four")
+            assert "gives no scores of CTC" in message, message
+        with Stenod(f"model.dir={toys}/zipformer2-transducer-offline", f"models.dir={models}", "align.model=ru=russian,digits") as d:
+            for language, name in (("", "digits"), ("en", "digits"), ("Russian", "russian")):
+                for _ in range(100):
+                    code, j = form(d, text="four", language=language)
+                    if code != 503:  # it is being loaded
+                        break
+                    time.sleep(0.2)
+                assert code == 200 and j["model"] == name, (code, j)
+    p = subprocess.run([os.path.join(BUILD, "stenod"), "--set", "align.model=xx=digits", "--check-config"], capture_output=True, cwd=ROOT)
+    assert p.returncode != 0 and b"align.model: 'xx' is no language" in p.stderr, p.stderr
+
+
+@case
+def examples_of_the_page_run():
+    with open(os.path.join(ROOT, "docs", "align.md"), encoding="utf-8") as f:
+        examples = [line.strip() for line in f if line.startswith(("    steno ", "    curl "))]
+    assert len(examples) == 3, examples
+    with tempfile.TemporaryDirectory() as folder, Stenod() as d:
+        os.symlink(DIGITS, os.path.join(folder, "talk.wav"))
+        os.symlink(MODEL, os.path.join(folder, "digits-en"))
+        with open(os.path.join(folder, "script.txt"), "w", encoding="utf-8") as f:
+            f.write(DIGITS_TEXT + "\n")
+        for line in examples:
+            p = subprocess.run(["sh", "-c", line.replace("http://127.0.0.1:8080", d.url)], cwd=folder, capture_output=True,
+                               env={**os.environ, "PATH": BUILD + os.pathsep + os.environ["PATH"]})
+            assert p.returncode == 0 and b"seven" in p.stdout, (line, p)
 
 
 @case

@@ -189,6 +189,18 @@ def errors_have_the_documented_shape(d):
 
 
 @case
+def alignments_are_as_described(d):
+    for fields in ([("granularity", "character")], [("response_format", "whisperx"), ("granularity", "character")], [("format", "text")]):
+        body, headers = form([("text", "four two - 7"), *fields], WAV)
+        check(d, "POST", "/v1/align", body=body, headers=headers)
+    body, headers = form([("text", "four"), ("granularity", "phone")], WAV)
+    assert check(d, "POST", "/v1/align", body=body, headers=headers, want=400)["error"]["param"] == "granularity"
+    body, headers = form([("response_format", "whisperx")], WAV)
+    check(d, "POST", OPENAI, body=body, headers=headers)
+    check(d, "POST", "/v1/transcribe?format=whisperx", body=WAV)
+
+
+@case
 def enrolled_speakers_are_as_described(d):
     check(d, "GET", "/v1/speakers", want=404)
     check(d, "DELETE", "/v1/speakers/Ann", "/v1/speakers/{name}", want=404)

@@ -1,4 +1,4 @@
-/* link: server/core/config_check.c */
+/* link: server/core/config_check.c server/core/aligners.c */
 /* link: server/core/config.c server/core/misspelt.c server/port/proxy.c server/port/address.c */
 /* link: server/base/log.c */
 /* Settings: types, ranges and sources; which values are refused and how the message names them. */

@@ -36,7 +36,8 @@ struct parts {
     struct steno_token *token;     /* [n_units] */
     int32_t *id;                   /* [n_units, 2] */
     struct steno_section *section; /* [n_lines] */
-    char *text;                    /* of words, each terminated, then of the whole */
+    size_t bytes;                  /* of all lines, with something between */
+    char *text; /* of words, each terminated, then of the whole, then of lines, terminated */
 };
 
 static bool is_found(const struct parts *p, const struct steno_aligned_word *w)
@@ -78,6 +79,12 @@ static void fill_words(const steno_stream *s, const struct parts *p)
     }
 }
 
+/* Where a line's first word begins: the section's text does, too. */
+static size_t first_byte(const struct parts *p, const struct steno_aligned_line *l)
+{
+    return l->n_words ? p->words[l->word].from : 0;
+}
+
 static void fill_tokens(const steno_stream *s, const struct parts *p)
 {
     for (size_t i = 0; i < p->n_units; i++) {
@@ -89,8 +96,15 @@ static void fill_tokens(const steno_stream *s, const struct parts *p)
                                                .end = s->feeder->frame_time(s, u->span.last + 1)};
         else
             p->token[i].id = u->span.token;
-        p->id[2 * i] = (int32_t)u->from;
-        p->id[2 * i + 1] = (int32_t)u->to;
+    }
+    for (size_t i = 0; i < p->n_lines; i++) {
+        const struct steno_aligned_line *l = &p->lines[i];
+        const size_t from = first_byte(p, l);
+        for (size_t k = l->word; k < l->word + l->n_words; k++)
+            for (size_t j = p->words[k].unit; j < p->words[k].unit + p->words[k].n_units; j++) {
+                p->id[2 * j] = (int32_t)(p->units[j].from - from);
+                p->id[2 * j + 1] = (int32_t)(p->units[j].to - from);
+            }
     }
 }
 
@@ -132,7 +146,6 @@ static size_t fill_sections(const struct parts *p)
         if (!l->n_words)
             continue;
         p->section[n++] = (struct steno_section){
-            .text = l->text,
             .start = found_word(p, l->word, end, false)->start,
             .end = found_word(p, l->word, end, true)->end,
             .first_word = l->word,
@@ -146,19 +159,27 @@ static size_t fill_sections(const struct parts *p)
     return n;
 }
 
-/* The lines with words, joined by line feeds. */
-static const char *join_lines(const struct parts *p, size_t n_sections, char *to)
+/* The lines with words, joined by blanks; each is the text of its section, with its blank. */
+static const char *join_lines(const struct parts *p, char *to)
 {
-    char *at = to;
-    for (size_t i = 0; i < n_sections; i++) {
-        const size_t n = strlen(p->section[i].text);
-        if (i)
-            *at++ = '\n';
-        memcpy(at, p->section[i].text, n);
-        at += n;
+    char *whole = to, *end = to + p->bytes, *at = end;
+    size_t k = 0;
+    for (size_t i = 0; i < p->n_lines; i++) {
+        const struct steno_aligned_line *l = &p->lines[i];
+        const char *text = l->text + first_byte(p, l);
+        const size_t n = strlen(text);
+        if (!l->n_words)
+            continue;
+        p->section[k].text = at;
+        if (k++)
+            *to++ = *at++ = ' ';
+        memcpy(to, text, n);
+        memcpy(at, text, n + 1);
+        to += n;
+        at += n + 1;
     }
-    *at = '\0';
-    return to;
+    *to = '\0';
+    return whole;
 }
 
 static float mean_confidence(const struct parts *p)
@@ -176,9 +197,11 @@ static float mean_confidence(const struct parts *p)
 static steno_status make_room(steno_stream *s, struct parts *p)
 {
     struct steno_results *r = &s->results;
-    size_t bytes = 1;
+    size_t bytes;
+    p->bytes = 1;
     for (size_t i = 0; i < p->n_lines; i++)
-        bytes += strlen(p->lines[i].text) + 1;
+        p->bytes += strlen(p->lines[i].text) + 2;
+    bytes = 2 * p->bytes;
     for (size_t i = 0; i < p->n_words; i++)
         bytes += p->words[i].to - p->words[i].from + 1;
     if (!r->written)
@@ -214,7 +237,7 @@ steno_status steno_aligned_final(steno_stream *s, enum steno_final_reason reason
     rest = fill_texts(&p);
     ev.n_sections = fill_sections(&p);
     ev.sections = p.section;
-    *best = (struct steno_alternative){.text = join_lines(&p, ev.n_sections, rest),
+    *best = (struct steno_alternative){.text = join_lines(&p, rest),
                                        .confidence = mean_confidence(&p),
                                        .n_words = p.n_words,
                                        .words = p.word,

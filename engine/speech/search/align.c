@@ -320,7 +320,10 @@ steno_status steno_align_push(struct steno_align *a, const float *x, size_t fram
 const struct steno_span *steno_align_end(struct steno_align *a)
 {
     const size_t last = 2 * a->o.n;
-    size_t s = now_at(a, last) > now_at(a, last - 1) ? last : last - 1;
+    const double token = now_at(a, last - 1), gap = now_at(a, last);
+    /* silence at the end is not a wildcard's */
+    const bool silent = a->o.n && a->o.tokens[a->o.n - 1] == STENO_ALIGN_ANY && gap == token;
+    size_t s = gap > token || silent ? last : last - 1;
     if (!a->o.n || !a->n_frames)
         return a->spans;
     if (now_at(a, s) <= NONE / 2)

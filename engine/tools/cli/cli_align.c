@@ -108,6 +108,7 @@ static steno_status align(struct align_job *j, const char *text, const char *rec
     steno_status st = read_lines(j, text, err);
     mo.threads = (int)j->threads;
     mo.cpu = j->cpu;
+    mo.precision = STENO_AUTO_WEIGHTS;
     if (!st)
         st = steno_model_find(&dir, j->model_dir, err);
     if (!st)
@@ -123,13 +124,14 @@ static steno_status align(struct align_job *j, const char *text, const char *rec
 int cli_align(int argc, char **argv)
 {
     static const enum cli_format formats[] = {CLI_FORMAT_TEXT, CLI_FORMAT_JSON, CLI_FORMAT_WHISPERX,
-                                              CLI_FORMAT_SRT,  CLI_FORMAT_VTT,  CLI_FORMAT_TSV};
+                                              CLI_FORMAT_SRT,  CLI_FORMAT_VTT,  CLI_FORMAT_LRC,
+                                              CLI_FORMAT_TSV};
     struct align_job j = {.threads = 1, .output = {.words = true}};
     const struct cli_option options[] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j.model_dir, 0, 0,
          "a fetched model with CTC or its directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
-        {"--format", CLI_CHOICE, "text|json|whisperx|srt|vtt|tsv", &j.format, 0, 0,
+        {"--format", CLI_CHOICE, "text|json|whisperx|srt|vtt|lrc|tsv", &j.format, 0, 0,
          "text: a line for each word; whisperx: whisperX's JSON"},
         {"--characters", CLI_FLAG, NULL, &j.output.characters, 0, 0,
          "json, whisperx: the times of characters too"},
