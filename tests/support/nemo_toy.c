@@ -202,20 +202,26 @@ static void put_encoder_keys(struct gguf_make *g)
     gguf_make_text(g, "stt.parakeet.encoder.conv_norm_type", "batch_norm");
 }
 
-static void put_keys(struct gguf_make *g, bool is_ctc)
+static void put_keys(struct gguf_make *g, enum nemo_toy_format f)
 {
     static const char *const all[] = {"<unk>",
                                       "\xE2\x96\x81"
                                       "a",
                                       "b", "<blank>"};
     put_encoder_keys(g);
-    gguf_make_text(g, "stt.parakeet.head_kind", is_ctc ? "ctc" : "tdt");
-    if (!is_ctc) {
+    gguf_make_text(g, "stt.parakeet.head_kind",
+                   f == NEMO_TOY_GGUF_CTC    ? "ctc"
+                   : f == NEMO_TOY_GGUF_RNNT ? "rnnt"
+                                             : "tdt");
+    if (f != NEMO_TOY_GGUF_CTC) {
         gguf_make_u32(g, "stt.parakeet.predictor.hidden", PRED);
         gguf_make_u32(g, "stt.parakeet.predictor.n_layers", 1);
         gguf_make_u32(g, "stt.parakeet.joint.hidden", PRED);
-        gguf_make_u32(g, "stt.parakeet.joint.num_extra_outputs", DURATIONS);
         gguf_make_text(g, "stt.parakeet.joint.activation", "relu");
+        gguf_make_u32(g, "stt.parakeet.joint.num_extra_outputs",
+                      f == NEMO_TOY_GGUF_RNNT ? 0 : DURATIONS);
+    }
+    if (f == NEMO_TOY_GGUF) {
         gguf_make_ints(g, "stt.parakeet.tdt.durations", DURATIONS, (const int32_t[]){0, 1});
         gguf_make_u32(g, "stt.parakeet.tdt.max_symbols", 10);
     }
@@ -223,27 +229,32 @@ static void put_keys(struct gguf_make *g, bool is_ctc)
     gguf_make_u32(g, "tokenizer.ggml.blank_token_id", PIECES);
 }
 
-static void put_tensors(struct gguf_make *g, const struct tensor *t, size_t n)
+/* Without durations the last layer has as many scores fewer. */
+static void put_tensors(struct gguf_make *g, enum nemo_toy_format f, const struct tensor *all,
+                        size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        struct tensor t = all[i];
         struct steno_buf b;
+        if (f == NEMO_TOY_GGUF_RNNT && !strncmp(t.theirs, "joint.out.", 10))
+            t.dim[0] -= DURATIONS;
         steno_buf_init(&b, 1 << 20);
-        put_elements(&b, &t[i], false);
-        gguf_make_tensor(g, t[i].theirs, 0, t[i].rank, t[i].dim, b.data, b.len);
+        put_elements(&b, &t, false);
+        gguf_make_tensor(g, t.theirs, 0, t.rank, t.dim, b.data, b.len);
         steno_buf_free(&b);
     }
 }
 
-static void write_gguf(bool is_ctc, struct steno_buf *out)
+static void write_gguf(enum nemo_toy_format f, struct steno_buf *out)
 {
     struct gguf_make g;
     gguf_make_begin(&g);
-    put_keys(&g, is_ctc);
-    put_tensors(&g, shared, sizeof shared / sizeof *shared);
-    if (is_ctc)
-        put_tensors(&g, ctc, sizeof ctc / sizeof *ctc);
+    put_keys(&g, f);
+    put_tensors(&g, f, shared, sizeof shared / sizeof *shared);
+    if (f == NEMO_TOY_GGUF_CTC)
+        put_tensors(&g, f, ctc, sizeof ctc / sizeof *ctc);
     else
-        put_tensors(&g, transducer, sizeof transducer / sizeof *transducer);
+        put_tensors(&g, f, transducer, sizeof transducer / sizeof *transducer);
     gguf_make_end(&g, out);
 }
 
@@ -298,5 +309,5 @@ void nemo_toy_write(enum nemo_toy_format f, struct steno_buf *out)
     if (f == NEMO_TOY_GGML)
         write_ggml(out);
     else
-        write_gguf(f == NEMO_TOY_GGUF_CTC, out);
+        write_gguf(f, out);
 }

@@ -268,6 +268,24 @@ static void scores_of_ctc_are_in_the_encoder(void **state)
     assert_string_equal(y->name, "logprobs");
     assert_int_equal(y->shape.dim[2], 4);
     steno_graph_free(g);
+    g = NULL;
+    assert_int_equal(steno_nemo_file_build(f, STENO_NEMO_DECODER, &g, &err), STENO_ERR_INVAL);
+    steno_nemo_file_close(f);
+    steno_buf_free(&b);
+}
+
+static void a_transducer_needs_no_durations(void **state)
+{
+    struct steno_buf b;
+    steno_nemo_file *f = parse_toy(NEMO_TOY_GGUF_RNNT, &b);
+    struct steno_graph *g = NULL;
+    steno_err err = {0};
+    (void)state;
+    assert_int_equal(steno_nemo_file_info(f)->arch.durations, 0);
+    if (steno_nemo_file_build(f, STENO_NEMO_JOINER, &g, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(g->values[g->outputs[0]].shape.dim[3], 4);
+    steno_graph_free(g);
     steno_nemo_file_close(f);
     steno_buf_free(&b);
 }
@@ -398,6 +416,7 @@ int main(void)
         cmocka_unit_test(a_file_says_its_languages),
         cmocka_unit_test(both_formats_give_the_same_networks),
         cmocka_unit_test(scores_of_ctc_are_in_the_encoder),
+        cmocka_unit_test(a_transducer_needs_no_durations),
         cmocka_unit_test(a_file_is_a_model),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(every_fault_is_named),
