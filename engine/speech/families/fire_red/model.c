@@ -9,14 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/path.h"
-#include "speech/families/common/greedy_text.h"
+#include "speech/families/common/full_cache.h"
 #include "speech/families/common/metadata.h"
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/part.h"
 #include "speech/families/common/precision.h"
-#include "speech/families/common/scores.h"
 #include "speech/families/common/shell.h"
 #include "speech/families/fire_red/family.h"
 #include "speech/features/cmvn.h"
@@ -30,31 +28,23 @@
 #define TOKENS_A_SECOND 8
 #define SPARE                                                                                      \
     4 /* positions of a cache beyond the tokens, where the file leaves their number open */
-#define POSITIONS_MAX 65536 /* of a decoder */
-#define LEAST_FRAMES 8      /* feature frames that the convolutions need */
-
-enum decoder_input { TOKEN, SELF_K, SELF_V, CROSS_K, CROSS_V, OFFSET, INPUTS };
-static const char *const inputs[INPUTS] = {
-    "tokens",          "in_n_layer_self_k_cache", "in_n_layer_self_v_cache",
-    "n_layer_cross_k", "n_layer_cross_v",         "offset"};
+#define LEAST_FRAMES 8 /* feature frames that the convolutions need */
 
 /* Frozen after open. */
 struct model {
     struct steno_shell_model base;
     struct steno_part_file encoder, decoder;
     steno_cmvn *cmvn;
-    int in[INPUTS];                /* of the decoder */
+    struct steno_full_cache cache;
     int64_t layers, heads, width;  /* width: of a head */
     int64_t begin, end, positions; /* positions: of the decoder */
-    int64_t fixed;                 /* positions of a cache in the file; 0: open */
 };
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *encoder, *decoder;
+    steno_session *encoder;
+    struct steno_full_cache_run decoder;
     struct steno_greedy_text text;
-    float *cache; /* [cap] zeros: the caches before the first token */
-    size_t cap;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -83,7 +73,7 @@ static steno_status read_metadata(struct model *m, const steno_onnx_head *h, ste
         {"head_dim", 1, 4096, &m->width, true},
         {"sos", 0, STENO_TOKENS_MAX, &m->begin, true},
         {"eos", 0, STENO_TOKENS_MAX, &m->end, true},
-        {"max_len", 2, POSITIONS_MAX, &m->positions, true},
+        {"max_len", 2, STENO_FULL_CACHE_POSITIONS, &m->positions, true},
     };
     steno_status st =
         steno_metadata_read(h, want, sizeof want / sizeof *want, m->encoder.name, err);
@@ -92,38 +82,19 @@ static steno_status read_metadata(struct model *m, const steno_onnx_head *h, ste
                                     &m->cmvn, err);
 }
 
-static bool is_cache(const struct model *m, const struct steno_value *v)
-{
-    return v->dtype == STENO_F32 && v->shape.rank == 5 && v->shape.dim[0] == m->layers &&
-           v->shape.dim[3] == m->heads && v->shape.dim[4] == m->width;
-}
-
+/* The caches are [layers,1,positions,heads,width]. */
 static steno_status bind_decoder_fire_red(struct model *m, steno_err *err)
 {
-    const steno_network *net = m->decoder.net;
-    for (int i = 0; i < INPUTS; i++) {
-        m->in[i] = steno_network_find_input(net, inputs[i]);
-        if (m->in[i] < 0)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input %s", m->decoder.name,
-                              inputs[i]);
-    }
-    if (steno_network_n_inputs(net) != INPUTS || steno_network_n_outputs(net) != 3 ||
-        steno_network_n_outputs(m->encoder.net) != 2 ||
-        !is_cache(m, steno_network_input(net, m->in[SELF_K])) ||
-        !is_cache(m, steno_network_input(net, m->in[SELF_V])))
-        return steno_fail(
-            err, STENO_ERR_FORMAT,
-            "%s: expected caches [%lld,1,C,%lld,%lld] as the metadata of %s says, and "
-            "logits and both caches as outputs",
-            m->decoder.name, (long long)m->layers, (long long)m->heads, (long long)m->width,
-            m->encoder.name);
-    m->fixed = steno_network_input(net, m->in[SELF_K])->shape.dim[2];
-    if (m->fixed < 0)
-        m->fixed = 0;
-    return m->fixed <= POSITIONS_MAX
-               ? STENO_OK
-               : steno_fail(err, STENO_ERR_FORMAT, "%s: caches of %lld positions, at most %d",
-                            m->decoder.name, (long long)m->fixed, POSITIONS_MAX);
+    const int64_t *dim = m->cache.dim;
+    steno_status st = steno_full_cache_bind(&m->cache, m->decoder.net, m->decoder.name, 2,
+                                            steno_tokens_count(m->base.tokens), err);
+    if (!st && (steno_network_n_outputs(m->encoder.net) != 2 || dim[0] != m->layers ||
+                dim[3] != m->heads || dim[4] != m->width))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: expected caches [%lld,1,C,%lld,%lld] as the metadata of %s says",
+                        m->decoder.name, (long long)m->layers, (long long)m->heads,
+                        (long long)m->width, m->encoder.name);
+    return st;
 }
 
 static steno_status open_networks_fire_red(struct model *m, const struct steno_family_open *o,
@@ -141,7 +112,7 @@ static steno_status open_networks_fire_red(struct model *m, const struct steno_f
     if (!st)
         st = read_metadata(m, h, err);
     steno_onnx_head_close(h);
-    return st ? st : bind_decoder_fire_red(m, err);
+    return st;
 }
 
 static steno_status open_tokens_fire_red(struct model *m, steno_err *err)
@@ -171,6 +142,8 @@ static steno_status open_model_fire_red(void *model, const struct steno_family_o
     front.scale = 32768;
     if (!st)
         st = open_tokens_fire_red(m, err);
+    if (!st)
+        st = bind_decoder_fire_red(m, err);
     if (!st)
         st = steno_fbank_open(&m->base.front, &front, err);
     if (st)
@@ -204,7 +177,7 @@ static steno_status encode_fire_red(struct worker *w, const float *x, size_t n, 
         st = steno_session_run(w->encoder, err);
     for (int i = 0; i < 2 && !st; i++) {
         keys = steno_session_get(w->encoder, i);
-        st = steno_session_set(w->decoder, m->in[i ? CROSS_V : CROSS_K], keys, err);
+        st = steno_full_cache_set_cross(&w->decoder, i, keys, err);
     }
     if (!st && keys->shape.rank != 4)
         st = steno_fail(err, STENO_ERR_FORMAT, "expected outputs [%lld,1,T,d]",
@@ -215,65 +188,13 @@ static steno_status encode_fire_red(struct worker *w, const float *x, size_t n, 
     return STENO_OK;
 }
 
-/* Empty caches before the first token, then those that the last run gave. */
-static steno_status set_caches(struct worker *w, int64_t offset, size_t most, steno_err *err)
-{
-    const struct model *m = w->base.model;
-    const int64_t open =
-        (int64_t)most + SPARE < m->positions ? (int64_t)most + SPARE : m->positions;
-    const int64_t dim[] = {m->layers, 1, m->fixed ? m->fixed : open, m->heads, m->width};
-    const size_t floats = (size_t)(dim[0] * dim[2] * dim[3] * dim[4]);
-    steno_status st = STENO_OK;
-    if (!offset && floats > w->cap) {
-        if (!steno_floats_reserve(&w->cache, &w->cap, floats))
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        memset(w->cache, 0, w->cap * sizeof *w->cache);
-    }
-    for (int i = 0; i < 2 && !st; i++)
-        st = offset ? steno_session_set(w->decoder, m->in[i ? SELF_V : SELF_K],
-                                        steno_session_get(w->decoder, 1 + i), err)
-                    : steno_part_set(w->decoder, m->in[i ? SELF_V : SELF_K], STENO_F32, dim, 5,
-                                     w->cache, err);
-    return st;
-}
-
-/* Read the token at a position: the scores [vocab] of its successor. */
-static steno_status read_token_fire_red(struct worker *w, int64_t token, int64_t offset,
-                                        size_t most, const float **scores, steno_err *err)
-{
-    const struct model *m = w->base.model;
-    const int64_t ones[] = {1, 1};
-    const size_t vocab = (size_t)steno_tokens_count(m->base.tokens);
-    const struct steno_tensor *y;
-    steno_status st = set_caches(w, offset, most, err);
-    if (!st)
-        st = steno_part_set(w->decoder, m->in[TOKEN], STENO_I64, ones, 2, &token, err);
-    if (!st)
-        st = steno_part_set(w->decoder, m->in[OFFSET], STENO_I64, ones, 1, &offset, err);
-    if (!st)
-        st = steno_session_run(w->decoder, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", m->decoder.name);
-    y = steno_session_get(w->decoder, 0);
-    if (y->dtype != STENO_F32 || steno_numel(y) != vocab)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected those of %zu tokens",
-                          m->decoder.name, steno_numel(y), vocab);
-    *scores = y->data;
-    return steno_scores_check(*scores, vocab, m->decoder.name, err);
-}
-
 static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
 {
     const struct model *m = w->base.model;
-    int64_t token = m->begin;
-    steno_status st = steno_greedy_text_begin(&w->text, most, err);
-    for (size_t i = 0; i < most && !st && token != m->end; i++) {
-        const float *scores = NULL;
-        st = read_token_fire_red(w, token, (int64_t)i, most, &scores, err);
-        if (!st)
-            token = steno_greedy_text_add(&w->text, scores, (int32_t)m->end);
-    }
-    return st;
+    const int64_t open = (int64_t)most + SPARE;
+    return steno_full_cache_write(&w->decoder, &m->begin, 1, most,
+                                  open < m->positions ? open : m->positions, (int32_t)m->end,
+                                  &w->text, err);
 }
 
 static steno_status recognize_fire_red(void *worker, struct steno_offline_piece *p)
@@ -289,8 +210,8 @@ static steno_status recognize_fire_red(void *worker, struct steno_offline_piece 
     most = n * TOKENS_A_SECOND / 100;
     if (most > (size_t)m->positions / 2)
         most = (size_t)m->positions / 2;
-    if (m->fixed && most > (size_t)m->fixed)
-        most = (size_t)m->fixed;
+    if (m->cache.dim[2] && most > (size_t)m->cache.dim[2])
+        most = (size_t)m->cache.dim[2];
     st = encode_fire_red(w, f->frames, n, &frames, p->err);
     if (!st)
         st = write_tokens(w, most, p->err);
@@ -308,16 +229,17 @@ static steno_status open_worker_fire_red(void *worker, const void *model, int ma
     (void)max;
     if (!st)
         st = steno_shell_session_open(&w->encoder, &m->base, m->encoder.net, err);
-    return st ? st : steno_shell_session_open(&w->decoder, &m->base, m->decoder.net, err);
+    w->decoder.d = &m->cache;
+    return st ? st : steno_shell_session_open(&w->decoder.session, &m->base, m->decoder.net, err);
 }
 
 static void close_worker_fire_red(void *worker)
 {
     struct worker *w = worker;
-    steno_session_close(w->decoder); /* which borrows from the encoder's */
+    steno_session_close(w->decoder.session); /* which borrows from the encoder's */
+    steno_full_cache_run_close(&w->decoder);
     steno_session_close(w->encoder);
     steno_greedy_text_close(&w->text);
-    steno_aligned_free(w->cache);
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
@@ -357,8 +279,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .recognize = recognize_fire_red};
 
 const struct steno_family steno_family_fire_red = {.name = FAMILY,
-                                                   .layout =
-                                                       "encoder.onnx with model_type fire-red-asr",
                                                    .probe = probe_fire_red,
                                                    .languages = languages,
                                                    .shell = &shell,

@@ -6,32 +6,10 @@
 
 #include "base/arena.h"
 #include "speech/families/common/scores.h"
-#include "speech/text/language.h"
 
 #define PROMPT 9
 
 /* ---- binding --------------------------------------------------------------------------------- */
-
-int32_t steno_canary_language(const steno_tokens *tokens, const char *code)
-{
-    char mark[32];
-    snprintf(mark, sizeof mark, "<|%s|>", code);
-    return steno_tokens_find(tokens, mark);
-}
-
-void steno_canary_languages(const steno_tokens *tokens, char *out, size_t size)
-{
-    size_t n = 0;
-    for (int32_t i = 0; i < steno_tokens_count(tokens); i++) {
-        const char *piece = steno_tokens_piece(tokens, i);
-        char code[3] = "";
-        if (strlen(piece) != 6 || strncmp(piece, "<|", 2) != 0 || strcmp(piece + 4, "|>") != 0)
-            continue;
-        memcpy(code, piece + 2, 2);
-        if (steno_language_find(code) >= 0 && n + 4 < size)
-            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "", code);
-    }
-}
 
 static steno_status find_marks(struct steno_canary *c, const steno_tokens *tokens, steno_err *err)
 {
@@ -52,7 +30,7 @@ static steno_status find_marks(struct steno_canary *c, const steno_tokens *token
             return steno_fail(err, STENO_ERR_FORMAT, "%s: the vocabulary has no %s", c->name,
                               want[i].mark);
     }
-    steno_canary_languages(tokens, c->languages, sizeof c->languages);
+    steno_language_marks(tokens, c->languages, sizeof c->languages);
     return *c->languages
                ? STENO_OK
                : steno_fail(err, STENO_ERR_FORMAT,

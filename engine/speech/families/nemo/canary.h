@@ -15,6 +15,7 @@
 #ifndef STENO_FAMILIES_NEMO_CANARY_H
 #define STENO_FAMILIES_NEMO_CANARY_H
 
+#include "speech/families/common/language_marks.h"
 #include "speech/families/common/greedy_text.h"
 #include "speech/families/common/part.h"
 #include "nn/network/network.h"
@@ -42,10 +43,6 @@ struct steno_canary {
 STENO_MUST steno_status steno_canary_bind(struct steno_canary *c, steno_network *net,
                                           const char *name, const steno_tokens *tokens,
                                           int64_t memories, int64_t hidden, steno_err *err);
-/* The languages that the vocabulary names, "en de", into out; "" if it is of no Canary. */
-void steno_canary_languages(const steno_tokens *tokens, char *out, size_t size);
-/* The mark <|code|>; -1: the vocabulary has none. */
-int32_t steno_canary_language(const steno_tokens *tokens, const char *code);
 
 /* A session and the tokens of the last run. Confined. */
 typedef struct steno_canary_decoder steno_canary_decoder;

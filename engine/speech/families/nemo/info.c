@@ -37,8 +37,8 @@ static bool canary_languages(const char *dir, struct steno_model_languages *out)
     }
     if (!tokens)
         return false;
-    steno_canary_languages(tokens, out->languages, sizeof out->languages);
-    out->translates = *out->languages && steno_canary_language(tokens, "en") >= 0;
+    steno_language_marks(tokens, out->languages, sizeof out->languages);
+    out->translates = *out->languages && steno_language_mark(tokens, "en") >= 0;
     steno_tokens_close(tokens);
     return *out->languages;
 }
@@ -93,7 +93,7 @@ void steno_nemo_info(const void *model, struct steno_family_info *out)
     }
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
-        out->translates = steno_canary_language(m->base.tokens, "en") >= 0;
+        out->translates = steno_language_mark(m->base.tokens, "en") >= 0;
     }
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         if (nets[i])

@@ -251,7 +251,7 @@ static steno_status bind_canary(struct steno_nemo_model *m, steno_err *err)
         return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: the width of the output is not known",
                           c->dir, c->encoder);
     m->dim = (size_t)width;
-    if (*m->target && steno_canary_language(m->base.tokens, m->target) < 0)
+    if (*m->target && steno_language_mark(m->base.tokens, m->target) < 0)
         return steno_fail(err, STENO_ERR_INVAL, "target_language: %s writes %s, not %s", c->dir,
                           m->canary.languages, m->target);
     return STENO_OK;

@@ -174,7 +174,6 @@ static const struct steno_option_info options[] = {
      "same|en|de|es|fr", "same", "Canary: language of the text; same: as spoken"}};
 
 const struct steno_family steno_family_nemo = {.name = FAMILY,
-                                               .layout = "encoder.onnx",
                                                .options = options,
                                                .n_options = sizeof options / sizeof *options,
                                                .probe = probe_nemo_offline,

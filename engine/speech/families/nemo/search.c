@@ -67,14 +67,14 @@ static steno_status choose_languages(struct steno_nemo_stream *s, const struct s
         return steno_fail(err, STENO_ERR_INVAL, "beam: Canary is decoded greedily, with 1");
     memcpy(first, m->canary.languages, 2);
     s->language = code_of(o->hints.language && *o->hints.language ? o->hints.language : first);
-    s->source = s->language ? steno_canary_language(m->base.tokens, s->language) : -1;
+    s->source = s->language ? steno_language_mark(m->base.tokens, s->language) : -1;
     if (o->hints.translate)
         target = "en";
     else if (!target)
         target = m->target;
     if (*target && strcmp(target, "same") != 0)
         s->language = code_of(target);
-    s->target = s->language ? steno_canary_language(m->base.tokens, s->language) : -1;
+    s->target = s->language ? steno_language_mark(m->base.tokens, s->language) : -1;
     if (s->source < 0 || s->target < 0)
         return steno_fail(err, STENO_ERR_INVAL, "language: the model knows %s",
                           m->canary.languages);

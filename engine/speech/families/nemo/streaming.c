@@ -295,7 +295,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo
                                          .worker_close = close_worker_nemo_streaming};
 
 const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
-                                                         .layout = "encoder.onnx",
                                                          .options = options,
                                                          .n_options =
                                                              sizeof options / sizeof *options,

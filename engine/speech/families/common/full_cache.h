@@ -1,0 +1,64 @@
+/* An attention decoder whose file takes and gives caches of all its positions, as sherpa-onnx
+ * exports them:
+ *
+ *     tokens i64 [1,n], self keys and values, cross keys and values, offset i64 -> logits
+ * [1,n,vocab], self keys and values
+ *
+ * Self keys and values have five dimensions: layers, 1, and positions, heads and width in one order
+ * or another. */
+#ifndef STENO_FAMILIES_COMMON_FULL_CACHE_H
+#define STENO_FAMILIES_COMMON_FULL_CACHE_H
+
+#include "nn/network/network.h"
+#include "speech/families/common/greedy_text.h"
+
+#define STENO_FULL_CACHE_POSITIONS 65536 /* of a decoder, at most */
+
+enum steno_full_cache_input {
+    STENO_FULL_CACHE_TOKENS,
+    STENO_FULL_CACHE_SELF_K,
+    STENO_FULL_CACHE_SELF_V,
+    STENO_FULL_CACHE_CROSS_K,
+    STENO_FULL_CACHE_CROSS_V,
+    STENO_FULL_CACHE_OFFSET,
+    STENO_FULL_CACHE_INPUTS
+};
+
+/* Frozen. */
+struct steno_full_cache {
+    const steno_network *net;
+    const char *name; /* of the file, borrowed */
+    int in[STENO_FULL_CACHE_INPUTS];
+    int64_t dim[5]; /* of a cache; that of positions is 0 where the file leaves it open */
+    int axis;       /* which one that is: 2 or 3 */
+    int vocab;
+};
+
+/* Find the inputs of net and its caches. STENO_ERR_FORMAT: it is no such decoder, or has more
+ * positions than above. */
+STENO_MUST steno_status steno_full_cache_bind(struct steno_full_cache *d, const steno_network *net,
+                                              const char *name, int axis, int vocab,
+                                              steno_err *err);
+
+/* Confined. */
+struct steno_full_cache_run {
+    const struct steno_full_cache *d;
+    steno_session *session; /* of d->net; the caller opens and closes it */
+    float *zeros;           /* [cap] the caches before the first token */
+    size_t cap;
+};
+void steno_full_cache_run_close(struct steno_full_cache_run *r); /* leaves the session */
+/* Set the cross keys or values: those of an encoder's session, which stays as it is until the text
+ * is written. */
+STENO_MUST steno_status steno_full_cache_set_cross(struct steno_full_cache_run *r, bool values,
+                                                   const struct steno_tensor *t, steno_err *err);
+/* Write the likeliest text into t: read prompt [n] at once, then a token at a time, until `end` or
+ * `most` tokens. positions: of the caches where the file leaves that open; the caller sees to it
+ * that prompt and text fit. STENO_ERR_FORMAT: scores are no numbers, or too few; errors of
+ * steno_session_run. */
+STENO_MUST steno_status steno_full_cache_write(struct steno_full_cache_run *r,
+                                               const int64_t *prompt, size_t n, size_t most,
+                                               int64_t positions, int32_t end,
+                                               struct steno_greedy_text *t, steno_err *err);
+
+#endif
