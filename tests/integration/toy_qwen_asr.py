@@ -229,15 +229,15 @@ def write(folder, positions=256, cache_type=F32):
 # ---- decoding
 
 
-def mel_filters():
-    """Slaney's filters of 0 to 8 kHz, with area 1: [BINS, 201]"""
+def mel_filters(points=400):
+    """Slaney's filters of 0 to 8 kHz, with area 1: [BINS, points / 2 + 1]"""
     def to_mel(f):
         return np.where(f < 1000, f * 3 / 200, 15 + np.log(np.maximum(f, 1) / 1000) * 27 / np.log(6.4))
 
     def to_hz(m):
         return np.where(m < 15, m * 200 / 3, 1000 * np.exp((m - 15) * np.log(6.4) / 27))
     edges = to_hz(np.linspace(0, to_mel(np.float64(8000)), BINS + 2))
-    f = np.linspace(0, 8000, 201)
+    f = np.linspace(0, 8000, points // 2 + 1)
     up = (f - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     down = (edges[2:, None] - f) / (edges[2:] - edges[1:-1])[:, None]
     return np.maximum(0, np.minimum(up, down)) * (2 / (edges[2:] - edges[:-2]))[:, None]

@@ -119,16 +119,14 @@ static void missing_files_of_a_directory_are_named(void **state)
     (void)state;
     struct dir d = {.path = "/tmp/steno-test-XXXXXX"};
     assert_non_null(mkdtemp(d.path));
-    fails_with(&d, STENO_ERR_IO,
-               ": not a model's directory: there is none of model.conf (ctc_streaming), ");
+    fails_with(
+        &d, STENO_ERR_IO,
+        ": not a model's directory: it has the files of none of the families ctc_streaming, ");
     steno_err err;
     assert_int_equal(steno_model_open(&(steno_model *){NULL}, d.path, NULL, &err), STENO_ERR_IO);
-    assert_non_null(strstr(err.msg, "model.bin, model.safetensors or *.onnx (whisper), "));
-    for (size_t i = 0; steno_families[i]; i++) { /* however many families there are */
-        char mark[64];
-        snprintf(mark, sizeof mark, " (%s)", steno_families[i]->name);
-        assert_non_null(strstr(err.msg, mark));
-    }
+    assert_non_null(strstr(err.msg, " (docs/models.md says which those are)"));
+    for (size_t i = 0; steno_families[i]; i++) /* however many families there are */
+        assert_non_null(strstr(err.msg, steno_families[i]->name));
     make(&d, "HCLG.fst", "");
     fails_with(&d, STENO_ERR_UNSUPPORTED, ": HCLG.fst is of a Kaldi model, as vosk has them");
     drop(&d, "HCLG.fst");

@@ -204,7 +204,6 @@ enum steno_ending {
 
 struct steno_family {
     const char *name;
-    const char *layout; /* the file that marks its directories, for messages: "model.conf" */
     const struct steno_option_info *options; /* [n_options] */
     size_t n_options;
     const struct steno_shell *shell; /* families/common/shell.h; NULL: all functions are its own */

@@ -1,5 +1,6 @@
 #include "speech/families/registry.h"
 
+#include "speech/families/cohere/family.h"
 #include "speech/families/ctc/family.h"
 #include "speech/families/ctc_offline/family.h"
 #include "speech/families/espnet/family.h"
@@ -20,6 +21,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_t_one,
     &steno_family_fire_red,
     &steno_family_qwen3_asr,
+    &steno_family_cohere,
     &steno_family_moonshine_streaming,
     &steno_family_whisper,
     &steno_family_sense_voice,

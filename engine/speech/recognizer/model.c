@@ -68,11 +68,11 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
                       dir, file);
 }
 
-/* No family knows the directory: name the files that mark one. */
+/* No family knows the directory. */
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
     const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
-    char marks[sizeof err->msg], gguf[256];
+    char names[512], gguf[256];
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
@@ -112,11 +112,13 @@ static steno_status unknown_family(const char *dir, steno_err *err)
                           "%s: %s is a GGUF file, which is not read; Whisper is served from "
                           "ggml-*.bin, other models from .onnx",
                           dir, gguf);
-    for (size_t i = 0; steno_families[i] && n < sizeof marks; i++)
-        n += (size_t)snprintf(marks + n, sizeof marks - n, "%s%s (%s)", i ? ", " : "",
-                              steno_families[i]->layout, steno_families[i]->name);
-    return steno_fail(err, STENO_ERR_IO, "%s: not a model's directory: there is none of %s", dir,
-                      marks);
+    for (size_t i = 0; steno_families[i] && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
+                              steno_families[i]->name);
+    return steno_fail(err, STENO_ERR_IO,
+                      "%s: not a model's directory: it has the files of none of the families %s "
+                      "(docs/models.md says which those are)",
+                      dir, names);
 }
 
 /* Whether the model writes marks itself: its family does, or marks that end sentences are pieces of

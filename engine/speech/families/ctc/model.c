@@ -226,7 +226,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_
                                          .worker_close = steno_cached_worker_close};
 
 const struct steno_family steno_family_ctc = {.name = FAMILY,
-                                              .layout = "model.conf",
                                               .probe = probe_ctc,
                                               .languages = languages,
                                               .shell = &shell,

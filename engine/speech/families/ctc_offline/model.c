@@ -286,13 +286,10 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
 static const struct steno_option_info options[] = {STENO_FRONTEND_OPTION(FAMILY),
                                                    STENO_SEARCH_OPTIONS(FAMILY)};
 
-const struct steno_family steno_family_ctc_offline = {
-    .name = FAMILY,
-    .layout =
-        "model.onnx with model_type fire-red-asr-2-ctc, dolphin, medasr_ctc or telespeech_ctc",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .probe = probe_ctc_offline,
-    .languages = languages,
-    .shell = &shell,
-    STENO_OFFLINE_SHELL};
+const struct steno_family steno_family_ctc_offline = {.name = FAMILY,
+                                                      .options = options,
+                                                      .n_options = sizeof options / sizeof *options,
+                                                      .probe = probe_ctc_offline,
+                                                      .languages = languages,
+                                                      .shell = &shell,
+                                                      STENO_OFFLINE_SHELL};

@@ -324,7 +324,6 @@ static const struct steno_option_info options[] = {
 };
 
 const struct steno_family steno_family_espnet = {.name = FAMILY,
-                                                 .layout = "config.yaml",
                                                  .options = options,
                                                  .n_options = sizeof options / sizeof *options,
                                                  .probe = probe_espnet,

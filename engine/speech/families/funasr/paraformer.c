@@ -243,8 +243,6 @@ static const struct steno_option_info options[] = {
 };
 
 const struct steno_family steno_family_paraformer = {.name = FAMILY,
-                                                     .layout =
-                                                         "model.onnx with model_type paraformer",
                                                      .options = options,
                                                      .n_options = sizeof options / sizeof *options,
                                                      .probe = probe_paraformer,

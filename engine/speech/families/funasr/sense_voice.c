@@ -348,12 +348,10 @@ static const struct steno_option_info options[] = {
     STENO_SEARCH_OPTIONS(FAMILY),
 };
 
-const struct steno_family steno_family_sense_voice = {
-    .name = FAMILY,
-    .layout = "model.onnx with model_type sense_voice_ctc",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .probe = probe_sense_voice,
-    .languages = languages,
-    .shell = &shell,
-    STENO_OFFLINE_SHELL};
+const struct steno_family steno_family_sense_voice = {.name = FAMILY,
+                                                      .options = options,
+                                                      .n_options = sizeof options / sizeof *options,
+                                                      .probe = probe_sense_voice,
+                                                      .languages = languages,
+                                                      .shell = &shell,
+                                                      STENO_OFFLINE_SHELL};

@@ -545,7 +545,6 @@ static const struct steno_option_info options[] = {
 
 const struct steno_family steno_family_paraformer_streaming = {
     .name = FAMILY,
-    .layout = "encoder.onnx with alphas, decoder.onnx",
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe_funasr_streaming,

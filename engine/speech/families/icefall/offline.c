@@ -150,11 +150,10 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icef
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
-const struct steno_family steno_family_icefall_offline = {
-    .name = FAMILY,
-    .layout = "encoder, decoder and joiner or a Zipformer CTC .onnx",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .probe = probe_icefall_offline,
-    .shell = &shell,
-    STENO_OFFLINE_SHELL};
+const struct steno_family steno_family_icefall_offline = {.name = FAMILY,
+                                                          .options = options,
+                                                          .n_options =
+                                                              sizeof options / sizeof *options,
+                                                          .probe = probe_icefall_offline,
+                                                          .shell = &shell,
+                                                          STENO_OFFLINE_SHELL};

@@ -230,15 +230,13 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icef
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
-const struct steno_family steno_family_icefall = {
-    .name = FAMILY,
-    .layout = "encoder, decoder and joiner or a Zipformer CTC .onnx",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .probe = probe_icefall_streaming,
-    .shell = &shell,
-    STENO_WINDOWED_SHELL,
-    STENO_CACHED_TRIALS,
-    .reset = reset_icefall_streaming,
-    .step = icefall_streaming_step,
-    .skip = skip_icefall_streaming};
+const struct steno_family steno_family_icefall = {.name = FAMILY,
+                                                  .options = options,
+                                                  .n_options = sizeof options / sizeof *options,
+                                                  .probe = probe_icefall_streaming,
+                                                  .shell = &shell,
+                                                  STENO_WINDOWED_SHELL,
+                                                  STENO_CACHED_TRIALS,
+                                                  .reset = reset_icefall_streaming,
+                                                  .step = icefall_streaming_step,
+                                                  .skip = skip_icefall_streaming};

@@ -289,11 +289,9 @@ static const struct steno_option_info options[] = {
      "use the int8 files where the others are there too"},
 };
 
-const struct steno_family steno_family_moonshine = {
-    .name = FAMILY,
-    .layout = "cached_decode.onnx or decoder_model_merged.onnx",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .probe = probe_moonshine,
-    .shell = &shell,
-    STENO_OFFLINE_SHELL};
+const struct steno_family steno_family_moonshine = {.name = FAMILY,
+                                                    .options = options,
+                                                    .n_options = sizeof options / sizeof *options,
+                                                    .probe = probe_moonshine,
+                                                    .shell = &shell,
+                                                    STENO_OFFLINE_SHELL};

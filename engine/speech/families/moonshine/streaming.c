@@ -211,7 +211,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moon
                                          .recognize = recognize_moonshine_streaming};
 
 const struct steno_family steno_family_moonshine_streaming = {.name = FAMILY,
-                                                              .layout = CONFIG,
                                                               .probe = probe_moonshine_streaming,
                                                               .languages = languages,
                                                               .shell = &shell,

@@ -546,8 +546,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .recognize = recognize_qwen_asr};
 
 const struct steno_family steno_family_qwen3_asr = {.name = "qwen3_asr",
-                                                    .layout =
-                                                        "conv_frontend.onnx, tokenizer/vocab.json",
                                                     .probe = probe_qwen_asr,
                                                     .languages = languages,
                                                     .shell = &shell,

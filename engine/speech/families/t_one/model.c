@@ -255,7 +255,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_t_one = {.name = FAMILY,
-                                                .layout = "model.onnx with inputs signal, state",
                                                 .options = options,
                                                 .n_options = sizeof options / sizeof *options,
                                                 .probe = probe_t_one,

@@ -400,9 +400,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
-                                                   .layout =
-                                                       "vocab.json, or model.onnx with model_type "
-                                                       "omnilingual-asr",
                                                    .options = options,
                                                    .n_options = sizeof options / sizeof *options,
                                                    .probe = probe_wav2vec2,

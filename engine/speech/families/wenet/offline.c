@@ -243,7 +243,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .search = search_wenet_offline};
 
 const struct steno_family steno_family_wenet = {.name = FAMILY,
-                                                .layout = "model.onnx",
                                                 .options = steno_wenet_options,
                                                 .n_options = sizeof steno_wenet_options /
                                                              sizeof *steno_wenet_options,

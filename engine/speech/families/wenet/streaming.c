@@ -540,7 +540,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
 
 const struct steno_family steno_family_wenet_streaming = {
     .name = FAMILY,
-    .layout = "model-streaming.onnx",
     .options = steno_wenet_streaming_options,
     .n_options = sizeof steno_wenet_streaming_options / sizeof *steno_wenet_streaming_options,
     .probe = probe_wenet_streaming,

@@ -194,8 +194,6 @@ static void trial_close(void *trial)
 }
 
 const struct steno_family steno_family_whisper = {.name = FAMILY,
-                                                  .layout =
-                                                      "model.bin, model.safetensors or *.onnx",
                                                   .options = steno_whisper_options,
                                                   .n_options = STENO_WHISPER_N_OPTIONS,
                                                   .probe = steno_whisper_weights_probe,

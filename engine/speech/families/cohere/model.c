@@ -1,0 +1,358 @@
+/* Family cohere: Cohere Transcribe's encoder and attention decoder, a piece of audio at once.
+ *
+ *     encoder   mel [1,128,T] -> cross keys and values [L,1,T',d]
+ *     decoder   families/common/full_cache.h, with caches [L,1,heads,C,width]
+ *
+ * The prompt names the language, and whether marks and digits are written. Greedy, as sherpa-onnx
+ * (offline-recognizer-cohere-transcribe-impl.h, 1.13.4). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/path.h"
+#include "speech/families/cohere/family.h"
+#include "speech/families/common/full_cache.h"
+#include "speech/families/common/language_marks.h"
+#include "speech/families/common/network_file.h"
+#include "speech/families/common/part.h"
+#include "speech/families/common/precision.h"
+#include "speech/families/common/shell.h"
+#include "speech/families/option.h"
+#include "speech/features/cmvn.h"
+#include "speech/features/logmel.h"
+
+#define FAMILY "cohere"
+#define TYPE "cohere-transcribe" /* begins the metadata model_type */
+#define RATE 16000
+#define BINS 128
+#define FRAME_SAMPLES 1280 /* of a frame of the encoder */
+#define FULL 30.0          /* s: of a chunk */
+#define SLACK 13           /* frames: tokens have no times of their own */
+#define TOKENS_A_SECOND 6
+#define POSITIONS 1024 /* of the caches, where the file leaves their number open */
+#define FRAMES_MIN 16  /* feature frames that the convolutions need */
+
+/* Those that the model was trained for; the vocabulary has marks of more. */
+static const char *const languages[] = {"en", "ar", "de", "el", "es", "fr", "it",
+                                        "ja", "ko", "nl", "pl", "pt", "vi", "zh"};
+#define N_LANGUAGES (sizeof languages / sizeof *languages)
+
+/* The prompt: two places of the language, then marks and digits. */
+static const char *const prompt_marks[] = {"<|startofcontext|>",
+                                           "<|startoftranscript|>",
+                                           "<|emo:undefined|>",
+                                           NULL,
+                                           NULL,
+                                           "<|pnc|>",
+                                           "<|itn|>",
+                                           "<|notimestamp|>",
+                                           "<|nodiarize|>"};
+enum { PROMPT = sizeof prompt_marks / sizeof *prompt_marks, SOURCE = 3, TARGET = 4, DIGITS = 6 };
+
+/* Frozen after open. */
+struct model {
+    struct steno_shell_model base;
+    struct steno_part_file encoder, decoder;
+    struct steno_full_cache cache;
+    int64_t prompt[PROMPT]; /* without the language */
+    int64_t no_digits;      /* instead of prompt[DIGITS] */
+    int32_t end;
+    bool itn;
+    char languages[64];
+};
+
+struct stream {
+    struct steno_shell_stream base;
+    int64_t prompt[PROMPT];
+    const char *language; /* static */
+};
+
+struct worker {
+    struct steno_shell_worker base;
+    steno_session *encoder;
+    struct steno_full_cache_run decoder;
+    struct steno_greedy_text text;
+    float *mel; /* [cap] features, bin by bin */
+    size_t cap;
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool probe_cohere(const char *dir)
+{
+    steno_onnx_head *h =
+        steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, "encoder") : NULL;
+    const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
+    const bool is = type && !strncmp(type, TYPE, strlen(TYPE));
+    steno_onnx_head_close(h);
+    return is;
+}
+
+/* The languages whose marks the vocabulary has; all, with NULL. */
+static void list_languages(const steno_tokens *tokens, char *out, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_LANGUAGES && n < size; i++)
+        if (!tokens || steno_language_mark(tokens, languages[i]) >= 0)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "", languages[i]);
+}
+
+static bool languages_cohere(const char *dir, struct steno_model_languages *out)
+{
+    list_languages(NULL, out->languages, sizeof out->languages);
+    return *dir;
+}
+
+static steno_status find_mark(const struct model *m, const char *mark, int64_t *to, steno_err *err)
+{
+    *to = steno_tokens_find(m->base.tokens, mark);
+    return *to >= 0 ? STENO_OK
+                    : steno_fail(err, STENO_ERR_FORMAT, "tokens.txt: there is no %s", mark);
+}
+
+static void hide_marks(steno_tokens *t)
+{
+    for (int32_t i = 0; i < steno_tokens_count(t); i++) {
+        const char *piece = steno_tokens_piece(t, i);
+        const size_t n = strlen(piece);
+        if ((n > 4 && !strncmp(piece, "<|", 2) && !strcmp(piece + n - 2, "|>")) ||
+            !strcmp(piece, "<unk>") || !strcmp(piece, "<pad>"))
+            steno_tokens_hide(t, &i, 1);
+    }
+}
+
+static steno_status open_tokens_cohere(struct model *m, steno_err *err)
+{
+    char *path = steno_path_join(m->base.dir, "tokens.txt");
+    int64_t end = -1;
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    free(path);
+    for (int i = 0; i < PROMPT && !st; i++)
+        if (prompt_marks[i])
+            st = find_mark(m, prompt_marks[i], &m->prompt[i], err);
+    if (!st)
+        st = find_mark(m, "<|noitn|>", &m->no_digits, err);
+    if (!st)
+        st = find_mark(m, "<|endoftext|>", &end, err);
+    if (st)
+        return st;
+    m->end = (int32_t)end;
+    hide_marks(m->base.tokens);
+    list_languages(m->base.tokens, m->languages, sizeof m->languages);
+    return *m->languages ? STENO_OK
+                         : steno_fail(err, STENO_ERR_FORMAT,
+                                      "tokens.txt: there is no language, such as <|en|>");
+}
+
+static steno_status open_networks_cohere(struct model *m, const struct steno_family_open *o,
+                                         steno_err *err)
+{
+    bool int8 = false;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    if (!st)
+        st = steno_part_file_open(&m->encoder, o, "encoder", int8, err);
+    if (!st)
+        st = steno_part_file_open(&m->decoder, o, "decoder", int8, err);
+    if (!st && (steno_network_n_inputs(m->encoder.net) != 1 ||
+                steno_network_n_outputs(m->encoder.net) != 2))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: expected one input, features, and two outputs, keys and values",
+                        m->encoder.name);
+    return st ? st
+              : steno_full_cache_bind(&m->cache, m->decoder.net, m->decoder.name, 3,
+                                      steno_tokens_count(m->base.tokens), err);
+}
+
+static steno_status open_model_cohere(void *model, const struct steno_family_open *o,
+                                      steno_err *err)
+{
+    const struct steno_fbank_options front = steno_logmel_nemo(RATE, BINS);
+    struct model *m = model;
+    steno_status st = open_tokens_cohere(m, err);
+    m->itn = true;
+    (void)steno_option_get_flag(o->options, o->n_options, STENO_OPTION_ITN, &m->itn);
+    if (!st)
+        st = open_networks_cohere(m, o, err);
+    if (!st && m->cache.dim[3] && m->cache.dim[3] <= PROMPT)
+        st =
+            steno_fail(err, STENO_ERR_FORMAT, "%s: caches of %lld positions, expected more than %d",
+                       m->decoder.name, (long long)m->cache.dim[3], PROMPT);
+    if (!st)
+        st = steno_fbank_open(&m->base.front, &front, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", o->dir);
+    steno_shell_set_cuts(&m->base, RATE, FULL, FRAME_SAMPLES, SLACK);
+    return steno_shell_try_piece(&m->base, err);
+}
+
+static void close_model_cohere(void *model)
+{
+    struct model *m = model;
+    steno_part_file_close(&m->encoder);
+    steno_part_file_close(&m->decoder);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+/* The language of a request; without one the first that the model has, English if it has that. */
+static const char *language_of(const struct model *m, const char *given)
+{
+    for (size_t i = 0; i < N_LANGUAGES; i++)
+        if (steno_language_mark(m->base.tokens, languages[i]) >= 0 &&
+            (!given || !strcmp(given, languages[i])))
+            return languages[i];
+    return NULL;
+}
+
+static steno_status open_stream_cohere(void *stream, const void *model,
+                                       struct steno_family_stream *o, steno_err *err)
+{
+    const struct model *m = model;
+    struct stream *s = stream;
+    bool itn = m->itn;
+    o->beam = o->n_best = 1;
+    s->language = language_of(m, o->hints.language);
+    if (!s->language)
+        return steno_fail(err, STENO_ERR_INVAL, "language: the model takes one of %s",
+                          m->languages);
+    (void)steno_option_get_flag(o->options, o->n_options, STENO_OPTION_ITN, &itn);
+    memcpy(s->prompt, m->prompt, sizeof s->prompt);
+    s->prompt[SOURCE] = s->prompt[TARGET] = steno_language_mark(m->base.tokens, s->language);
+    if (!itn)
+        s->prompt[DIGITS] = m->no_digits;
+    return STENO_OK;
+}
+
+/* ---- a piece --------------------------------------------------------------------------------- */
+
+/* Encode features x [n, BINS] and hand keys and values to the decoder. *frames: of the encoder. */
+static steno_status encode_cohere(struct worker *w, const float *x, size_t n, size_t *frames,
+                                  steno_err *err)
+{
+    const struct model *m = w->base.model;
+    const int64_t dim[] = {1, BINS, (int64_t)n};
+    const struct steno_tensor *keys = NULL;
+    steno_status st = steno_floats_reserve(&w->mel, &w->cap, n * BINS)
+                          ? STENO_OK
+                          : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (st)
+        return st;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < BINS; k++)
+            w->mel[k * n + i] = x[i * BINS + k];
+    st = steno_part_set(w->encoder, 0, STENO_F32, dim, 3, w->mel, err);
+    if (!st)
+        st = steno_session_run(w->encoder, err);
+    for (int i = 0; i < 2 && !st; i++) {
+        keys = steno_session_get(w->encoder, i);
+        st = keys->shape.rank == 4
+                 ? steno_full_cache_set_cross(&w->decoder, i, keys, err)
+                 : steno_fail(err, STENO_ERR_FORMAT, "expected outputs [L,1,T,d]");
+    }
+    if (st)
+        return steno_fail_in(err, st, "%s", m->encoder.name);
+    *frames = (size_t)keys->shape.dim[2];
+    return STENO_OK;
+}
+
+static steno_status recognize_cohere(void *worker, struct steno_offline_piece *p)
+{
+    struct worker *w = worker;
+    const struct model *m = w->base.model;
+    const struct stream *s = p->settings;
+    const int64_t positions = m->cache.dim[3] ? m->cache.dim[3] : POSITIONS;
+    struct steno_piece_features *f = &w->base.features;
+    size_t n, frames = 0, most;
+    steno_status st = steno_piece_features_compute(f, p->pcm, p->n, &n, p->err);
+    p->language = s->language;
+    p->language_probability = 1;
+    if (st || n < FRAMES_MIN)
+        return st;
+    steno_cmvn_utterance(f->frames, n, BINS, &STENO_NORM_NEMO);
+    most = n * TOKENS_A_SECOND / 100;
+    if (most > (size_t)positions - PROMPT)
+        most = (size_t)positions - PROMPT;
+    st = encode_cohere(w, f->frames, n, &frames, p->err);
+    if (!st)
+        st = steno_full_cache_write(&w->decoder, s->prompt, PROMPT, most, positions, m->end,
+                                    &w->text, p->err);
+    if (st)
+        return st;
+    steno_greedy_text_share(&w->text, frames);
+    return steno_greedy_text_list(&w->text, p);
+}
+
+static steno_status open_worker_cohere(void *worker, const void *model, int max, steno_err *err)
+{
+    const struct model *m = model;
+    struct worker *w = worker;
+    steno_status st = steno_greedy_text_open(&w->text, steno_tokens_count(m->base.tokens), err);
+    (void)max;
+    w->decoder.d = &m->cache;
+    if (!st)
+        st = steno_shell_session_open(&w->encoder, &m->base, m->encoder.net, err);
+    return st ? st : steno_shell_session_open(&w->decoder.session, &m->base, m->decoder.net, err);
+}
+
+static void close_worker_cohere(void *worker)
+{
+    struct worker *w = worker;
+    steno_session_close(w->decoder.session); /* which borrows from the encoder's */
+    steno_full_cache_run_close(&w->decoder);
+    steno_session_close(w->encoder);
+    steno_greedy_text_close(&w->text);
+    steno_aligned_free(w->mel);
+}
+
+/* ---- information ----------------------------------------------------------------------------- */
+
+static void get_info_cohere(const void *model, struct steno_family_info *out)
+{
+    const struct model *m = model;
+    out->network = m->encoder.name;
+    out->languages = m->languages;
+    out->writes = true;
+    out->weight_bytes =
+        steno_network_weight_bytes(m->encoder.net) + steno_network_weight_bytes(m->decoder.net);
+}
+
+static void describe_cohere(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct model *m = model;
+    fprintf(out, "model      %s, %s, attention decoder, Cohere Transcribe\n", i->name, i->family);
+    fprintf(out, "directory  %s\n", m->base.dir);
+    fprintf(out, "languages  %s; without one in the request, the first\n", i->languages);
+    fprintf(out, "features   %d mel bins, %d Hz\n", i->feature_bins, i->sample_rate);
+    fprintf(out, "networks   %s, %s%s\n", m->encoder.name, m->decoder.name,
+            m->decoder.quantized ? ", 8 bits" : "");
+    fprintf(out, "decoder    %zu tokens, %lld layers, %lld positions, no hot words\n",
+            i->vocab_size, (long long)m->cache.dim[0],
+            (long long)(m->cache.dim[3] ? m->cache.dim[3] : POSITIONS));
+    fprintf(out, "times      estimates: the networks give none\n");
+    steno_offline_describe(&m->base.offline, i, out);
+}
+
+static const struct steno_option_info options[] = {
+    {FAMILY, STENO_OPTION_ITN, STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0, "auto|on|off",
+     "auto", "write numbers in digits: auto and on do"}};
+
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .stream_bytes = sizeof(struct stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model_cohere,
+                                         .close = close_model_cohere,
+                                         .info = get_info_cohere,
+                                         .describe = describe_cohere,
+                                         .stream_open = open_stream_cohere,
+                                         .worker_open = open_worker_cohere,
+                                         .worker_close = close_worker_cohere,
+                                         .recognize = recognize_cohere};
+
+const struct steno_family steno_family_cohere = {.name = FAMILY,
+                                                 .options = options,
+                                                 .n_options = sizeof options / sizeof *options,
+                                                 .probe = probe_cohere,
+                                                 .languages = languages_cohere,
+                                                 .shell = &shell,
+                                                 STENO_OFFLINE_SHELL};
