@@ -290,6 +290,40 @@ static void a_transducer_needs_no_durations(void **state)
     steno_buf_free(&b);
 }
 
+static void write_toy(const char *path)
+{
+    struct steno_buf b = toy(NEMO_TOY_GGUF);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b.data, 1, b.len, f), b.len);
+    assert_int_equal(fclose(f), 0);
+    steno_buf_free(&b);
+}
+
+static void a_directory_with_one_file_is_the_model_too(void **state)
+{
+    char dir[] = "/tmp/steno-gguf-XXXXXX", one[64], two[64];
+    struct steno_model_languages l;
+    steno_model *m;
+    steno_err err;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(one, sizeof one, "%s/a.gguf", dir);
+    snprintf(two, sizeof two, "%s/b.gguf", dir);
+    write_toy(one);
+    assert_string_equal(steno_model_family(dir), "nemo");
+    assert_true(steno_model_languages(dir, &l));
+    assert_int_equal(steno_model_check(dir, NULL, 0, &err), STENO_OK);
+    if (steno_model_open(&m, dir, NULL, &err))
+        fail_msg("%s", err.msg);
+    steno_model_close(m);
+    write_toy(two);
+    assert_null(steno_model_family(dir));
+    assert_int_equal(steno_model_open(&m, dir, NULL, &err), STENO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "there are 2 GGUF files"));
+    remove(one), remove(two), remove(dir);
+}
+
 /* From the path to a stream, in every precision. */
 static void a_file_is_a_model(void **state)
 {
@@ -418,6 +452,7 @@ int main(void)
         cmocka_unit_test(scores_of_ctc_are_in_the_encoder),
         cmocka_unit_test(a_transducer_needs_no_durations),
         cmocka_unit_test(a_file_is_a_model),
+        cmocka_unit_test(a_directory_with_one_file_is_the_model_too),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(every_fault_is_named),
     };

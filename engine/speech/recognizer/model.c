@@ -40,19 +40,43 @@ static const char *hugging_face_file(const char *dir)
     return first_of(dir, files, sizeof files / sizeof *files);
 }
 
-/* A GGUF file of the directory, as its name says; "": there is none. */
-static void gguf_file(const char *dir, char out[256])
+/* Count the GGUF files of a directory, as their names say. *path: one of them, to be freed by the
+ * caller; NULL: there is none, or no memory. */
+static size_t gguf_files(const char *dir, char **path)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
-    *out = '\0';
-    while (d && !*out && (e = readdir(d))) {
+    size_t count = 0;
+    *path = NULL;
+    while (d && (e = readdir(d))) {
         const size_t n = strlen(e->d_name);
-        if (n > 5 && n < 256 && strcmp(e->d_name + n - 5, ".gguf") == 0)
-            memcpy(out, e->d_name, n + 1);
+        if (n <= 5 || strcmp(e->d_name + n - 5, ".gguf") != 0)
+            continue;
+        count++;
+        free(*path);
+        *path = steno_path_join(dir, e->d_name);
     }
     if (d)
         closedir(d);
+    return count;
+}
+
+/* Where a model lies: the directory or file that is named, or the one GGUF file of a directory
+ * that no family knows. */
+struct place {
+    const struct steno_family *family; /* NULL: none */
+    const char *path;
+    char *file; /* path, or NULL: it is the one that was named */
+};
+
+static struct place find_place(const char *dir)
+{
+    struct place p = {.family = steno_family_of(dir), .path = dir};
+    if (p.family || gguf_files(dir, &p.file) != 1 || !p.file)
+        return p;
+    p.path = p.file;
+    p.family = steno_family_of(p.path);
+    return p;
 }
 
 /* What keeps those weights from being served. */
@@ -72,7 +96,7 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
     const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
-    char names[512], gguf[256];
+    char names[512], *gguf;
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
@@ -106,12 +130,12 @@ static steno_status unknown_family(const char *dir, steno_err *err)
             dir, kaldi);
     if (hugging_face)
         return unknown_hugging_face(dir, hugging_face, err);
-    gguf_file(dir, gguf);
-    if (*gguf)
+    n = gguf_files(dir, &gguf);
+    free(gguf);
+    if (n > 1)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: %s is a GGUF file, which is not read; Whisper is served from "
-                          "ggml-*.bin, other models from .onnx",
-                          dir, gguf);
+                          "%s: there are %zu GGUF files: the model is one of them", dir, n);
+    n = 0;
     for (size_t i = 0; steno_families[i] && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
                               steno_families[i]->name);
@@ -132,11 +156,12 @@ static bool writes_marks(const steno_model *m)
     return m->info.writes;
 }
 
-static steno_status open_impl(steno_model *m, const struct steno_model_options *opt,
+static steno_status open_impl(steno_model *m, const char *path,
+                              const struct steno_model_options *opt,
                               const struct steno_observer *observer, steno_err *err)
 {
     struct steno_family_open o = {.family = m->family,
-                                  .dir = m->dir,
+                                  .dir = path,
                                   .cpu = opt->cpu,
                                   .threads = m->threads,
                                   .plain = opt->plain,
@@ -161,20 +186,22 @@ steno_status steno_model_open_observed(steno_model **out, const char *dir,
                                        const struct steno_observer *observer, steno_err *err)
 {
     const struct steno_model_options none = steno_model_options_default();
-    const struct steno_family *family = steno_family_of(dir);
-    steno_model *m = family ? calloc(1, sizeof *m) : NULL;
+    const struct place p = find_place(dir);
+    steno_model *m = p.family ? calloc(1, sizeof *m) : NULL;
     steno_status st;
-    if (!family)
-        return unknown_family(dir, err);
     if (m)
         m->dir = strdup(dir);
     if (!m || !m->dir) {
+        st = p.family ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir)
+                      : unknown_family(p.path, err);
         free(m);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+        free(p.file);
+        return st;
     }
-    m->family = family;
+    m->family = p.family;
     m->threads = opt && opt->threads > 0 ? opt->threads : 1;
-    st = open_impl(m, opt ? opt : &none, observer, err);
+    st = open_impl(m, p.path, opt ? opt : &none, observer, err);
+    free(p.file);
     if (st)
         steno_model_close(m);
     else
@@ -233,15 +260,19 @@ steno_status steno_model_use_punctuators(steno_model *m, const char *list, steno
 
 const char *steno_model_family(const char *dir)
 {
-    const struct steno_family *f = steno_family_of(dir);
-    return f ? f->name : NULL;
+    const struct place p = find_place(dir);
+    free(p.file);
+    return p.family ? p.family->name : NULL;
 }
 
 bool steno_model_languages(const char *dir, struct steno_model_languages *out)
 {
-    const struct steno_family *f = steno_family_of(dir);
+    const struct place p = find_place(dir);
+    bool known;
     *out = (struct steno_model_languages){0};
-    if (!f || !f->languages || !f->languages(dir, out) || !*out->languages)
+    known = p.family && p.family->languages && p.family->languages(p.path, out) && *out->languages;
+    free(p.file);
+    if (!known)
         return false;
     if (!strchr(out->languages, ' '))
         snprintf(out->language, sizeof out->language, "%.31s", out->languages);
@@ -251,9 +282,13 @@ bool steno_model_languages(const char *dir, struct steno_model_languages *out)
 steno_status steno_model_check(const char *dir, const struct steno_option *options, size_t n,
                                steno_err *err)
 {
-    const struct steno_family *f = steno_family_of(dir);
-    steno_status st = f ? steno_options_check(f, options, n, err) : unknown_family(dir, err);
-    return st || !f->check ? st : f->check(dir, options, n, err);
+    const struct place p = find_place(dir);
+    steno_status st =
+        p.family ? steno_options_check(p.family, options, n, err) : unknown_family(p.path, err);
+    if (!st && p.family->check)
+        st = p.family->check(p.path, options, n, err);
+    free(p.file);
+    return st;
 }
 
 void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
