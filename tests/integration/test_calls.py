@@ -17,7 +17,7 @@ import audioop  # pylint: disable=deprecated-module
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, eventually, pcm, tap, until_closed
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, client, eventually, pcm, tap, until_closed
 from job_web import BASE, CALLS, Web
 
 PCM, RATE = pcm()
@@ -75,6 +75,7 @@ def text(messages, channel=None):
 # ---- Twilio ----------------------------------------------------------------------------------------------------------
 
 @case
+@client("Twilio's Media Streams", "telephone calls, one track or two; their text is posted", "messages of its manual")
 def a_call_is_posted_and_nothing_is_sent_back(d):
     said = [CONNECTED, start(caller="Ann \"A\"", language="en")] + media("inbound", 0, MULAW)
     said += [{"event": "dtmf", "streamSid": "MZ1", "sequenceNumber": "5", "dtmf": {"track": "inbound_track", "digit": "5"}},
@@ -198,6 +199,7 @@ def frames(data, n):
 
 
 @case
+@client("Asterisk's chan_websocket", "telephone calls, ulaw, alaw and slin; their text is posted", "bytes of its source")
 def asterisk_sends_any_of_its_plain_codecs(d):
     plain = "MEDIA_START connection_id:m1 channel:SIP/a channel_id:17.1 format:{} optimal_frame_size:160 ptime:20"
     in_json = '{{"event":"MEDIA_START","connection_id":"m1","channel":"SIP/a","channel_id":"17.1","format":"{}","ptime":20}}'
@@ -218,6 +220,7 @@ def asterisk_sends_any_of_its_plain_codecs(d):
 
 
 @case
+@client("FreeSWITCH: mod_audio_stream, mod_audio_fork", "telephone calls, one channel or two, text on the connection", "bytes of their sources")
 def freeswitch_hears_back_on_its_connection(d):
     for last in (b"", '{"type":"end"}'):
         got, code, _ = call(d, ['{"caller":"Ann"}'] + frames(PCM8, 320) + [last], "/freeswitch")
