@@ -84,6 +84,17 @@ def caches_of_half_precision_and_of_any_length_give_the_text(_):
 
 
 @case
+def an_optimized_directory_is_the_same_model(model):
+    """Also for other runtimes: heads that queries share are one operator, whose function repeats them."""
+    with tempfile.TemporaryDirectory() as d:
+        out = os.path.join(d, "out")
+        said = subprocess.run([STENO, "optimize", model, "-o", out], capture_output=True, text=True, check=True)
+        assert "groups 2" in said.stdout + said.stderr, said
+        want = toy.Reference(model)(samples(PARTS[1]))
+        assert toy.Reference(out)(samples(PARTS[1])) == want and run(out, PARTS[1]) == (CODE[want[0]], want[1])
+
+
+@case
 def the_text_ends_where_the_caches_do(_):
     """The chunk is short enough that its text has room: 8 tokens a second, and 16."""
     with tempfile.TemporaryDirectory() as few:

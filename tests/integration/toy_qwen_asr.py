@@ -153,15 +153,17 @@ def attention(g, layer, x, angles, positions, cache_type):
         past = g("Squeeze", f"past_{name}_{layer}", g.const(np.int64([0])))
         whole = g("ScatterND", past, g("Unsqueeze", positions, g.const(np.int64([1]))), new)
         whole = g("Cast", whole, to=F32) if cache_type != F32 else whole
-        whole = g("Unsqueeze", whole, g.const(np.int64([2])))  # [C, KV, 1, HD]
-        whole = g("Tile", whole, g.const(np.int64([1, 1, HEADS // KV, 1])))
-        caches.append(g("Reshape", whole, g.const(np.int64([0, HEADS, HD]))))
-    scores = g("MatMul", g("Transpose", q, perm=[1, 0, 2]), g("Transpose", caches[0], perm=[1, 2, 0]))
-    scores = g("Mul", scores, g.const(np.float32(HD ** -0.5)))
+        whole = g("Transpose", g("Unsqueeze", whole, g.const(np.int64([0]))), perm=[0, 2, 1, 3])  # [1, KV, C, HD]
+        shape = g("Concat", g.const(np.int64([1, KV, HEADS // KV])), g.shape(f"past_k_{layer}", 1), g.const(np.int64([HD])), axis=0)
+        whole = g("Expand", g("Unsqueeze", whole, g.const(np.int64([2]))), shape)
+        caches.append(g("Reshape", whole, g.const(np.int64([1, HEADS, -1, HD]))))
+    q = g("Transpose", g("Unsqueeze", q, g.const(np.int64([0]))), perm=[0, 2, 1, 3])
+    scores = g("Mul", g("MatMul", q, g("Transpose", caches[0], perm=[0, 1, 3, 2])), g.const(np.float32(HD ** -0.5)))
     places = g("Range", g.const(np.int64(0)), g("Squeeze", g.shape(f"past_k_{layer}", 1)), g.const(np.int64(1)))
     seen = g("LessOrEqual", places, g("Unsqueeze", positions, g.const(np.int64([1]))))
-    weights = g("Softmax", g("Where", seen, scores, g.const(np.float32(-1e9))), axis=-1)
-    y = g("Transpose", g("MatMul", weights, g("Transpose", caches[1], perm=[1, 0, 2])), perm=[1, 0, 2])
+    mask = g("Where", seen, g.const(np.float32(0)), g.const(np.float32(-3.4028235e38)))
+    weights = g("Softmax", g("Add", scores, mask), axis=-1)
+    y = g("Transpose", g("MatMul", weights, caches[1]), perm=[0, 2, 1, 3])
     return g("MatMul", g("Reshape", y, g.const(np.int64([-1, HEADS * HD]))), g.weight(HEADS * HD, D))
 
 

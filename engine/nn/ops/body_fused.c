@@ -121,6 +121,8 @@ static void heads_apart(struct steno_body *b, const char *y, int in, const char 
 {
     long long heads = steno_node_int(b->node, "heads", 1), from = steno_node_int(b->node, at, 0);
     char x[24];
+    if (in == A_K || in == A_V)
+        heads = steno_node_int(b->node, "kv_heads", heads);
     snprintf(x, sizeof x, "in%d", in);
     if (apart) {
         steno_body_add(b, "%s = Identity(%s)", y, x);
@@ -149,6 +151,23 @@ static const char *biased(struct steno_body *b, const char *y, int in)
                    y, (long long)steno_node_int(b->node, "heads", 1),
                    (long long)steno_node_int(b->node, "size", 1), y, in, y, y, y);
     return y;
+}
+
+/* Repeat each head of y for the queries that share it; returns the name of the result. */
+static const char *repeat_heads(struct steno_body *b, const char *y, const char *repeated)
+{
+    const long long heads = steno_node_int(b->node, "heads", 1),
+                    kv_heads = steno_node_int(b->node, "kv_heads", heads),
+                    size = steno_node_int(b->node, *y == 'k' ? "size" : "v_size", 1);
+    if (kv_heads == heads)
+        return y;
+    steno_body_add(b, "%s_apart = i64[0, 0, 1, -1, %lld]\n%s_one = Reshape(%s, %s_apart)", y, size,
+                   y, y, y);
+    steno_body_add(b, "%s_times = i64[1, 1, %lld, 1, 1]\n%s_wide = Expand(%s_one, %s_times)", y,
+                   heads / kv_heads, y, y, y);
+    steno_body_add(b, "%s_joined = i64[0, %lld, -1, %lld]\n%s = Reshape(%s_wide, %s_joined)", y,
+                   heads, size, repeated, y, y);
+    return repeated;
 }
 
 static void attention_weights(struct steno_body *b, const char *scores)
@@ -181,12 +200,14 @@ void steno_body_attention(struct steno_body *b)
     const struct steno_node *n = b->node;
     int64_t apart = steno_node_int(n, "apart", 0), size = steno_node_int(n, "size", 1);
     bool positions = steno_body_has(b, A_P), y_apart = apart >> 4 & 1;
-    const char *q, *p;
+    const char *q, *p, *k, *v;
     heads_apart(b, "q", A_Q, "q_at", size, apart & 1);
     heads_apart(b, "k", A_K, "k_at", size, apart >> 1 & 1);
     heads_apart(b, "v", A_V, "v_at", steno_node_int(n, "v_size", 1), apart >> 2 & 1);
+    k = repeat_heads(b, "k", "k_each");
+    v = repeat_heads(b, "v", "v_each");
     q = biased(b, "qc", A_Q_BIAS);
-    steno_body_add(b, "kt = Transpose<perm = [0, 1, 3, 2]>(k)\ns_content = MatMul(%s, kt)", q);
+    steno_body_add(b, "kt = Transpose<perm = [0, 1, 3, 2]>(%s)\ns_content = MatMul(%s, kt)", k, q);
     if (positions) {
         heads_apart(b, "p", A_P, "p_at", size, apart >> 3 & 1);
         p = biased(b, "qp", A_P_BIAS);
@@ -204,7 +225,7 @@ void steno_body_attention(struct steno_body *b)
                    steno_body_float((double)steno_node_float(n, "scale", 1)).s,
                    positions ? "s" : "s_content");
     attention_weights(b, "scores");
-    steno_body_add(b, "%s = MatMul(w, v)", y_apart ? "out0" : "y");
+    steno_body_add(b, "%s = MatMul(w, %s)", y_apart ? "out0" : "y", v);
     if (!y_apart)
         steno_body_add(b,
                        "joined = Transpose<perm = [0, 2, 1, 3]>(y)\ny_shape = i64[0, 0, %lld]\n"

@@ -14,6 +14,7 @@
  *                 is 0, and a row that sees no key gives 0.
  *                 Attributes:
  *                 heads, size (d), v_size (v), scale
+ *                 kv_heads: heads of K and V, each for heads / kv_heads of Q; not with P
  *                 q_at, k_at, v_at, p_at: first column, for inputs that hold several things side by
  *                 side
  *                 apart: bits of the inputs (Q 1, K 2, V 4, P 8) and of y (16) with heads split,
@@ -184,6 +185,13 @@ static bool extent_of(const struct steno_shape *s, bool apart, int64_t heads, st
     return e->heads < 0 || e->heads == heads;
 }
 
+/* Heads of Q, K, V or P. */
+static int64_t heads_in(const struct steno_node *n, int in)
+{
+    const int64_t heads = steno_node_int(n, "heads", 1);
+    return in == IN_K || in == IN_V ? steno_node_int(n, "kv_heads", heads) : heads;
+}
+
 static bool apart_in(const struct steno_node *n, int in)
 {
     return steno_node_int(n, "apart", 0) >> (in == IN_P ? 3 : in) & 1;
@@ -209,11 +217,10 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
     struct steno_shape q = steno_infer_shape(ic, IN_Q), k = steno_infer_shape(ic, IN_K),
                        v = steno_infer_shape(ic, IN_V), y;
     struct extent e, f, g;
-    int64_t heads = steno_node_int(n, "heads", 1);
     (void)err;
-    if (!extent_of(&q, apart_in(n, IN_Q), heads, &e) ||
-        !extent_of(&k, apart_in(n, IN_K), heads, &f) ||
-        !extent_of(&v, apart_in(n, IN_V), heads, &g)) {
+    if (!extent_of(&q, apart_in(n, IN_Q), heads_in(n, IN_Q), &e) ||
+        !extent_of(&k, apart_in(n, IN_K), heads_in(n, IN_K), &f) ||
+        !extent_of(&v, apart_in(n, IN_V), heads_in(n, IN_V), &g)) {
         steno_infer_set(ic, 0, STENO_F32, NULL);
         return STENO_OK;
     }
@@ -227,8 +234,11 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_attention(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    steno_status st = steno_attention_check_columns(steno_prepare_node_of(pc), "p_at", err);
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    steno_status st = steno_attention_check_columns(n, "p_at", err);
     bool *use_bf16;
+    if (!st && (heads_in(n, IN_K) < 1 || heads_in(n, IN_Q) % heads_in(n, IN_K)))
+        st = steno_fail(err, STENO_ERR_FORMAT, "kv_heads must divide heads");
     if (st)
         return st;
     use_bf16 = calloc(1, sizeof *use_bf16);
@@ -247,7 +257,7 @@ static const char *view_of(const struct steno_op_ctx *ctx, int in, size_t size,
     static const char *const at[] = {"q_at", "k_at", "v_at", NULL, "p_at"};
     const struct steno_node *n = steno_op_node(ctx);
     const struct steno_tensor *t = steno_op_in(ctx, in);
-    size_t heads = (size_t)steno_node_int(n, "heads", 1), from;
+    size_t heads = (size_t)heads_in(n, in), from;
     bool apart = apart_in(n, in);
     from = apart ? 0 : (size_t)steno_node_int(n, at[in], 0);
     if (!t || t->dtype != STENO_F32)
@@ -314,6 +324,8 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
     a->p_bias = pb ? pb->data : NULL;
     if (!steno_op_in(ctx, IN_P))
         return NULL;
+    if (a->kv_heads != a->q_heads)
+        return "kv_heads with positions";
     wrong = view_of(ctx, IN_P, a->size, &a->p, &e);
     if (wrong)
         return wrong;
@@ -331,7 +343,8 @@ static const char *read_inputs_attention(struct steno_op_ctx *ctx, struct steno_
     const struct steno_node *n = steno_op_node(ctx);
     struct extent q, k, v;
     const char *wrong;
-    a->q_heads = a->kv_heads = (size_t)steno_node_int(n, "heads", 1);
+    a->q_heads = (size_t)heads_in(n, IN_Q);
+    a->kv_heads = (size_t)heads_in(n, IN_K);
     a->size = (size_t)steno_node_int(n, "size", 1);
     a->v_size = (size_t)steno_node_int(n, "v_size", 1);
     wrong = view_of(ctx, IN_Q, a->size, &a->q, &q);

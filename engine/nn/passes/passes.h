@@ -139,7 +139,8 @@ steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_
     steno_pass_constants, steno_pass_cse, steno_pass_swish, steno_pass_glu, steno_pass_layernorm,
     steno_pass_linear, steno_pass_shape, steno_pass_reshape, steno_pass_transpose, steno_pass_flat,
     steno_pass_gelu, steno_pass_convact, steno_pass_softmax, steno_pass_relshift, steno_pass_int8,
-    steno_pass_attention, steno_pass_pointwise, steno_pass_depthwise, steno_pass_nhwc;
+    steno_pass_attention, steno_pass_groups, steno_pass_pointwise, steno_pass_depthwise,
+    steno_pass_nhwc;
 /* Zipformer */
 steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass, steno_pass_chunkconv,
     steno_pass_relwindow, steno_pass_weights;

@@ -1,0 +1,122 @@
+/* Before: y = ai.steno:Attention(q, k, v) where k = Reshape(Expand(Unsqueeze(x; 2))), v likewise:
+ *         each head of x stands for several of q (grouped queries: Ainslie et al., GQA, 2023)
+ * After:  y = ai.steno:Attention(q, x, z; kv_heads)   (nn/ops/op_fused_attention.c)
+ * A Transpose of x's heads and rows is read in place, too. */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+/* What a repeated K or V is made from. */
+struct group {
+    steno_value_id x;
+    bool apart; /* [B, h, S, d]; else [B, S, h, d] */
+    int64_t heads;
+};
+
+static bool same_dim(int64_t a, int64_t b)
+{
+    return a == b && a != STENO_DIM_ANY;
+}
+
+/* The value [B, h, S, d] whose heads are repeated to `wide` [B, h, n, S, d]; STENO_NONE: they are
+ * not, or another axis is. */
+static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
+{
+    const struct steno_node *expand = steno_pass_producer(g, wide), *apart;
+    const struct steno_shape *y = &g->values[wide].shape, *u, *x;
+    if (!steno_pass_is(expand, "Expand") || y->rank != 5)
+        return STENO_NONE;
+    apart = steno_pass_producer(g, expand->in[0]);
+    u = &g->values[expand->in[0]].shape;
+    if (!(steno_pass_is(apart, "Unsqueeze") || steno_pass_is(apart, "Reshape")) || u->rank != 5 ||
+        u->dim[2] != 1)
+        return STENO_NONE;
+    x = &g->values[apart->in[0]].shape;
+    if (x->rank != 4)
+        return STENO_NONE;
+    for (int i = 0; i < 5; i++)
+        if (i != 2 &&
+            (!same_dim(u->dim[i], y->dim[i]) || !same_dim(u->dim[i], x->dim[i - (i > 2)])))
+            return STENO_NONE;
+    return apart->in[0];
+}
+
+/* Match K or V, [B, heads, S, size]. */
+static bool match_group(struct steno_graph *g, steno_value_id v, int64_t heads, int64_t size,
+                        struct group *m)
+{
+    const struct steno_node *join = steno_pass_producer(g, v), *t;
+    const struct steno_shape *s = &g->values[v].shape, *wide;
+    size_t n = 0;
+    const int64_t *perm;
+    if (!steno_pass_is(join, "Reshape") || s->rank != 4 || s->dim[1] != heads || s->dim[3] != size)
+        return false;
+    m->x = repeated_heads(g, join->in[0]);
+    if (m->x == STENO_NONE)
+        return false;
+    wide = &g->values[join->in[0]].shape;
+    m->heads = wide->dim[1];
+    m->apart = true;
+    if (m->heads < 1 || wide->dim[2] < 2 || m->heads * wide->dim[2] != heads ||
+        wide->dim[4] != size || !same_dim(wide->dim[0], s->dim[0]))
+        return false;
+    t = steno_pass_producer(g, m->x);
+    perm = steno_pass_is(t, "Transpose") ? steno_node_ints(t, "perm", &n) : NULL;
+    if (perm && n == 4 && perm[0] == 0 && perm[1] == 2 && perm[2] == 1 && perm[3] == 3) {
+        m->x = t->in[0];
+        m->apart = false;
+    }
+    return true;
+}
+
+static bool match_groups(struct steno_graph *g, const struct steno_node *n, struct group kv[2])
+{
+    const int64_t apart = steno_node_int(n, "apart", 0), heads = steno_node_int(n, "heads", 1);
+    return (apart & 6) == 6 && (n->n_in < 5 || n->in[4] == STENO_NONE) &&
+           !steno_node_attr(n, "kv_heads") && !steno_node_int(n, "parts", 0) &&
+           match_group(g, n->in[1], heads, steno_node_int(n, "size", 1), &kv[0]) &&
+           match_group(g, n->in[2], heads, steno_node_int(n, "v_size", 1), &kv[1]) &&
+           kv[0].heads == kv[1].heads;
+}
+
+static steno_status build_groups(struct steno_graph *g, int32_t at, const struct group kv[2],
+                                 steno_err *err)
+{
+    const struct steno_node *old = &g->nodes[at];
+    struct steno_node *y = steno_pass_add_node(g, "ai.steno", "Attention", 1, old->name, old->n_in,
+                                               1, old->n_attr + 1, err);
+    int64_t apart;
+    if (!y)
+        return STENO_ERR_NOMEM;
+    old = &g->nodes[at]; /* the nodes may have moved */
+    memcpy(y->in, old->in, (size_t)old->n_in * sizeof *y->in);
+    memcpy(y->attr, old->attr, (size_t)old->n_attr * sizeof *y->attr);
+    y->in[1] = kv[0].x;
+    y->in[2] = kv[1].x;
+    y->out[0] = old->out[0];
+    y->region = old->region;
+    apart = steno_node_int(old, "apart", 0) & ~(int64_t)6;
+    apart |= kv[0].apart << 1 | kv[1].apart << 2;
+    for (int i = 0; i < old->n_attr; i++)
+        if (!strcmp(old->attr[i].name, "apart"))
+            y->attr[i].i = apart;
+    steno_pass_set_int(g, y, old->n_attr, "kv_heads", kv[0].heads);
+    g->nodes[at].dead = true;
+    return STENO_OK;
+}
+
+steno_status steno_pass_groups(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct group kv[2];
+        if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
+            !match_groups(g, &g->nodes[i], kv))
+            continue;
+        if (build_groups(g, i, kv, err))
+            return STENO_ERR_NOMEM;
+        ++*changed;
+    }
+    return STENO_OK;
+}
