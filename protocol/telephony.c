@@ -92,8 +92,10 @@ steno_status steno_call_parameter(struct steno_dialect_session *d, struct steno_
                                   steno_err *err)
 {
     struct steno_call *c = call_of(d);
-    if (!strcmp(name, "callback"))
+    if (!strcmp(name, "callback")) {
+        io->interim &= !*value; /* partials are not posted */
         return set_callback(d, value, err);
+    }
     if (!strcmp(name, "token") || !strcmp(name, "api_key")) {
         snprintf(c->secret, sizeof c->secret, "%s", value);
         return STENO_OK;

@@ -1,7 +1,7 @@
 /* Callbacks: when a job is over, its result is sent to the URL that its request named, by
- * webhook.h. A callback that fails is tried again, later each time,
- * until jobs.callback_give_up; every try has the same event id. Tries are counted in the store
- * before they are sent, so one that a killed process may have sent is known to be a repetition.
+ * http/webhook.h. A callback that fails is tried again, later each time, until
+ * jobs.callback_give_up; every try has the same event id. Tries are counted in the store before
+ * they are sent, so one that a killed process may have sent is known to be a repetition.
  *
  * Locked: any thread. A few threads of its own send. */
 #ifndef STENO_SERVER_JOBS_JOB_HOOKS_H

@@ -137,7 +137,7 @@ bool steno_ws_session_hang_up(steno_ws_session *s)
         return false;
     if (s->state > RUNNING)
         return true;
-    if (!steno_ws_session_paused(s)) {
+    if (!steno_ws_session_paused(s)) { /* else nothing can be added to what is held back */
         pthread_mutex_lock(&s->mx);
         what = s->dialect->hung_up(&s->d);
         pthread_mutex_unlock(&s->mx);

@@ -302,6 +302,7 @@ static void freeswitch_repeats_its_metadata_where_messages_are_posted(void **sta
         start(&h, &steno_dialect_freeswitch);
         query(&h, "callback", "https://a.example/", STENO_OK);
         assert_true(h.d.posted);
+        assert_false(h.d.start.interim);
         text(&h, all[i][0], STENO_OK);
         text(&h, "{\"a later one\":1}", STENO_OK);
         h.d.dialect->end(&h.d, false);
