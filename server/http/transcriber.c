@@ -1,15 +1,16 @@
-/* A transcription is a small state machine: OPENING -> FEEDING -> FLUSHING (-> TELLING, who speaks)
- * -> OVER, moved on by iterations. An iteration runs on one thread, a feeder. `queued`, `running`
- * and `again` ensure that a transcription never has more than one iteration at a time, and that no
- * wake-up is lost between its last check and its sleep. Start, cancel, and the pool's ROOM and DONE
- * notes wake a transcription. The last iteration, at DONE, runs on the worker that delivers the
- * note. */
+/* A transcription is a small state machine: OPENING -> FEEDING -> FLUSHING (-> the same three again
+ * for times of words) (-> TELLING, who speaks) -> OVER, moved on by iterations. An iteration runs
+ * on one thread, a feeder. `queued`, `running` and `again` ensure that a transcription never has
+ * more than one iteration at a time, and that no wake-up is lost between its last check and its
+ * sleep. Start, cancel, and the pool's ROOM and DONE notes wake a transcription. The last
+ * iteration, at DONE, runs on the worker that delivers the note. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/http/transcriber_internal.h"
 
 #include "base/clock.h"
 #include "base/threads.h"
 #include "protocol/dialect.h"
+#include "protocol/word_times.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -94,10 +95,19 @@ static void wake(steno_transcription *work)
 
 static void run_iterations(steno_transcription *work);
 
+/* Take a final: a part of the text, or the times of its words. */
+static steno_status take_final(steno_transcription *work, const struct steno_event *ev,
+                               steno_err *err)
+{
+    steno_transcript *t = work->result.transcript;
+    return work->words == WORDS_RUNNING ? steno_word_times_take(t, ev, err)
+                                        : steno_transcript_add(t, ev, err);
+}
+
 static void on_event(steno_transcription *work, const struct steno_event *ev)
 {
     steno_err err;
-    if (ev->kind == STENO_FINAL && steno_transcript_add(work->result.transcript, ev, &err)) {
+    if (ev->kind == STENO_FINAL && take_final(work, ev, &err)) {
         pthread_mutex_lock(&work->transcriber->lock);
         if (!work->pool_status) {
             work->pool_status = err.code;
@@ -106,7 +116,7 @@ static void on_event(steno_transcription *work, const struct steno_event *ev)
         pthread_mutex_unlock(&work->transcriber->lock);
         return;
     }
-    if (work->req.event)
+    if (work->req.event && work->words != WORDS_RUNNING)
         work->req.event(work->req.user, work->req.multichannel ? work->channel + 1 : 0, ev);
 }
 
@@ -170,6 +180,8 @@ static steno_status open_work_stream(steno_transcription *work, steno_err *err)
     if (st)
         return st;
     so.stream.sample_rate = work->rate = info.sample_rate;
+    if (work->words == WORDS_RUNNING)
+        return steno_transcription_open_words(work, on_note, err);
     if (info.frames > 0)
         atomic_store_explicit(&work->length, info.frames * 1000 / info.sample_rate,
                               memory_order_relaxed);
@@ -232,7 +244,16 @@ static void warn_of_losses(steno_transcription *work)
         steno_transcription_warn(work, STENO_VOICES_MISSING);
 }
 
-static void end_of_audio(steno_transcription *work)
+/* The recording is over for now: it is kept as long as it is to be heard again. */
+static void let_audio_go(steno_transcription *work)
+{
+    if (is_last_channel(work) && !wants_voices(work) && !steno_transcription_wants_words(work))
+        release_audio(work);
+    else
+        steno_transcription_close_audio(work);
+}
+
+static void warn_of_audio(steno_transcription *work)
 {
     struct steno_audio_info info;
     struct steno_pool_stream_stats stats;
@@ -242,10 +263,13 @@ static void end_of_audio(steno_transcription *work)
         steno_audio_warning(&info, stats.audio_seconds, work->result.warning,
                             sizeof work->result.warning);
     warn_of_losses(work);
-    if (is_last_channel(work) && !wants_voices(work))
-        release_audio(work);
-    else
-        steno_transcription_close_audio(work);
+}
+
+static void end_of_audio(steno_transcription *work)
+{
+    if (work->words != WORDS_RUNNING)
+        warn_of_audio(work);
+    let_audio_go(work);
     steno_pool_stream_end(work->stream);
     work->state = FLUSHING;
 }
@@ -282,7 +306,8 @@ static steno_status feed(steno_transcription *work, bool *again, steno_err *err)
         if (st)
             return st;
         work->at += taken;
-        note_position(work);
+        if (work->words != WORDS_RUNNING) /* it is at its end already */
+            note_position(work);
         if (work->at < work->have)
             return STENO_OK; /* a ROOM note wakes the transcription */
     }
@@ -298,10 +323,13 @@ static void end_stream(steno_transcription *work)
     if (!work->stream)
         return;
     steno_pool_stream_get_stats(work->stream, &stats);
+    if (work->words == WORDS_RUNNING) { /* its audio counts already */
+        stats.audio_seconds = 0;
+    } else {
+        r->duration = stats.audio_seconds > r->duration ? stats.audio_seconds : r->duration;
+        steno_transcript_set_duration(r->transcript, stats.audio_seconds);
+    }
     steno_pool_stream_stats_add(&r->stats, &stats);
-    if (stats.audio_seconds > r->duration)
-        r->duration = stats.audio_seconds;
-    steno_transcript_set_duration(r->transcript, stats.audio_seconds);
     steno_pool_stream_close(work->stream);
     work->stream = NULL;
 }
@@ -317,6 +345,7 @@ static steno_status next_channel(steno_transcription *work, steno_err *err)
     work->result.transcript = next;
     work->at = work->have = 0;
     work->before = work->decoded;
+    work->words = WORDS_PLAIN;
     pthread_mutex_lock(&work->transcriber->lock);
     leave_place(work);
     work->pool_done = false;
@@ -337,6 +366,39 @@ static steno_status join_channels(steno_transcription *work, steno_err *err)
     return r->transcript ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
+/* The text is there: go on with the times of its words, from the beginning of the recording. False:
+ * nothing can find them. */
+static bool begin_words(steno_transcription *work)
+{
+    end_stream(work);
+    if (!steno_transcription_begin_words(work)) {
+        let_audio_go(work);
+        return false;
+    }
+    work->at = work->have = 0;
+    work->before = work->decoded;
+    pthread_mutex_lock(&work->transcriber->lock);
+    work->pool_done = false;
+    work->state = OPENING;
+    pthread_mutex_unlock(&work->transcriber->lock);
+    return true;
+}
+
+/* The words have their times, or not, which is no failure: st and err say why. */
+static void end_words(steno_transcription *work, steno_status st, const steno_err *err)
+{
+    end_stream(work);
+    let_audio_go(work);
+    work->at = work->have = 0;
+    work->decoded = work->before;
+    steno_transcription_end_words(work, st, err);
+    pthread_mutex_lock(&work->transcriber->lock);
+    work->pool_status = STENO_OK;
+    work->pool_done = true;
+    work->state = FLUSHING;
+    pthread_mutex_unlock(&work->transcriber->lock);
+}
+
 /* The text is there: go on with its speakers, from the beginning of the recording. */
 static void begin_telling(steno_transcription *work)
 {
@@ -355,8 +417,11 @@ static void finish_work(steno_transcription *work, steno_status st, steno_err *e
     end_stream(work);
     steno_diarization_close(work->voices);
     work->voices = NULL;
-    if (work->state == TELLING && !work->req.print_only)
+    steno_transcription_drop_words(work);
+    if ((work->state == TELLING && !work->req.print_only) || work->words == WORDS_RUNNING)
         work->decoded = work->before; /* nothing was received twice */
+    if (work->words == WORDS_RUNNING)
+        work->at = work->have;
     release_audio(work);
     r->received = work->rate ? (double)work->decoded / work->rate : 0;
     r->dropped = work->rate ? (double)(work->have - work->at) / work->rate : 0;
@@ -388,6 +453,11 @@ static bool iterate(steno_transcription *work, bool *again)
     pthread_mutex_unlock(&work->transcriber->lock);
     if (!st && cancelled)
         st = steno_fail(&err, STENO_ERR_CANCELLED, "cancelled");
+    if (work->words == WORDS_RUNNING && !cancelled && (st || (done && work->state == FLUSHING))) {
+        end_words(work, st, &err);
+        st = STENO_OK;
+        done = true;
+    }
     if (!st && work->state == OPENING && work->req.print_only) {
         *again = true;
         begin_telling(work);
@@ -397,7 +467,13 @@ static bool iterate(steno_transcription *work, bool *again)
         st = open_work_stream(work, &err);
         if (st == STENO_NEED_MORE)
             return true;
-        work->state = FEEDING;
+        if (st && work->words == WORDS_RUNNING) {
+            end_words(work, st, &err);
+            st = STENO_OK;
+            done = true;
+        } else {
+            work->state = FEEDING;
+        }
     }
     if (!st && work->state == FEEDING)
         st = feed(work, again, &err);
@@ -408,6 +484,11 @@ static bool iterate(steno_transcription *work, bool *again)
     }
     if (!st && work->state == TELLING)
         st = steno_transcription_tell(work, &told, again, &err);
+    if (!st && work->state == FLUSHING && done && steno_transcription_wants_words(work) &&
+        begin_words(work)) {
+        *again = true; /* on a feeder: this may be a worker */
+        return true;
+    }
     if (!st && work->state == FLUSHING && done && wants_voices(work)) {
         *again = true; /* on a thread of its own: this may be a worker */
         begin_telling(work);

@@ -6,6 +6,8 @@
  * Channels of a recording that have a transcript each are decoded and recognised one after the
  * other: a transcription has one stream at a time.
  *
+ * Where words are to be aligned, the recording goes through a second model when its text is there.
+ *
  * Where speakers are wanted, the recording is decoded once more when its text is there, on threads
  * for this alone: networks that take a tenth of its length keep no other upload waiting.
  *
@@ -53,6 +55,7 @@ struct steno_transcription_request {
     size_t n_lines;
     const char *vocabulary; /* likely words of the operator's; NULL: none */
     bool no_word_times;
+    bool aligned; /* times of words by the model of align.model; else the result has a warning */
     struct steno_voices_wants voices; /* who speaks; without networks the result has a warning */
     const struct steno_known_voices
         *known; /* of them, with its names; borrowed until done, or NULL */

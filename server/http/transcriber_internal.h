@@ -3,6 +3,7 @@
 #ifndef STENO_SERVER_HTTP_TRANSCRIBER_INTERNAL_H
 #define STENO_SERVER_HTTP_TRANSCRIBER_INTERNAL_H
 
+#include "protocol/text_lines.h"
 #include "server/http/transcriber.h"
 #include "server/http/waker.h"
 
@@ -12,6 +13,8 @@
 #define STENO_TRANSCRIPTION_BLOCK 8192 /* samples decoded at a time */
 
 enum steno_transcription_state { OPENING, FEEDING, FLUSHING, TELLING, OVER };
+/* The words of a channel: their times are the model's, are being found, are there. */
+enum steno_transcription_words { WORDS_PLAIN, WORDS_RUNNING, WORDS_DONE };
 
 struct steno_transcription {
     steno_transcriber *transcriber;
@@ -24,6 +27,9 @@ struct steno_transcription {
     steno_waker_id watch;     /* of a decoding process */
     void (*wake)(void *work); /* any thread */
     steno_pool_stream *stream;
+    enum steno_transcription_words words;
+    struct steno_text_lines lines; /* while WORDS_RUNNING */
+    struct steno_served *aligner;  /* likewise */
     steno_diarization *voices;
     const float *block; /* of `audio`; samples [at, have) not yet pushed */
     size_t at, have;
@@ -76,6 +82,21 @@ void steno_transcription_close_audio(steno_transcription *work);
 STENO_MUST steno_status steno_transcription_decode(steno_transcription *work, steno_err *err);
 /* Add to the result's warning. */
 void steno_transcription_warn(steno_transcription *work, const char *message);
+
+/* ---- transcription_words.c ---- */
+
+/* Whether times of words are to be found before the transcription goes on. */
+bool steno_transcription_wants_words(const steno_transcription *work);
+/* The text is there: find a model for its words. False: there is none, and the result warns. */
+bool steno_transcription_begin_words(steno_transcription *work);
+/* Open the stream that finds them in the recording, which is open. */
+STENO_MUST steno_status steno_transcription_open_words(steno_transcription *work, steno_pool_fn fn,
+                                                       steno_err *err);
+/* It is over with st: a failure becomes a warning. */
+void steno_transcription_end_words(steno_transcription *work, steno_status st,
+                                   const steno_err *err);
+/* Free what it needed. */
+void steno_transcription_drop_words(steno_transcription *work);
 
 /* ---- transcription_voices.c ---- */
 

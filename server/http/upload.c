@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "protocol/deepgram.h"
+#include "server/core/aligners.h"
 #include "server/base/log.h"
 #include "server/http/enrolled.h"
 #include "server/http/fetch.h"
@@ -31,6 +32,7 @@
 void steno_upload_free(struct steno_upload *up)
 {
     steno_models_release(up->sv->srv->models, up->served);
+    steno_models_release(up->sv->srv->models, up->aligner);
     if (up->stored)
         steno_upload_storing_of(up)->free(up);
     steno_multipart_close(up->in.parts);
@@ -166,6 +168,25 @@ static bool check_hints(struct steno_upload *up, struct steno_upload_refused *wh
     return false;
 }
 
+/* Choose the model for word_times=aligned, as far as the language is known; it is kept loaded.
+ * STENO_ERR_INVAL: align.model has none; errors of steno_models_acquire. */
+static steno_status choose_aligner(struct steno_upload *up, steno_err *err)
+{
+    const char *list = up->sv->srv->conf->align_model, *language = up->want.ask.hints.language;
+    char name[STENO_ALIGNER_NAME];
+    if (!up->want.aligned || up->aligner)
+        return STENO_OK;
+    if (!*list)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          STENO_WORD_TIMES ": aligned needs a model that aligns, and the server "
+                                           "has none (align.model)");
+    if (!language || !*language)
+        language = up->served->info.language;
+    if (!steno_aligners_find(list, language, name))
+        return STENO_OK; /* the language that is detected may have one */
+    return steno_models_acquire(up->sv->srv->models, name, NULL, &up->aligner, err);
+}
+
 /* Choose the model. False when the request must be refused with *why. */
 bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refused *why,
                                steno_err *err)
@@ -193,6 +214,8 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
             *why = (struct steno_upload_refused){400, "unsupported_model", "model"};
         return !st;
     }
+    if (!st && (st = choose_aligner(up, err)))
+        busy = STENO_REJECT_LOADING;
     if (!st)
         st = steno_keys_vocabulary(up->sv->srv->keys, up->key, &up->vocabulary, err);
     up->in.refused = st == STENO_ERR_BUSY;
@@ -203,7 +226,9 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
     if (st == STENO_ERR_INVAL && steno_models_check(models, model, NULL))
         *why = (struct steno_upload_refused){404, "model_not_found", "model"};
     else if (st == STENO_ERR_INVAL)
-        why->param = steno_options_named_in(err->msg);
+        why->param = !strncmp(err->msg, STENO_WORD_TIMES ":", sizeof STENO_WORD_TIMES)
+                         ? STENO_WORD_TIMES
+                         : steno_options_named_in(err->msg);
     return !st && check_hints(up, why, err);
 }
 
@@ -420,7 +445,8 @@ struct steno_transcription_request steno_upload_transcription(const struct steno
         .vocabulary = up->vocabulary,
         .lines = up->want.lines.lines,
         .n_lines = up->want.lines.n,
-        .no_word_times = !shows_words(up) && !up->want.ask.voices.on,
+        .no_word_times = up->want.aligned || (!shows_words(up) && !up->want.ask.voices.on),
+        .aligned = up->want.aligned,
         .voices = up->want.ask.voices,
         .known = &up->want.known,
         .known_names = &up->want.ask.speakers,

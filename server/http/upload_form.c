@@ -35,6 +35,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_vad_choice_parse(value, &up->want.vad, err);
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->want.n_best, err);
+    if (!strcmp(name, STENO_WORD_TIMES))
+        return steno_upload_set_word_times(up, value, err);
     if (steno_voices_known(name))
         return steno_voices_set(&up->want.ask.voices, name, value, err);
     if (steno_hint_known(name))
@@ -44,11 +46,12 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (steno_subtitle_option_known(name))
         return steno_subtitle_option_set(&up->want.subtitle, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "query: '%.40s' is unknown; known are format, model, channel, "
-                          "multichannel, beam, n_best, vad, words, segments, " STENO_SUBTITLE_NAMES
-                          ", " STENO_VOICES_NAMES ", " STENO_HINT_NAMES "%s",
-                          name, steno_options_names(names));
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "query: '%.40s' is unknown; known are format, model, channel, "
+            "multichannel, beam, n_best, vad, words, word_times, segments, " STENO_SUBTITLE_NAMES
+            ", " STENO_VOICES_NAMES ", " STENO_HINT_NAMES "%s",
+            name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
         up->want.no_words = !flag;
@@ -60,9 +63,9 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 /* Whether a name is an extension of OpenAI's form by this project. */
 static bool is_extension(const char *name)
 {
-    return !strcmp(name, "n_best") || !strcmp(name, "vad") || !strcmp(name, "multichannel") ||
-           steno_voices_known(name) || steno_subtitle_option_known(name) ||
-           steno_native_is_option(name);
+    return !strcmp(name, "n_best") || !strcmp(name, "vad") || !strcmp(name, STENO_WORD_TIMES) ||
+           !strcmp(name, "multichannel") || steno_voices_known(name) ||
+           steno_subtitle_option_known(name) || steno_native_is_option(name);
 }
 
 /* A field of OpenAI's form that is an extension. Its own `temperature` is an option of families

@@ -54,6 +54,7 @@ struct steno_upload_wants {
     struct steno_buf text;           /* that is to be found in the recording */
     struct steno_text_lines lines;   /* its lines, once it is complete */
     bool characters;                 /* times of characters too */
+    bool aligned;                    /* word_times=aligned: by the model of align.model */
     char enroll[STENO_SPEAKER_NAME]; /* of whom the recording is, to be enrolled */
 };
 
@@ -136,8 +137,9 @@ struct steno_upload {
     steno_key *key;              /* NULL: no key */
 
     struct steno_upload_wants want;
-    struct steno_served *served; /* the model, once it is chosen; as want */
-    char *vocabulary;            /* the operator's words, then; NULL: none */
+    struct steno_served *served;  /* the model, once it is chosen; as want */
+    struct steno_served *aligner; /* of word_times=aligned, where the language is known; as want */
+    char *vocabulary;             /* the operator's words, then; NULL: none */
     struct steno_upload_body in;
     struct steno_upload_fault fault;
 
@@ -280,6 +282,10 @@ STENO_MUST steno_status steno_upload_align_text(struct steno_upload *up, const c
 STENO_MUST steno_status steno_upload_align_check(struct steno_upload *up, steno_err *err);
 /* The wanted model, or that of align.model. */
 const char *steno_upload_align_model(const struct steno_upload *up, char *room, size_t size);
+#define STENO_WORD_TIMES "word_times" /* of other forms: model or aligned */
+/* Set it. STENO_ERR_INVAL. */
+STENO_MUST steno_status steno_upload_set_word_times(struct steno_upload *up, const char *value,
+                                                    steno_err *err);
 /* Check that the chosen model can align. STENO_ERR_UNSUPPORTED: it cannot. */
 STENO_MUST steno_status steno_upload_align_check_model(const struct steno_upload *up,
                                                        steno_err *err);

@@ -19,6 +19,10 @@ WORDS = "zero one two three four five six seven eight nine".split()
 SOUND = [(0.545, 0.865), (1.095, 1.48), (1.705, 2.055), (2.395, 2.85), (3.125, 3.62), (3.8, 4.425), (4.685, 5.05)]  # of digits.wav, by energy
 
 
+def whisper_tiny():
+    return need(os.environ.get("STENO_WHISPER_TINY_EN", os.path.join(BUILD, "data", "models", "tiny.en")))
+
+
 def align(text, *args, recording=DIGITS, model=MODEL):
     return subprocess.run([STENO, "align", "--model", model, *args, "-", recording], input=text.encode(), capture_output=True)
 
@@ -177,12 +181,83 @@ def the_configured_model_aligns_where_the_default_one_cannot():
     assert p.returncode != 0 and b"align.model: 'xx' is no language" in p.stderr, p.stderr
 
 
+def words_of(d, **fields):
+    """The words of an upload, and the warning."""
+    for _ in range(100):
+        code, j = form(d, path="/v1/audio/transcriptions", response_format="whisperx", **fields)
+        if code != 503:  # the model that aligns is being loaded
+            break
+        time.sleep(0.2)
+    assert code == 200, (code, j)
+    return [(w["word"].strip(",.").lower(), w["start"], w["end"]) for w in j["word_segments"]]
+
+
+@case
+def word_times_aligned_are_those_of_the_aligner():
+    """Whisper's own times are 0.1 s and more off; digits-en tells where the same words are."""
+    tiny = whisper_tiny()
+    here = [(w, a, b) for a, b, _, w in lines(DIGITS_TEXT)]
+    p = subprocess.run([STENO, "transcribe", "--model", tiny, "--words", "--align-model", MODEL, DIGITS], capture_output=True, check=True)
+    got = [line.split() for line in p.stdout.decode().splitlines()]
+    assert [(w.strip(",.").lower(), float(a), float(b)) for a, b, _, w in got] == here, (got, here)
+    p = subprocess.run([STENO, "transcribe", "--model", tiny, "--align-model", MODEL, "--stream", DIGITS], capture_output=True)
+    assert p.returncode == 64, p
+    with tempfile.TemporaryDirectory() as models:
+        os.symlink(MODEL, os.path.join(models, "digits"))
+        with Stenod(f"model.dir={tiny}", f"models.dir={models}", "align.model=en=digits") as d:
+            own, aligned = words_of(d), words_of(d, word_times="aligned")
+            assert aligned == here and own != aligned, (own, aligned, here)
+            code, j = form(d, path="/v1/audio/transcriptions", response_format="verbose_json", **{"timestamp_granularities[]": "word"}, word_times="aligned")
+            assert code == 200 and [(w["start"], w["end"]) for w in j["words"]] == [h[1:] for h in here], j
+            code, j = form(d, path="/v1/audio/transcriptions", word_times="loud")
+            assert code == 400 and j["error"]["param"] == "word_times", j
+            for path in ("/v1/transcribe?word_times=aligned", "/v1/listen?word_times=aligned&language=en"):
+                with open(DIGITS, "rb") as f:
+                    code, head, body = d.request("POST", path, f.read(), {"Content-Type": "audio/wav"})
+                j = json.loads(body)
+                words = j["segments"][0]["words"] if "segments" in j else j["results"]["channels"][0]["alternatives"][0]["words"]
+                assert code == 200 and [w["start"] for w in words] == [h[1] for h in here] and "x-steno-warning" not in head, (j, head)
+            # two channels, each aligned by itself
+            with wave.open(DIGITS) as w:
+                x = np.frombuffer(w.readframes(w.getnframes()), "<i2")
+            late = np.concatenate([np.zeros(16000, "<i2"), x])[:len(x) + 16000]
+            two = wav(np.stack([np.pad(x, (0, 16000)), late], 1).tobytes(), 8000, 2)
+            code, head, body = d.request("POST", "/v1/transcribe?word_times=aligned&multichannel=true", two, {"Content-Type": "audio/wav"})
+            j = json.loads(body)
+            first, second = ([w for s in j["segments"] if s["channel"] == k for w in s["words"]] for k in (1, 2))
+            assert code == 200 and len(first) == len(second) == len(here), j
+            assert all(abs(b["start"] - a["start"] - 2) < 0.09 for a, b in zip(first, second)), (first, second)
+            assert abs(j["duration"] - 7.824) < 0.01, j
+        with Stenod(f"model.dir={tiny}", f"models.dir={models}", "align.model=de=digits") as d:
+            with open(DIGITS, "rb") as f:
+                code, head, body = d.request("POST", "/v1/transcribe?word_times=aligned", f.read(), {"Content-Type": "audio/wav"})
+            assert code == 200 and "no model of align.model is for the language" in head["x-steno-warning"], (code, head)
+        with Stenod(f"model.dir={tiny}", f"models.dir={models}") as d:
+            code, j = form(d, path="/v1/audio/transcriptions", word_times="aligned")
+            assert code == 400 and j["error"]["param"] == "word_times" and "align.model" in j["error"]["message"], j
+
+
+@case
+def a_model_that_cannot_align_costs_a_warning_alone():
+    toys = need(os.path.join(SHARED, "zoo", "tiny"))
+    with tempfile.TemporaryDirectory() as models:
+        os.symlink(os.path.join(toys, "zipformer2-transducer-offline"), os.path.join(models, "transducer"))
+        with Stenod(f"models.dir={models}", f"model.dir={MODEL}", "align.model=transducer") as d:
+            for _ in range(100):
+                with open(DIGITS, "rb") as f:
+                    code, head, body = d.request("POST", "/v1/transcribe?word_times=aligned", f.read(), {"Content-Type": "audio/wav"})
+                if code != 503:
+                    break
+                time.sleep(0.2)
+            assert code == 200 and json.loads(body)["text"] == DIGITS_TEXT and "no scores of CTC" in head["x-steno-warning"], (code, head)
+
+
 @case
 def examples_of_the_page_run():
     with open(os.path.join(ROOT, "docs", "align.md"), encoding="utf-8") as f:
         examples = [line.strip() for line in f if line.startswith(("    steno ", "    curl "))]
-    assert len(examples) == 3, examples
-    with tempfile.TemporaryDirectory() as folder, Stenod() as d:
+    assert len(examples) == 5, examples
+    with tempfile.TemporaryDirectory() as folder, Stenod("align.model=digits-en") as d:
         os.symlink(DIGITS, os.path.join(folder, "talk.wav"))
         os.symlink(MODEL, os.path.join(folder, "digits-en"))
         with open(os.path.join(folder, "script.txt"), "w", encoding="utf-8") as f:

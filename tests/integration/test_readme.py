@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import BUILD, ROOT, SHARED, SLOW, Skip, Stenod, case, client, need, tap
+from daemon import BUILD, DIGITS_TEXT, ROOT, SHARED, SLOW, Skip, Stenod, case, client, need, tap
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as _f:
     COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", _f.read(), re.S) for line in block.splitlines()]
@@ -80,7 +80,7 @@ def with_whisper_every_example_gives_the_sentence(_):
     with Stenod("model.dir=" + tiny) as d, tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/client.py", "w", encoding="utf-8") as f:
             f.write(python.replace("127.0.0.1:8080", f"127.0.0.1:{d.port}"))
-        examples = [c.replace("curl ", "curl -fsS ", 1) for c in COMMANDS if re.match(r"curl |.*wsclient|.*steno transcribe", c)]
+        examples = [c.replace("curl ", "curl -fsS ", 1) for c in COMMANDS if re.match(r"curl |.*wsclient|.*steno (transcribe|align)", c)]
         assert len(examples) >= 7
         for c in [*examples, *[f"{sys.executable} {folder}/client.py tests/data/speech/jfk.wav"] * 3]:
             text = run(c, d.port, tiny)
@@ -108,6 +108,13 @@ def the_models_to_fetch_are_in_the_catalogue(d):
         names = re.findall(r"steno model fetch ([a-z0-9.-]+)", f.read())
     known = run("build/steno model list")
     assert names and all(re.search(rf"^{re.escape(n)} ", known, re.M) for n in names), (names, known)
+
+
+@case
+def a_text_is_aligned(_):
+    (example,) = [c for c in COMMANDS if "steno align" in c]
+    lines = run(example).splitlines()
+    assert [line.split()[3] for line in lines] == DIGITS_TEXT.split() and 0 < float(lines[0].split()[0]) < 1, lines
 
 
 @case

@@ -9,9 +9,8 @@
 #include "speech/families/alignment.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
+#include "tools/cli/recordings.h"
 #include "steno.h"
-
-#define BLOCK 4096
 
 struct align_job {
     const char *model_dir, *cpu;
@@ -54,16 +53,7 @@ static steno_status take_finals(steno_stream *s, steno_transcript *t, steno_err 
 static steno_status run_stream(steno_stream *s, steno_recording *r, steno_transcript *t,
                                steno_err *err)
 {
-    float pcm[BLOCK];
-    size_t n = 1;
-    steno_status st = STENO_OK;
-    while (!st && n) {
-        st = steno_recording_read(r, pcm, BLOCK, &n, err);
-        if (!st && n)
-            st = steno_stream_push(s, pcm, n, err);
-    }
-    if (!st)
-        st = steno_stream_end(s, err);
+    const steno_status st = recordings_push(r, s, err);
     return st ? st : take_finals(s, t, err);
 }
 

@@ -13,9 +13,11 @@
 #include "tools/cli/family_options.h"
 #include "tools/cli/known.h"
 #include "tools/cli/output.h"
+#include "tools/cli/recordings.h"
 #include "tools/cli/voices.h"
 #include "protocol/result_json.h"
 #include "protocol/voices.h"
+#include "protocol/word_times.h"
 #include "steno.h"
 
 #define BLOCK 4096
@@ -34,6 +36,8 @@ struct job {
     steno_model *model;
     steno_vad *vad;                     /* NULL: off */
     const char *grammars, *punctuators; /* NULL: the fetched ones */
+    const char *aligner_dir;
+    steno_model *aligner; /* tells the times of words; NULL: the model itself */
     const char *speakers_text, *speakers_dir;
     struct cli_voice_options voices;
     struct steno_filter_options filters;
@@ -180,7 +184,8 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     so.sample_rate = r->info.sample_rate;
     so.no_partials = !r->job->stream;
     so.no_endpointing |= r->job->info.cuts && !r->job->stream;
-    so.no_word_times = r->job->format == CLI_FORMAT_TEXT && !r->job->words && !r->job->speakers;
+    so.no_word_times = r->job->aligner ||
+                       (r->job->format == CLI_FORMAT_TEXT && !r->job->words && !r->job->speakers);
     r->transcript = steno_transcript_new(0);
     if (!r->transcript)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -219,6 +224,36 @@ static steno_status give_speakers(struct recording *r, steno_err *err)
     return STENO_OK;
 }
 
+/* The text is there: give its words the times of the aligner, which hears the recording once more.
+ */
+static steno_status align_words(struct recording *r, steno_err *err)
+{
+    struct steno_stream_options so = {.sample_rate = r->info.sample_rate};
+    struct steno_text_lines l;
+    steno_stream *s = NULL;
+    steno_recording *again = NULL;
+    struct steno_event ev;
+    steno_status st = steno_word_times_lines(&l, r->transcript, err);
+    if (st)
+        return st;
+    if (!strcmp(r->name, "-"))
+        st =
+            steno_fail(err, STENO_ERR_INVAL, "--align-model: standard input cannot be heard twice");
+    if (!st)
+        st = steno_recording_open(&again, r->name, (int)r->job->channel, err);
+    if (!st)
+        st = steno_stream_open_lines(&s, r->job->aligner, &so, l.lines, l.n, err);
+    if (!st)
+        st = recordings_push(again, s, err);
+    while (!st && steno_stream_next(s, &ev))
+        if (ev.kind == STENO_FINAL)
+            st = steno_word_times_take(r->transcript, &ev, err);
+    steno_stream_close(s);
+    steno_recording_close(again);
+    steno_text_lines_free(&l);
+    return st;
+}
+
 static steno_status run_recording(struct recording *r, steno_err *err)
 {
     float pcm[BLOCK];
@@ -245,6 +280,8 @@ static steno_status run_recording(struct recording *r, steno_err *err)
     if (!st)
         steno_transcript_set_duration(r->transcript, (double)steno_stream_samples(r->stream) /
                                                          r->info.sample_rate);
+    if (!st && r->job->aligner)
+        st = align_words(r, err);
     if (!st && r->voices)
         st = give_speakers(r, err);
     clear_bar(r);
@@ -332,6 +369,8 @@ static int check_job(struct job *j, int files)
         return cli_usage("transcribe: --stream needs format text or json");
     if (j->stream && j->speakers_text)
         return cli_usage("transcribe: --speakers needs the whole recording, not --stream");
+    if (j->stream && j->aligner_dir)
+        return cli_usage("transcribe: --align-model needs the whole recording, not --stream");
     if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
         !cli_int("--speakers", j->speakers_text, 1, 1000, &j->voices.speakers))
         return EX_USAGE;
@@ -353,7 +392,7 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
 {
     long beam = 0, n_best = 0, threads = 1, width = 0, lines = 0, line_words = 0;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
-    struct cli_option options[30 + CLI_FAMILY_ROWS] = {
+    struct cli_option options[31 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
@@ -372,6 +411,8 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
          "text: a line per word, \"start end confidence word\""},
         {"--word-times", CLI_FLAG, NULL, &j->words, 0, 0, "the same"},
+        {"--align-model", CLI_TEXT, "NAME|DIR", &j->aligner_dir, 0, 0,
+         "times of words by this model with CTC, which hears each file once more (docs/align.md)"},
         {"--language", CLI_TEXT, "LANGUAGE", &j->stream_opt.hints.language, 0, 0,
          "what is spoken, by code or English name; auto = detected, where the model can; en,de = "
          "one of these is detected (Whisper)"},
@@ -479,10 +520,23 @@ static int open_for_job(struct job *j)
                : EX_OK;
 }
 
+static steno_status open_aligner(struct job *j, steno_err *err)
+{
+    char *dir = NULL;
+    const struct steno_model_options mo = {.cpu = j->model_opt.cpu,
+                                           .threads = j->model_opt.threads,
+                                           .precision = j->model_opt.precision};
+    steno_status st = j->aligner_dir ? steno_model_find(&dir, j->aligner_dir, err) : STENO_OK;
+    if (!st && dir)
+        st = steno_model_open(&j->aligner, dir, &mo, err);
+    steno_free(dir);
+    return st ? steno_fail_in(err, st, "--align-model") : STENO_OK;
+}
+
 static int transcribe_all(struct job *j, const char **files, int n)
 {
     steno_err err = {0};
-    int code = open_vad(j, &err) ? cli_fail(&err) : open_for_job(j);
+    int code = open_vad(j, &err) || open_aligner(j, &err) ? cli_fail(&err) : open_for_job(j);
     if (code == EX_OK && j->speakers_text)
         code = cli_voices_open(&j->speakers, j->speakers_dir, &j->voices);
     if (code == EX_OK && j->speakers && cli_known_open(&j->known, j->speakers, &err))
@@ -494,6 +548,7 @@ static int transcribe_all(struct job *j, const char **files, int n)
             code = c;
     }
     steno_model_close(j->model);
+    steno_model_close(j->aligner);
     steno_vad_close(j->vad);
     cli_known_close(&j->known);
     steno_speakers_close(j->speakers);

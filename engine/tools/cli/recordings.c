@@ -125,3 +125,16 @@ steno_status recordings_each(const struct cli_list *paths, recordings_fn *fn, vo
     }
     return st;
 }
+
+steno_status recordings_push(steno_recording *r, steno_stream *s, steno_err *err)
+{
+    float pcm[BLOCK];
+    size_t n = 1;
+    steno_status st = STENO_OK;
+    while (!st && n) {
+        st = steno_recording_read(r, pcm, BLOCK, &n, err);
+        if (!st && n)
+            st = steno_stream_push(s, pcm, n, err);
+    }
+    return st ? st : steno_stream_end(s, err);
+}

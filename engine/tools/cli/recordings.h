@@ -16,5 +16,7 @@ STENO_MUST steno_status recordings_each(const struct cli_list *paths, recordings
 /* Append the text of every final to `text` (NULL: not kept), separated by spaces. */
 STENO_MUST steno_status recordings_transcribe(steno_model *m, const char *path,
                                               struct steno_buf *text, steno_err *err);
+/* Push all of a recording into a stream, and end it. */
+STENO_MUST steno_status recordings_push(steno_recording *r, steno_stream *s, steno_err *err);
 
 #endif
