@@ -12,12 +12,12 @@ _steno()
         esac
     done
     case $prev in
-    --model | --output-dir)
+    --model | --align-model | --output-dir)
         mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     --config | --socket)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     --format)
-        mapfile -t COMPREPLY < <(compgen -W "text json srt vtt" -- "$cur"); return ;;
+        mapfile -t COMPREPLY < <(compgen -W "text json srt vtt lrc tsv whisper whisperx" -- "$cur"); return ;;
     --vad)
         mapfile -t COMPREPLY < <(compgen -W "off energy silero" -- "$cur"; compgen -d -- "$cur"); return ;;
     --cpu)
