@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes that an alignment takes for each byte of its text, at most, as measured. */
+#define BYTES_PER_BYTE 224
+
 static steno_status set_granularity(struct steno_upload *up, const char *value, steno_err *err)
 {
     up->want.characters = !strcmp(value, "character");
@@ -68,6 +71,9 @@ steno_status steno_upload_align_check(struct steno_upload *up, steno_err *err)
     up->fault.param = STENO_ALIGN_TEXT;
     if (!text->len)
         return steno_fail(err, STENO_ERR_INVAL, "no '" STENO_ALIGN_TEXT "' field in the request");
+    if (steno_limits_reserve(up->sv->srv->limits, text->len * BYTES_PER_BYTE, err))
+        return err->code;
+    up->in.reserved += text->len * BYTES_PER_BYTE;
     return steno_text_lines_cut(&up->want.lines, text->data, text->len, err);
 }
 

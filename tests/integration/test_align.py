@@ -161,6 +161,15 @@ def keys_and_limits_are_those_of_uploads():
 
 
 @case
+def the_memory_of_long_texts_is_counted():
+    with Stenod("limits.upload_memory=4MiB", "limits.body=1MiB") as d:
+        assert form(d, text="four two " * 1000)[0] == 200
+        code, j = form(d, text="four two " * 10000)  # an alignment takes up to 224 times its text
+        assert code == 503 and j["error"]["param"] == "text", (code, j)
+        assert form(d, text="four two " * 1000)[0] == 200  # nothing stays reserved
+
+
+@case
 def the_configured_model_aligns_where_the_default_one_cannot():
     toys = need(os.path.join(SHARED, "zoo", "tiny"))
     with tempfile.TemporaryDirectory() as models:
