@@ -304,7 +304,7 @@ static void try_start(struct steno_job_run *x)
     job = steno_upload_transcription(x->up);
     job.fd = x->fd;
     job.background = true;
-    job.no_word_times = false;
+    job.no_word_times = job.aligned; /* words of a result have times in any case */
     job.partials = x->up->served->info.cuts; /* its segments come with them */
     job.event = on_event;
     job.done = on_done;
