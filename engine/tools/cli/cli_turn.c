@@ -7,8 +7,7 @@
 #include "speech/turn/recent.h"
 #include "steno.h"
 #include "tools/cli/options.h"
-
-#define BLOCK 4000 /* samples at a time */
+#include "tools/cli/recordings.h"
 
 struct job {
     const char *model;
@@ -35,16 +34,14 @@ static int open_judge(struct job *j)
     return st ? cli_fail(&err) : EX_OK;
 }
 
+static steno_status push_turn(void *recent, const float *pcm, size_t n, steno_err *err)
+{
+    return steno_turn_recent_push(recent, pcm, n, err);
+}
+
 static steno_status listen_for_turn(steno_turn_recent *recent, steno_recording *r, steno_err *err)
 {
-    float pcm[BLOCK];
-    size_t n = 1;
-    steno_status st = STENO_OK;
-    while (!st && n) {
-        st = steno_recording_read(r, pcm, BLOCK, &n, err);
-        if (!st && n)
-            st = steno_turn_recent_push(recent, pcm, n, err);
-    }
+    const steno_status st = recordings_push_into(r, push_turn, recent, err);
     return st ? st : steno_turn_recent_end(recent, err);
 }
 

@@ -126,7 +126,8 @@ steno_status recordings_each(const struct cli_list *paths, recordings_fn *fn, vo
     return st;
 }
 
-steno_status recordings_push(steno_recording *r, steno_stream *s, steno_err *err)
+steno_status recordings_push_into(steno_recording *r, recordings_push_fn *push, void *to,
+                                  steno_err *err)
 {
     float pcm[BLOCK];
     size_t n = 1;
@@ -134,7 +135,18 @@ steno_status recordings_push(steno_recording *r, steno_stream *s, steno_err *err
     while (!st && n) {
         st = steno_recording_read(r, pcm, BLOCK, &n, err);
         if (!st && n)
-            st = steno_stream_push(s, pcm, n, err);
+            st = push(to, pcm, n, err);
     }
+    return st;
+}
+
+static steno_status push_stream(void *stream, const float *pcm, size_t n, steno_err *err)
+{
+    return steno_stream_push(stream, pcm, n, err);
+}
+
+steno_status recordings_push(steno_recording *r, steno_stream *s, steno_err *err)
+{
+    const steno_status st = recordings_push_into(r, push_stream, s, err);
     return st ? st : steno_stream_end(s, err);
 }

@@ -16,6 +16,10 @@ STENO_MUST steno_status recordings_each(const struct cli_list *paths, recordings
 /* Append the text of every final to `text` (NULL: not kept), separated by spaces. */
 STENO_MUST steno_status recordings_transcribe(steno_model *m, const char *path,
                                               struct steno_buf *text, steno_err *err);
+/* Push all samples of a recording into something that takes them. */
+typedef steno_status recordings_push_fn(void *to, const float *pcm, size_t n, steno_err *err);
+STENO_MUST steno_status recordings_push_into(steno_recording *r, recordings_push_fn *push, void *to,
+                                             steno_err *err);
 /* Push all of a recording into a stream, and end it. */
 STENO_MUST steno_status recordings_push(steno_recording *r, steno_stream *s, steno_err *err);
 

@@ -1,5 +1,7 @@
 #include "tools/cli/voices.h"
 
+#include "tools/cli/recordings.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -17,16 +19,14 @@ int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voic
     return st ? cli_fail(&err) : EX_OK;
 }
 
+static steno_status push_voices(void *diarization, const float *pcm, size_t n, steno_err *err)
+{
+    return steno_diarization_push(diarization, pcm, n, err);
+}
+
 static steno_status listen_to_voices(steno_diarization *d, steno_recording *r, steno_err *err)
 {
-    float pcm[BLOCK];
-    size_t n = 1;
-    steno_status st = STENO_OK;
-    while (!st && n) {
-        st = steno_recording_read(r, pcm, BLOCK, &n, err);
-        if (!st && n)
-            st = steno_diarization_push(d, pcm, n, err);
-    }
+    const steno_status st = recordings_push_into(r, push_voices, d, err);
     return st ? st : steno_diarization_end(d, err);
 }
 
