@@ -13,7 +13,7 @@ from daemon import BUILD, DIGITS, DIGITS_TEXT, Stenod, case, converse, pcm, tap,
 STENO = os.path.join(BUILD, "steno")
 PCM, RATE = pcm()
 WRITTEN = DIGITS_TEXT.replace("four two seven", "427")
-START, END = 0.53, 2.02  # of "four two seven"
+START, END = 0.53, 2.10  # of "four two seven"
 
 
 def openfst(states, final):
