@@ -156,8 +156,7 @@ def keys_and_limits_are_those_of_uploads():
             auth = {"Authorization": "Bearer sesame-open-the-door-1"}
             assert form(d, headers=auth, text="four")[0] == 200
             assert form(d, headers=auth, text="four")[0] == 429
-            _, _, page = d.get("/metrics")
-            assert b'steno_sessions_total{api="align",result="ok"} 1' in page, page.decode()
+            d.becomes('steno_sessions_total{api="align",result="ok"}', 1)
 
 
 @case
