@@ -232,7 +232,6 @@ static steno_status encode_cohere(struct worker *w, const float *x, size_t n, si
 {
     const struct model *m = w->base.model;
     const int64_t dim[] = {1, BINS, (int64_t)n};
-    const struct steno_tensor *keys = NULL;
     steno_status st = steno_floats_reserve(&w->mel, &w->cap, n * BINS)
                           ? STENO_OK
                           : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -243,17 +242,8 @@ static steno_status encode_cohere(struct worker *w, const float *x, size_t n, si
             w->mel[k * n + i] = x[i * BINS + k];
     st = steno_part_set(w->encoder, 0, STENO_F32, dim, 3, w->mel, err);
     if (!st)
-        st = steno_session_run(w->encoder, err);
-    for (int i = 0; i < 2 && !st; i++) {
-        keys = steno_session_get(w->encoder, i);
-        st = keys->shape.rank == 4
-                 ? steno_full_cache_set_cross(&w->decoder, i, keys, err)
-                 : steno_fail(err, STENO_ERR_FORMAT, "expected outputs [L,1,T,d]");
-    }
-    if (st)
-        return steno_fail_in(err, st, "%s", m->encoder.name);
-    *frames = (size_t)keys->shape.dim[2];
-    return STENO_OK;
+        st = steno_full_cache_encode(&w->decoder, w->encoder, frames, err);
+    return st ? steno_fail_in(err, st, "%s", m->encoder.name) : STENO_OK;
 }
 
 static steno_status recognize_cohere(void *worker, struct steno_offline_piece *p)

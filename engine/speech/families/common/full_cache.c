@@ -67,11 +67,22 @@ void steno_full_cache_run_close(struct steno_full_cache_run *r)
     r->cap = 0;
 }
 
-steno_status steno_full_cache_set_cross(struct steno_full_cache_run *r, bool values,
-                                        const struct steno_tensor *t, steno_err *err)
+steno_status steno_full_cache_encode(struct steno_full_cache_run *r, steno_session *encoder,
+                                     size_t *frames, steno_err *err)
 {
-    const int i = r->d->in[values ? STENO_FULL_CACHE_CROSS_V : STENO_FULL_CACHE_CROSS_K];
-    return steno_session_set(r->session, i, t, err);
+    const struct steno_full_cache *d = r->d;
+    steno_status st = steno_session_run(encoder, err);
+    for (int i = 0; i < 2 && !st; i++) {
+        const struct steno_tensor *t = steno_session_get(encoder, i);
+        if (t->shape.rank != 4)
+            return steno_fail(err, STENO_ERR_FORMAT, "expected outputs [%lld,1,T,d]",
+                              (long long)d->dim[0]);
+        *frames = (size_t)t->shape.dim[2];
+        st = steno_session_set(r->session,
+                               d->in[i ? STENO_FULL_CACHE_CROSS_V : STENO_FULL_CACHE_CROSS_K], t,
+                               err);
+    }
+    return st;
 }
 
 /* Caches of zeros. */

@@ -48,10 +48,12 @@ struct steno_full_cache_run {
     size_t cap;
 };
 void steno_full_cache_run_close(struct steno_full_cache_run *r); /* leaves the session */
-/* Set the cross keys or values: those of an encoder's session, which stays as it is until the text
- * is written. */
-STENO_MUST steno_status steno_full_cache_set_cross(struct steno_full_cache_run *r, bool values,
-                                                   const struct steno_tensor *t, steno_err *err);
+/* Run the encoder, whose inputs are set, and hand its outputs 0 and 1, the cross keys and values
+ * [layers,1,frames,width], to the decoder. The encoder's session stays as it is until the text is
+ * written. STENO_ERR_FORMAT: they are no such outputs; errors of steno_session_run. */
+STENO_MUST steno_status steno_full_cache_encode(struct steno_full_cache_run *r,
+                                                steno_session *encoder, size_t *frames,
+                                                steno_err *err);
 /* Write the likeliest text into t: read prompt [n] at once, then a token at a time, until `end` or
  * `most` tokens. positions: of the caches where the file leaves that open; the caller sees to it
  * that prompt and text fit. STENO_ERR_FORMAT: scores are no numbers, or too few; errors of

@@ -169,23 +169,12 @@ static steno_status encode_fire_red(struct worker *w, const float *x, size_t n, 
 {
     const struct model *m = w->base.model;
     const int64_t dim[] = {1, (int64_t)n, BINS}, one = 1, length = (int64_t)n;
-    const struct steno_tensor *keys = NULL;
     steno_status st = steno_part_set(w->encoder, 0, STENO_F32, dim, 3, x, err);
     if (!st)
         st = steno_part_set(w->encoder, 1, STENO_I64, &one, 1, &length, err);
     if (!st)
-        st = steno_session_run(w->encoder, err);
-    for (int i = 0; i < 2 && !st; i++) {
-        keys = steno_session_get(w->encoder, i);
-        st = steno_full_cache_set_cross(&w->decoder, i, keys, err);
-    }
-    if (!st && keys->shape.rank != 4)
-        st = steno_fail(err, STENO_ERR_FORMAT, "expected outputs [%lld,1,T,d]",
-                        (long long)m->layers);
-    if (st)
-        return steno_fail_in(err, st, "%s", m->encoder.name);
-    *frames = (size_t)keys->shape.dim[2];
-    return STENO_OK;
+        st = steno_full_cache_encode(&w->decoder, w->encoder, frames, err);
+    return st ? steno_fail_in(err, st, "%s", m->encoder.name) : STENO_OK;
 }
 
 static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
