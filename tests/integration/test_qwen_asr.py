@@ -3,16 +3,15 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 
 import numpy as np
 
 import toy_qwen_asr as toy
-from daemon import BUILD, ROOT, Stenod, case, converse, pcm, tap, wav
+from daemon import ROOT, Stenod, case, converse, pcm, wav
+from toy_check import STENO, main, refused, transcribe
 
-STENO = os.path.join(BUILD, "steno")
 CODE = {"English": "en", "Spanish": "es", "None": "", None: ""}
 BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
 SPEECH = np.frombuffer(BYTES, np.int16)
@@ -24,15 +23,7 @@ def samples(part):
 
 
 def run(model, part, *args):
-    """-> (code of the language, text)"""
-    with tempfile.NamedTemporaryFile(suffix=".wav") as f:
-        f.write(wav(part.tobytes(), RATE))
-        f.flush()
-        r = subprocess.run([STENO, "transcribe", "--model", model, "--precision", "fp32", "--no-endpoint", "--format", "json", *args, f.name],
-                           capture_output=True, text=True, check=False)
-    assert r.returncode == 0, r.stderr
-    said = json.loads(r.stdout)
-    return said.get("language") or "", said["text"]
+    return transcribe(model, part, RATE, *args)
 
 
 @case
@@ -136,29 +127,15 @@ def what_does_not_fit_is_named(model):
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
     tokenizer = os.path.join("tokenizer", "tokenizer_config.json")
-    faults = [(lambda d: os.remove(os.path.join(d, tokenizer)), "tokenizer_config.json: No such file"),
-              (lambda d: spoil(d, tokenizer, lambda s: s.replace("<asr_text>", "<text>")), "there is no token <asr_text>"),
-              (lambda d: spoil(d, tokenizer, lambda s: s.replace('"content"', '"text"')), "line 1: expected a number below"),
-              (lambda d: spoil(d, tokenizer, lambda s: "{}"), "there is no added_tokens_decoder"),
-              (lambda d: spoil(d, os.path.join("tokenizer", "vocab.json"), lambda s: "{"), "vocab.json"),
-              (lambda d: shutil.copy(os.path.join(d, "encoder.onnx"), os.path.join(d, "decoder.onnx")), "decoder.onnx: expected ids, rows of audio"),
-              (lambda d: toy.decoder(os.path.join(d, "decoder.onnx"), 40, toy.F32), "caches of 40 positions, expected 64 to 65536"),
-              (lambda d: os.remove(os.path.join(d, "encoder.onnx")), "encoder")]
-    for spoiled, message in faults:
-        with tempfile.TemporaryDirectory() as d:
-            shutil.copytree(model, d, dirs_exist_ok=True)
-            spoiled(d)
-            r = subprocess.run([STENO, "model", "info", d], capture_output=True, text=True, check=False)
-            assert r.returncode and message in r.stderr, (message, r.stderr)
+    refused(model, [(lambda d: os.remove(os.path.join(d, tokenizer)), "tokenizer_config.json: No such file"),
+                    (lambda d: spoil(d, tokenizer, lambda s: s.replace("<asr_text>", "<text>")), "there is no token <asr_text>"),
+                    (lambda d: spoil(d, tokenizer, lambda s: s.replace('"content"', '"text"')), "line 1: expected a number below"),
+                    (lambda d: spoil(d, tokenizer, lambda s: "{}"), "there is no added_tokens_decoder"),
+                    (lambda d: spoil(d, os.path.join("tokenizer", "vocab.json"), lambda s: "{"), "vocab.json"),
+                    (lambda d: shutil.copy(os.path.join(d, "encoder.onnx"), os.path.join(d, "decoder.onnx")), "decoder.onnx: expected ids, rows of audio"),
+                    (lambda d: toy.decoder(os.path.join(d, "decoder.onnx"), 40, toy.F32), "caches of 40 positions, expected 64 to 65536"),
+                    (lambda d: os.remove(os.path.join(d, "encoder.onnx")), "encoder")])
 
 
 if __name__ == "__main__":
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        print("1..0 # SKIP the package onnxruntime is not installed")
-        sys.exit(0)
-    with tempfile.TemporaryDirectory() as folder:
-        toy.write(folder)
-        code = tap(folder)
-    sys.exit(code)
+    main(toy.write)
