@@ -12,155 +12,14 @@
 #define DIGIT_STRING 3 /* digits said one by one that are joined */
 #define DIGIT_BYTES 32 /* of a text of such digits */
 
-typedef struct steno_numeral_term term;
+typedef struct steno_english_word term;
 typedef struct steno_numeral_token token;
 typedef struct steno_numeral_reader reader;
 typedef struct steno_numeral number;
 
-/* Sorted by word. */
-static const term terms[] = {
-    {"a", A, 1, false},
-    {"a.m", HALF_DAY, 0, false},
-    {"am", HALF_DAY, 0, false},
-    {"and", AND, 0, false},
-    {"april", MONTH, 4, false},
-    {"august", MONTH, 8, false},
-    {"billion", MAGNITUDE, 1000000000, false},
-    {"billionth", MAGNITUDE, 1000000000, true},
-    {"cent", CENT, 0, false},
-    {"cents", CENT, 0, false},
-    {"december", MONTH, 12, false},
-    {"dollar", CURRENCY, 0, false},
-    {"dollars", CURRENCY, 0, false},
-    {"eight", DIGIT, 8, false},
-    {"eighteen", TEEN, 18, false},
-    {"eighteenth", TEEN, 18, true},
-    {"eighth", DIGIT, 8, true},
-    {"eighths", FRACTION, 8, false},
-    {"eighties", DECADE, 80, false},
-    {"eightieth", TENS, 80, true},
-    {"eighty", TENS, 80, false},
-    {"eleven", TEEN, 11, false},
-    {"eleventh", TEEN, 11, true},
-    {"euro", CURRENCY, 1, false},
-    {"euros", CURRENCY, 1, false},
-    {"february", MONTH, 2, false},
-    {"fifteen", TEEN, 15, false},
-    {"fifteenth", TEEN, 15, true},
-    {"fifth", DIGIT, 5, true},
-    {"fifths", FRACTION, 5, false},
-    {"fifties", DECADE, 50, false},
-    {"fiftieth", TENS, 50, true},
-    {"fifty", TENS, 50, false},
-    {"first", DIGIT, 1, true},
-    {"five", DIGIT, 5, false},
-    {"forties", DECADE, 40, false},
-    {"fortieth", TENS, 40, true},
-    {"forty", TENS, 40, false},
-    {"four", DIGIT, 4, false},
-    {"fourteen", TEEN, 14, false},
-    {"fourteenth", TEEN, 14, true},
-    {"fourth", DIGIT, 4, true},
-    {"fourths", FRACTION, 4, false},
-    {"halves", FRACTION, 2, false},
-    {"hundred", HUNDRED, 100, false},
-    {"hundredth", HUNDRED, 100, true},
-    {"hundredths", FRACTION, 100, false},
-    {"january", MONTH, 1, false},
-    {"july", MONTH, 7, false},
-    {"june", MONTH, 6, false},
-    {"m", M, 0, false},
-    {"march", MONTH, 3, false},
-    {"may", MONTH, 5, false},
-    {"million", MAGNITUDE, 1000000, false},
-    {"millionth", MAGNITUDE, 1000000, true},
-    {"nine", DIGIT, 9, false},
-    {"nineteen", TEEN, 19, false},
-    {"nineteenth", TEEN, 19, true},
-    {"nineties", DECADE, 90, false},
-    {"ninetieth", TENS, 90, true},
-    {"ninety", TENS, 90, false},
-    {"ninth", DIGIT, 9, true},
-    {"ninths", FRACTION, 9, false},
-    {"november", MONTH, 11, false},
-    {"o", OH, 0, false},
-    {"october", MONTH, 10, false},
-    {"of", OF, 0, false},
-    {"oh", OH, 0, false},
-    {"one", DIGIT, 1, false},
-    {"p", P, 0, false},
-    {"p.m", HALF_DAY, 1, false},
-    {"pm", HALF_DAY, 1, false},
-    {"point", POINT, 0, false},
-    {"quarters", FRACTION, 4, false},
-    {"second", DIGIT, 2, true},
-    {"september", MONTH, 9, false},
-    {"seven", DIGIT, 7, false},
-    {"seventeen", TEEN, 17, false},
-    {"seventeenth", TEEN, 17, true},
-    {"seventh", DIGIT, 7, true},
-    {"sevenths", FRACTION, 7, false},
-    {"seventies", DECADE, 70, false},
-    {"seventieth", TENS, 70, true},
-    {"seventy", TENS, 70, false},
-    {"six", DIGIT, 6, false},
-    {"sixteen", TEEN, 16, false},
-    {"sixteenth", TEEN, 16, true},
-    {"sixth", DIGIT, 6, true},
-    {"sixths", FRACTION, 6, false},
-    {"sixties", DECADE, 60, false},
-    {"sixtieth", TENS, 60, true},
-    {"sixty", TENS, 60, false},
-    {"ten", TEEN, 10, false},
-    {"tenth", TEEN, 10, true},
-    {"tenths", FRACTION, 10, false},
-    {"the", THE, 0, false},
-    {"third", DIGIT, 3, true},
-    {"thirds", FRACTION, 3, false},
-    {"thirteen", TEEN, 13, false},
-    {"thirteenth", TEEN, 13, true},
-    {"thirties", DECADE, 30, false},
-    {"thirtieth", TENS, 30, true},
-    {"thirty", TENS, 30, false},
-    {"thousand", MAGNITUDE, 1000, false},
-    {"thousandth", MAGNITUDE, 1000, true},
-    {"thousandths", FRACTION, 1000, false},
-    {"three", DIGIT, 3, false},
-    {"trillion", MAGNITUDE, 1000000000000, false},
-    {"trillionth", MAGNITUDE, 1000000000000, true},
-    {"twelfth", TEEN, 12, true},
-    {"twelve", TEEN, 12, false},
-    {"twenties", DECADE, 20, false},
-    {"twentieth", TENS, 20, true},
-    {"twenty", TENS, 20, false},
-    {"two", DIGIT, 2, false},
-    {"zero", DIGIT, 0, false},
-};
-
-static const term other = {"", OTHER, 0, false};
+static const term other = {"", STENO_EN_OTHER, 0, false};
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
-
-static const term *find_term(const char *p, size_t n)
-{
-    size_t low = 0, high = sizeof terms / sizeof *terms;
-    char word[STENO_NUMERAL_WORD] = "";
-    if (n >= sizeof word)
-        return &other;
-    for (size_t i = 0; i < n; i++)
-        word[i] = (char)(p[i] >= 'A' && p[i] <= 'Z' ? p[i] + ('a' - 'A') : p[i]);
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        int order = strcmp(word, terms[mid].word);
-        if (!order)
-            return &terms[mid];
-        if (order < 0)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return &other;
-}
 
 size_t steno_numeral_split(const char *text, size_t i, token *out)
 {
@@ -169,8 +28,8 @@ size_t steno_numeral_split(const char *text, size_t i, token *out)
     while (p <= end && n < STENO_NUMERAL_PARTS) {
         const char *dash = memchr(p, '-', (size_t)(end - p));
         const char *stop = dash ? dash : end;
-        const term *is = find_term(p, (size_t)(stop - p));
-        if (is->kind == OTHER)
+        const term *is = steno_english_word(p, (size_t)(stop - p));
+        if (is->kind == STENO_EN_OTHER)
             break;
         out[n++] = (token){.term = is, .word = i};
         p = stop + 1;
@@ -203,10 +62,10 @@ number steno_numeral_small(const reader *r, size_t i)
 {
     const term *t = steno_numeral_at(r, i)->term, *unit;
     number v = {t->value, 1, t->ordinal};
-    if (t->kind != DIGIT && t->kind != TEEN && t->kind != TENS)
+    if (t->kind != STENO_EN_DIGIT && t->kind != STENO_EN_TEEN && t->kind != STENO_EN_TENS)
         return (number){0};
     unit = steno_numeral_follows(r, i + 1);
-    if (t->kind == TENS && !t->ordinal && unit->kind == DIGIT && unit->value) {
+    if (t->kind == STENO_EN_TENS && !t->ordinal && unit->kind == STENO_EN_DIGIT && unit->value) {
         v.value += unit->value;
         v.used = 2;
         v.ordinal = unit->ordinal;
@@ -216,16 +75,16 @@ number steno_numeral_small(const reader *r, size_t i)
 
 bool steno_numeral_is_multiplier(const term *t)
 {
-    return t->kind == HUNDRED || t->kind == MAGNITUDE;
+    return t->kind == STENO_EN_HUNDRED || t->kind == STENO_EN_MAGNITUDE;
 }
 
 /* Add what follows a hundred to v: "five", "and five". limit: it is below. */
 static void add_rest(const reader *r, size_t i, int64_t limit, number *v)
 {
-    const size_t joint = steno_numeral_follows(r, i + v->used)->kind == AND;
+    const size_t joint = steno_numeral_follows(r, i + v->used)->kind == STENO_EN_AND;
     number more;
-    if (v->ordinal || steno_numeral_follows(r, i + v->used)->kind == OTHER ||
-        (joint && steno_numeral_follows(r, i + v->used + 1)->kind == OTHER))
+    if (v->ordinal || steno_numeral_follows(r, i + v->used)->kind == STENO_EN_OTHER ||
+        (joint && steno_numeral_follows(r, i + v->used + 1)->kind == STENO_EN_OTHER))
         return;
     more = steno_numeral_small(r, i + v->used + joint);
     if (!more.used || !more.value || more.value >= limit)
@@ -240,9 +99,10 @@ static number read_group(const reader *r, size_t i)
 {
     const term *t = steno_numeral_at(r, i)->term;
     number v = steno_numeral_small(r, i);
-    if (t->kind == A && steno_numeral_is_multiplier(steno_numeral_follows(r, i + 1)))
+    if (t->kind == STENO_EN_A && steno_numeral_is_multiplier(steno_numeral_follows(r, i + 1)))
         v = (number){1, 1, false};
-    if (!v.used || v.ordinal || !v.value || steno_numeral_follows(r, i + v.used)->kind != HUNDRED)
+    if (!v.used || v.ordinal || !v.value ||
+        steno_numeral_follows(r, i + v.used)->kind != STENO_EN_HUNDRED)
         return v;
     v.ordinal = steno_numeral_follows(r, i + v.used)->ordinal;
     v.value *= 100;
@@ -257,8 +117,9 @@ number steno_numeral_cardinal(const reader *r, size_t i)
     int64_t limit = INT64_MAX;
     for (size_t joint = 0; v.used;) {
         const term *t = steno_numeral_follows(r, i + sum.used + joint + v.used);
-        const bool scaled = t->kind == MAGNITUDE && !v.ordinal && v.value && t->value < limit;
-        const bool next = t->kind == MAGNITUDE && !scaled; /* it is of the next number */
+        const bool scaled =
+            t->kind == STENO_EN_MAGNITUDE && !v.ordinal && v.value && t->value < limit;
+        const bool next = t->kind == STENO_EN_MAGNITUDE && !scaled; /* it is of the next number */
         if (sum.used && (!v.value || next || (!scaled && v.value >= limit)))
             break;
         sum.value += scaled ? v.value * t->value : v.value;
@@ -267,8 +128,8 @@ number steno_numeral_cardinal(const reader *r, size_t i)
         if (!scaled || sum.ordinal)
             break;
         limit = t->value;
-        joint = steno_numeral_follows(r, i + sum.used)->kind == AND;
-        if (steno_numeral_follows(r, i + sum.used + joint)->kind == OTHER)
+        joint = steno_numeral_follows(r, i + sum.used)->kind == STENO_EN_AND;
+        if (steno_numeral_follows(r, i + sum.used + joint)->kind == STENO_EN_OTHER)
             break;
         v = read_group(r, i + sum.used + joint);
     }
@@ -288,7 +149,7 @@ static size_t read_digits(const reader *r, size_t i, char *out, size_t size)
 {
     size_t n = 0;
     const term *t = steno_numeral_at(r, i)->term;
-    while (n + 1 < size && ((t->kind == DIGIT && !t->ordinal) || t->kind == OH)) {
+    while (n + 1 < size && ((t->kind == STENO_EN_DIGIT && !t->ordinal) || t->kind == STENO_EN_OH)) {
         out[n++] = (char)('0' + t->value);
         t = steno_numeral_follows(r, i + n);
     }
@@ -300,20 +161,21 @@ size_t steno_numeral_year(const reader *r, size_t i, char *out)
 {
     const term *t = steno_numeral_at(r, i)->term, *next = steno_numeral_follows(r, i + 1);
     number rest;
-    if (t->ordinal || (t->kind != TEEN && t->kind != TENS) || t->value < 16 || t->value > 20)
+    if (t->ordinal || (t->kind != STENO_EN_TEEN && t->kind != STENO_EN_TENS) || t->value < 16 ||
+        t->value > 20)
         return 0;
-    if (next->kind == DECADE) {
+    if (next->kind == STENO_EN_DECADE) {
         snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64 "%" PRId64 "s", t->value, next->value);
         return 2;
     }
-    if (next->kind == OH) {
+    if (next->kind == STENO_EN_OH) {
         const term *unit = steno_numeral_follows(r, i + 2);
-        if (unit->kind != DIGIT || unit->ordinal || !unit->value)
+        if (unit->kind != STENO_EN_DIGIT || unit->ordinal || !unit->value)
             return 0;
         snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64 "0%" PRId64, t->value, unit->value);
         return 3;
     }
-    if (next->kind != TEEN && next->kind != TENS)
+    if (next->kind != STENO_EN_TEEN && next->kind != STENO_EN_TENS)
         return 0;
     rest = steno_numeral_small(r, i + 1);
     if (rest.ordinal || steno_numeral_is_multiplier(steno_numeral_follows(r, i + 1 + rest.used)))
@@ -325,7 +187,7 @@ size_t steno_numeral_year(const reader *r, size_t i, char *out)
 static size_t write_digit_string(const reader *r, size_t i, char *out)
 {
     size_t n;
-    if (steno_numeral_at(r, i)->term->kind != DIGIT)
+    if (steno_numeral_at(r, i)->term->kind != STENO_EN_DIGIT)
         return 0;
     n = read_digits(r, i, out, DIGIT_BYTES);
     if (n && steno_numeral_is_multiplier(steno_numeral_follows(r, i + n))) /* of the last digit */
@@ -337,7 +199,7 @@ static size_t write_digit_string(const reader *r, size_t i, char *out)
 /* Whether a number is better left as words. */
 static bool stays_words(const reader *r, size_t i, const number *v)
 {
-    if (steno_numeral_follows(r, i + v->used)->kind == FRACTION)
+    if (steno_numeral_follows(r, i + v->used)->kind == STENO_EN_FRACTION)
         return true;
     return v->used == 1 && v->value < 10 && (v->ordinal || v->value == 1);
 }
@@ -348,8 +210,8 @@ static size_t add_decimals(const reader *r, size_t i, const number *v, char *out
 {
     const size_t at = i + v->used + 1;
     size_t n;
-    if (v->ordinal || steno_numeral_follows(r, at - 1)->kind != POINT || at >= r->n ||
-        steno_numeral_follows(r, at)->kind == OTHER)
+    if (v->ordinal || steno_numeral_follows(r, at - 1)->kind != STENO_EN_POINT || at >= r->n ||
+        steno_numeral_follows(r, at)->kind == STENO_EN_OTHER)
         return 0;
     out[len] = '.';
     n = read_digits(r, at, out + len + 1, DIGIT_BYTES - (size_t)len - 1);

@@ -107,8 +107,9 @@ static bool rewrite_numbers(struct rewrite *w, const reader *r, bool smart)
 {
     for (size_t i = 0; i < r->n;) {
         struct steno_numeral_piece pieces[STENO_NUMERAL_PIECES];
-        size_t n =
-            steno_numeral_at(r, i)->term->kind == OTHER ? 0 : write_pieces(r, i, smart, pieces);
+        size_t n = steno_numeral_at(r, i)->term->kind == STENO_EN_OTHER
+                       ? 0
+                       : write_pieces(r, i, smart, pieces);
         const size_t word = r->t[i].word;
         for (size_t k = 0; k < n; i += pieces[k++].used)
             if (!take_number(w, r->t[i].word, r->t[i + pieces[k].used - 1].word, &pieces[k]))

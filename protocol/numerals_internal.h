@@ -3,53 +3,22 @@
 #ifndef STENO_PROTOCOL_NUMERALS_INTERNAL_H
 #define STENO_PROTOCOL_NUMERALS_INTERNAL_H
 
+#include "base/english.h"
 #include "steno.h"
 
-#define STENO_NUMERAL_WORD 12  /* bytes of a word of a number; "seventeenth" has 11 */
 #define STENO_NUMERAL_TEXT 40  /* bytes of a number's digits, with a sign of money */
 #define STENO_NUMERAL_PARTS 4  /* tokens of a word with hyphens, at most */
 #define STENO_NUMERAL_PIECES 4 /* words that take the place of others: "March 3, 2024" has 3 */
 
-enum steno_numeral_kind {
-    OTHER,
-    DIGIT,     /* 0 to 9 */
-    TEEN,      /* 10 to 19 */
-    TENS,      /* 20, 30 ... 90 */
-    HUNDRED,   /* and its ordinal */
-    MAGNITUDE, /* thousand and more */
-    AND,
-    A,
-    OH, /* zero among digits */
-    POINT,
-    DECADE,   /* "eighties" */
-    FRACTION, /* "thirds" */
-    /* of smart_format.c */
-    MONTH,
-    CURRENCY,
-    CENT,
-    OF,
-    THE,
-    HALF_DAY, /* am, pm; value 0 and 1 */
-    P,        /* of "p m" */
-    M
-};
-
-struct steno_numeral_term {
-    char word[STENO_NUMERAL_WORD];
-    enum steno_numeral_kind kind;
-    int64_t value;
-    bool ordinal;
-};
-
 struct steno_numeral_token {
-    const struct steno_numeral_term *term;
+    const struct steno_english_word *term;
     size_t word;
     bool first, last; /* of its word */
     bool open, stop;  /* a mark comes before it; one after it */
     bool comma;       /* the mark after it is a comma */
 };
 
-/* A walk over tokens. The one past the last is of kind OTHER. */
+/* A walk over tokens. The one past the last is of kind STENO_EN_OTHER. */
 struct steno_numeral_reader {
     const struct steno_numeral_token *t;
     size_t n;
@@ -75,9 +44,9 @@ struct steno_numeral_piece {
 size_t steno_numeral_split(const char *text, size_t i, struct steno_numeral_token *out);
 const struct steno_numeral_token *steno_numeral_at(const struct steno_numeral_reader *r, size_t i);
 /* The term of token i if it continues what the token before it began: no mark is between. */
-const struct steno_numeral_term *steno_numeral_follows(const struct steno_numeral_reader *r,
+const struct steno_english_word *steno_numeral_follows(const struct steno_numeral_reader *r,
                                                        size_t i);
-bool steno_numeral_is_multiplier(const struct steno_numeral_term *t);
+bool steno_numeral_is_multiplier(const struct steno_english_word *t);
 /* Below a hundred: "seven", "seventeen", "seventy", "seventy seven". */
 struct steno_numeral steno_numeral_small(const struct steno_numeral_reader *r, size_t i);
 /* "two million three hundred thousand and five". Magnitudes fall. */

@@ -17,7 +17,7 @@
 #define MARCH 3
 #define MAY 5
 
-typedef struct steno_numeral_term term;
+typedef struct steno_english_word term;
 typedef struct steno_numeral_reader reader;
 typedef struct steno_numeral number;
 typedef struct steno_numeral_piece piece;
@@ -26,7 +26,7 @@ static const char *const months[] = {"",        "January",  "February", "March",
                                      "May",     "June",     "July",     "August", "September",
                                      "October", "November", "December"};
 
-static enum steno_numeral_kind kind_after(const reader *r, size_t i)
+static enum steno_english_kind kind_after(const reader *r, size_t i)
 {
     return steno_numeral_follows(r, i)->kind;
 }
@@ -36,13 +36,13 @@ static enum steno_numeral_kind kind_after(const reader *r, size_t i)
 /* "and fifty cents" after `used` tokens of money: add them to the text. The tokens; 0: none. */
 static size_t add_cents(const reader *r, size_t i, char *text, size_t size)
 {
-    const size_t joint = kind_after(r, i) == AND;
-    const enum steno_numeral_kind kind = kind_after(r, i + joint);
+    const size_t joint = kind_after(r, i) == STENO_EN_AND;
+    const enum steno_english_kind kind = kind_after(r, i + joint);
     number v;
-    if (kind != DIGIT && kind != TEEN && kind != TENS)
+    if (kind != STENO_EN_DIGIT && kind != STENO_EN_TEEN && kind != STENO_EN_TENS)
         return 0;
     v = steno_numeral_small(r, i + joint);
-    if (!v.used || v.ordinal || kind_after(r, i + joint + v.used) != CENT)
+    if (!v.used || v.ordinal || kind_after(r, i + joint + v.used) != STENO_EN_CENT)
         return 0;
     snprintf(text + strlen(text), size - strlen(text), ".%02" PRId64, v.value);
     return joint + v.used + 1;
@@ -54,9 +54,9 @@ static size_t write_money(const reader *r, size_t i, piece *out)
     char amount[STENO_NUMERAL_TEXT], year[STENO_NUMERAL_TEXT];
     const size_t n = steno_numeral_amount(r, i, amount);
     const bool decimals = n && strchr(amount, '.');
-    const size_t scale = decimals && kind_after(r, i + n) == MAGNITUDE; /* "2.5 million" */
+    const size_t scale = decimals && kind_after(r, i + n) == STENO_EN_MAGNITUDE; /* "2.5 million" */
     const term *money = n ? steno_numeral_follows(r, i + n + scale) : NULL;
-    if (!n || money->kind != CURRENCY || steno_numeral_year(r, i, year))
+    if (!n || money->kind != STENO_EN_CURRENCY || steno_numeral_year(r, i, year))
         return 0;
     snprintf(out[0].text, sizeof out[0].text, "%s%.32s", signs[money->value], amount);
     if (scale) { /* "million" stays, and takes "dollars" in */
@@ -82,7 +82,7 @@ static size_t read_year(const reader *r, size_t i, char *out)
         return strlen(out) == 4 ? n : 0;
     v = steno_numeral_cardinal(r, i);
     if (v.used < 2 || v.ordinal || v.value < 1500 || v.value > 2199 ||
-        kind_after(r, i + v.used) == POINT)
+        kind_after(r, i + v.used) == STENO_EN_POINT)
         return 0;
     snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64, v.value);
     return v.used;
@@ -98,12 +98,12 @@ static size_t read_year_after(const reader *r, size_t i, char *out)
 
 static number read_day(const reader *r, size_t i)
 {
-    const enum steno_numeral_kind kind = kind_after(r, i);
+    const enum steno_english_kind kind = kind_after(r, i);
     number v = {0};
-    if (kind == DIGIT || kind == TEEN || kind == TENS)
+    if (kind == STENO_EN_DIGIT || kind == STENO_EN_TEEN || kind == STENO_EN_TENS)
         v = steno_numeral_small(r, i);
     if (v.value < 1 || v.value > 31 ||
-        (v.used && (kind_after(r, i + v.used) == POINT ||
+        (v.used && (kind_after(r, i + v.used) == STENO_EN_POINT ||
                     steno_numeral_is_multiplier(steno_numeral_follows(r, i + v.used)))))
         return (number){0};
     return v;
@@ -158,7 +158,7 @@ static void put_month(const reader *r, size_t i, piece *out)
 static size_t write_month_first(const reader *r, size_t i, piece *out)
 {
     const int64_t month = steno_numeral_at(r, i)->term->value;
-    const bool verb = month == MAY || month == MARCH, the = kind_after(r, i + 1) == THE;
+    const bool verb = month == MAY || month == MARCH, the = kind_after(r, i + 1) == STENO_EN_THE;
     char year[STENO_NUMERAL_TEXT];
     size_t n_year = the ? 0 : read_year_after(r, i + 1, year);
     number day = {0};
@@ -194,7 +194,7 @@ static size_t write_day_first(const reader *r, size_t i, piece *out)
     number day = steno_numeral_small(r, i);
     size_t month = i + day.used + 1, n_year;
     if (!day.used || !day.ordinal || day.value < 1 || day.value > 31 ||
-        kind_after(r, i + day.used) != OF || kind_after(r, month) != MONTH)
+        kind_after(r, i + day.used) != STENO_EN_OF || kind_after(r, month) != STENO_EN_MONTH)
         return 0;
     out[0].used = day.used;
     snprintf(out[0].text, sizeof out[0].text, "%" PRId64 "%s", day.value,
@@ -215,16 +215,16 @@ static bool read_half_day(const reader *r, size_t i, piece *out)
     size_t n, word;
     const char *bare;
     *out = (piece){.used = 1};
-    if ((t->kind == A || t->kind == P) && kind_after(r, i + 1) == M)
+    if ((t->kind == STENO_EN_A || t->kind == STENO_EN_P) && kind_after(r, i + 1) == STENO_EN_M)
         out->used = 2;
-    else if (t->kind != HALF_DAY)
+    else if (t->kind != STENO_EN_HALF_DAY)
         return false;
     word = r->t[i].word;
     bare = steno_word_bare(r->words[word].text, &n);
     /* the last stop of "a.m." is not that of a sentence, unless the text ends there */
     out->bare = word + 1 < r->n_words && memchr(bare, '.', n) && !strcmp(bare + n, ".");
     snprintf(out->text, sizeof out->text, "%s",
-             t->kind == P || (t->kind == HALF_DAY && t->value) ? "PM" : "AM");
+             t->kind == STENO_EN_P || (t->kind == STENO_EN_HALF_DAY && t->value) ? "PM" : "AM");
     return true;
 }
 
@@ -234,13 +234,13 @@ static size_t write_time(const reader *r, size_t i, piece *out)
     const term *hour = steno_numeral_at(r, i)->term;
     size_t n = 1;
     int64_t minute = -1;
-    if ((hour->kind != DIGIT && hour->kind != TEEN) || hour->ordinal || hour->value < 1 ||
-        hour->value > 12)
+    if ((hour->kind != STENO_EN_DIGIT && hour->kind != STENO_EN_TEEN) || hour->ordinal ||
+        hour->value < 1 || hour->value > 12)
         return 0;
-    if (kind_after(r, i + 1) == OH && kind_after(r, i + 2) == DIGIT) {
+    if (kind_after(r, i + 1) == STENO_EN_OH && kind_after(r, i + 2) == STENO_EN_DIGIT) {
         minute = steno_numeral_at(r, i + 2)->term->value;
         n = 3;
-    } else if (kind_after(r, i + 1) == TEEN || kind_after(r, i + 1) == TENS) {
+    } else if (kind_after(r, i + 1) == STENO_EN_TEEN || kind_after(r, i + 1) == STENO_EN_TENS) {
         number v = steno_numeral_small(r, i + 1);
         if (v.ordinal || v.value > 59)
             return 0;
@@ -261,7 +261,7 @@ size_t steno_smart_format_write(const reader *r, size_t i, piece *out)
 {
     size_t n;
     memset(out, 0, STENO_NUMERAL_PIECES * sizeof *out);
-    if (steno_numeral_at(r, i)->term->kind == MONTH)
+    if (steno_numeral_at(r, i)->term->kind == STENO_EN_MONTH)
         return write_month_first(r, i, out);
     n = write_money(r, i, out);
     if (!n)

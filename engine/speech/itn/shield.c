@@ -3,20 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/english.h"
 #include "base/list.h"
 
-#define DIGITS "zero oh o one two three four five six seven eight nine"
-#define TEENS "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-#define TENS "twenty thirty forty fifty sixty seventy eighty ninety"
-#define POWERS "hundred thousand million billion trillion"
-#define EARLY "first second third"
-#define LOW "first second third fourth fifth sixth seventh eighth ninth"
-#define HIGH                                                                                       \
-    "tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth "     \
-    "nineteenth twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth "    \
-    "hundredth thousandth"
-#define MONTHS                                                                                     \
-    "january february march april may june july august september october november december"
 #define TIMES                                                                                      \
     "in on of by until till since from before after this next last every" /* of a date             \
                                                                            */
@@ -54,15 +43,39 @@ static bool is(const struct text *t, size_t i, const char *list)
     return false;
 }
 
+/* The number word i; of another kind: it is none, or an ordinal. */
+static const struct steno_english_word *number_at(const struct text *t, size_t i, bool ordinal)
+{
+    const struct steno_english_word *w =
+        i < t->n ? steno_english_word(t->word[i].p, t->word[i].n) : steno_english_word("", 0);
+    return w->ordinal == ordinal ? w : steno_english_word("", 0);
+}
+
+static bool is_kind(const struct text *t, size_t i, enum steno_english_kind kind)
+{
+    return number_at(t, i, false)->kind == kind;
+}
+
+static bool is_digit(const struct text *t, size_t i)
+{
+    return is_kind(t, i, STENO_EN_DIGIT) || is_kind(t, i, STENO_EN_OH);
+}
+
+static bool is_power(const struct text *t, size_t i)
+{
+    return is_kind(t, i, STENO_EN_HUNDRED) || is_kind(t, i, STENO_EN_MAGNITUDE);
+}
+
 /* A letter, or a digit, of those that are spelled one by one. */
 static bool is_spelled(const struct text *t, size_t i)
 {
-    return i < t->n && (t->word[i].n == 1 || is(t, i, DIGITS));
+    return i < t->n && (t->word[i].n == 1 || is_digit(t, i));
 }
 
 static bool is_number(const struct text *t, size_t i)
 {
-    return is(t, i, DIGITS) || is(t, i, TEENS) || is(t, i, TENS) || is(t, i, POWERS);
+    return is_digit(t, i) || is_kind(t, i, STENO_EN_TEEN) || is_kind(t, i, STENO_EN_TENS) ||
+           is_power(t, i);
 }
 
 static void cover(const struct text *t, size_t i)
@@ -76,11 +89,11 @@ static void cover(const struct text *t, size_t i)
 /* "march third" and "may first" may be a date, or neither; other months are one. */
 static bool is_date(const struct text *t, size_t i)
 {
-    if (is(t, i + 1, "of") && is(t, i + 2, MONTHS))
+    if (is(t, i + 1, "of") && is_kind(t, i + 2, STENO_EN_MONTH))
         return true;
-    if (!is(t, i - 1, MONTHS))
+    if (!is_kind(t, i - 1, STENO_EN_MONTH))
         return false;
-    return !is(t, i - 1, "may march") || !is(t, i, EARLY) || is(t, i - 2, TIMES) ||
+    return !is(t, i - 1, "may march") || number_at(t, i, true)->value > 3 || is(t, i - 2, TIMES) ||
            is_number(t, i + 1);
 }
 
@@ -93,17 +106,18 @@ static bool is_of_year(const struct text *t, size_t i)
 /* Ordinals below the tenth, and fractions, stay words: "the first", "a fifth of". */
 static bool stays_ordinal(const struct text *t, size_t i)
 {
-    const bool joined =
-        is(t, i - 1, TENS) || is(t, i - 1, POWERS) || (is(t, i - 1, "and") && is(t, i - 2, POWERS));
-    if (joined || is_date(t, i) || is_of_year(t, i))
+    const struct steno_english_word *w = number_at(t, i, true);
+    const bool joined = is_kind(t, i - 1, STENO_EN_TENS) || is_power(t, i - 1) ||
+                        (is(t, i - 1, "and") && is_power(t, i - 2));
+    if (joined || w->kind == STENO_EN_OTHER || is_date(t, i) || is_of_year(t, i))
         return false;
-    return is(t, i, LOW) || (is(t, i, HIGH) && is(t, i - 1, "a an"));
+    return w->kind == STENO_EN_DIGIT || is(t, i - 1, "a an");
 }
 
 /* "four and two dollars": "and" is within a number behind a power of ten alone. */
 static bool joins_numbers(const struct text *t, size_t i)
 {
-    return is(t, i, "and") && is_number(t, i - 1) && !is(t, i - 1, POWERS) && is_number(t, i + 1);
+    return is(t, i, "and") && is_number(t, i - 1) && !is_power(t, i - 1) && is_number(t, i + 1);
 }
 
 /* ---- letters --------------------------------------------------------------------------------- */
@@ -175,7 +189,7 @@ static size_t name_begin(const struct text *t, size_t i)
     if (!is_spelled(t, i - 1))
         return i - 1;
     for (; i && is_spelled(t, i - 1); i--)
-        digits &= is(t, i - 1, DIGITS);
+        digits &= is_digit(t, i - 1);
     return i && digits && !is(t, i - 1, NO_NAMES) && !is(t, i - 1, JOINTS) ? i - 1 : i;
 }
 
@@ -254,7 +268,7 @@ static void wall_addresses(const struct text *t)
 static bool stays(const struct text *t, size_t i)
 {
     return stays_ordinal(t, i) || joins_numbers(t, i) || stays_letter(t, i) ||
-           (is(t, i, DURATIONS) && !is(t, i, LOW) && !is(t, i - 1, "per watt")) ||
+           (is(t, i, DURATIONS) && !is(t, i, "second") && !is(t, i - 1, "per watt")) ||
            (is(t, i, "real reals") && is_number(t, i - 1)) ||
            (is(t, i, "example") && is(t, i - 1, "for")) || is(t, i, "misses") ||
            (is(t, i, "linked") && is(t, i + 1, "in"));

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/english.h"
 #include "base/list.h"
 
 enum { PCI = 1, SSN = 2, NUMBERS = 4, EMAIL = 8, PHONE = 16, EVERY_NUMBER = 32 };
@@ -44,22 +45,29 @@ static bool core_is(const struct steno_filter_piece *p, const char *word)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The digits of a number word; 0: it is none. *tens: it is one of twenty to ninety. */
+/* The digits that a power of ten adds to the number before it; 0: it is none. */
+static size_t digits_of_power(const struct steno_filter_piece *p)
+{
+    const struct steno_english_word *w = steno_english_word(p->core, p->core_n);
+    size_t digits = 0;
+    if (w->ordinal || (w->kind != STENO_EN_HUNDRED && w->kind != STENO_EN_MAGNITUDE))
+        return 0;
+    for (int64_t v = w->value; v >= 10; v /= 10)
+        digits++;
+    return digits;
+}
+
+/* The digits of a number word, and 1; 0: it is none. *tens: it is one of twenty to ninety. */
 static size_t digits_of_word(const char *word, size_t n, bool *tens)
 {
-    static const char *const lists[] = {
-        "zero", "one two three four five six seven eight nine",
-        "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
-        "twenty thirty forty fifty sixty seventy eighty ninety"};
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
-        for (struct steno_list_item i = steno_list_next(lists[k]); i.n;
-             i = steno_list_next(i.p + i.n))
-            if (i.n == n && !memcmp(i.p, word, n)) {
-                const size_t digits = k == 1 && *tens ? 0 : k < 2 ? 1 : 2;
-                *tens = k == 3;
-                return digits + 1;
-            }
-    return 0;
+    const struct steno_english_word *w = steno_english_word(word, n);
+    const bool follows_tens = *tens;
+    if (w->ordinal || w->kind < STENO_EN_DIGIT || w->kind > STENO_EN_TENS)
+        return 0;
+    *tens = w->kind == STENO_EN_TENS;
+    if (w->kind != STENO_EN_DIGIT)
+        return 3;
+    return follows_tens && w->value ? 1 : 2;
 }
 
 /* Whether a piece is a number: decimal digits of any script among others, a number word, or several
@@ -86,16 +94,6 @@ static bool is_number(const struct steno_filter_piece *p, bool *tens, size_t *di
         *digits += more - 1;
     }
     return true;
-}
-
-/* The digits that a power of ten adds to the number before it; 0: it is none. */
-static size_t digits_of_power(const struct steno_filter_piece *p)
-{
-    return core_is(p, "hundred")    ? 2
-           : core_is(p, "thousand") ? 3
-           : core_is(p, "million")  ? 6
-           : core_is(p, "billion")  ? 9
-                                    : 0;
 }
 
 /* Whether a word that is no number may stand within one; *digits: how many it adds. */
