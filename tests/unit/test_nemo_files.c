@@ -290,9 +290,9 @@ static void a_transducer_needs_no_durations(void **state)
     steno_buf_free(&b);
 }
 
-static void write_toy(const char *path)
+static void write_toy(const char *path, enum nemo_toy_format format)
 {
-    struct steno_buf b = toy(NEMO_TOY_GGUF);
+    struct steno_buf b = toy(format);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(b.data, 1, b.len, f), b.len);
@@ -300,28 +300,44 @@ static void write_toy(const char *path)
     steno_buf_free(&b);
 }
 
-static void a_directory_with_one_file_is_the_model_too(void **state)
+static void check_directory(const char *dir)
 {
-    char dir[] = "/tmp/steno-gguf-XXXXXX", one[64], two[64];
-    struct steno_model_languages l;
     steno_model *m;
     steno_err err;
-    (void)state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(one, sizeof one, "%s/a.gguf", dir);
-    snprintf(two, sizeof two, "%s/b.gguf", dir);
-    write_toy(one);
     assert_string_equal(steno_model_family(dir), "nemo");
-    assert_true(steno_model_languages(dir, &l));
     assert_int_equal(steno_model_check(dir, NULL, 0, &err), STENO_OK);
     if (steno_model_open(&m, dir, NULL, &err))
         fail_msg("%s", err.msg);
     steno_model_close(m);
-    write_toy(two);
+}
+
+/* A file that is called .bin and is none of ggml's does not count. */
+static void a_directory_with_one_file_is_the_model_too(void **state)
+{
+    char dir[] = "/tmp/steno-gguf-XXXXXX", one[64], two[64], other[64];
+    struct steno_model_languages l;
+    steno_model *m;
+    steno_err err;
+    FILE *f;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(one, sizeof one, "%s/a.gguf", dir);
+    snprintf(two, sizeof two, "%s/ggml-parakeet.bin", dir);
+    snprintf(other, sizeof other, "%s/other.bin", dir);
+    f = fopen(other, "wb");
+    assert_non_null(f);
+    assert_true(fputs("not a model", f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    write_toy(one, NEMO_TOY_GGUF);
+    check_directory(dir);
+    assert_true(steno_model_languages(dir, &l));
+    write_toy(two, NEMO_TOY_GGML);
     assert_null(steno_model_family(dir));
     assert_int_equal(steno_model_open(&m, dir, NULL, &err), STENO_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "there are 2 GGUF files"));
-    remove(one), remove(two), remove(dir);
+    assert_non_null(strstr(err.msg, "there are 2 GGUF and ggml files"));
+    remove(one);
+    check_directory(dir);
+    remove(two), remove(other), remove(dir);
 }
 
 /* From the path to a stream, in every precision. */

@@ -40,29 +40,43 @@ static const char *hugging_face_file(const char *dir)
     return first_of(dir, files, sizeof files / sizeof *files);
 }
 
-/* Count the GGUF files of a directory, as their names say. *path: one of them, to be freed by the
- * caller; NULL: there is none, or no memory. */
-static size_t gguf_files(const char *dir, char **path)
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/* GGUF by its name, ggml by its content as well, since others call theirs .bin, too. */
+static bool is_whole_model(const char *path)
+{
+    return ends_in(path, ".gguf") || (ends_in(path, ".bin") && steno_family_of(path));
+}
+
+/* Count the GGUF and ggml files of a directory. *path: one of them, to be freed by the caller;
+ * NULL: there is none, or no memory. */
+static size_t whole_models(const char *dir, char **path)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
     size_t count = 0;
     *path = NULL;
     while (d && (e = readdir(d))) {
-        const size_t n = strlen(e->d_name);
-        if (n <= 5 || strcmp(e->d_name + n - 5, ".gguf") != 0)
-            continue;
-        count++;
-        free(*path);
-        *path = steno_path_join(dir, e->d_name);
+        char *file = steno_path_join(dir, e->d_name);
+        if (file && is_whole_model(file)) {
+            char *other = *path;
+            *path = file;
+            file = other;
+            count++;
+        }
+        free(file);
     }
     if (d)
         closedir(d);
     return count;
 }
 
-/* Where a model lies: the directory or file that is named, or the one GGUF file of a directory
- * that no family knows. */
+/* Where a model lies: the directory or file that is named, or the one GGUF or ggml file of a
+ * directory that no family knows. */
 struct place {
     const struct steno_family *family; /* NULL: none */
     const char *path;
@@ -72,7 +86,7 @@ struct place {
 static struct place find_place(const char *dir)
 {
     struct place p = {.family = steno_family_of(dir), .path = dir};
-    if (p.family || gguf_files(dir, &p.file) != 1 || !p.file)
+    if (p.family || whole_models(dir, &p.file) != 1 || !p.file)
         return p;
     p.path = p.file;
     p.family = steno_family_of(p.path);
@@ -96,7 +110,7 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
     const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
-    char names[512], *gguf;
+    char names[512], *file;
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
@@ -130,11 +144,12 @@ static steno_status unknown_family(const char *dir, steno_err *err)
             dir, kaldi);
     if (hugging_face)
         return unknown_hugging_face(dir, hugging_face, err);
-    n = gguf_files(dir, &gguf);
-    free(gguf);
+    n = whole_models(dir, &file);
+    free(file);
     if (n > 1)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: there are %zu GGUF files: the model is one of them", dir, n);
+                          "%s: there are %zu GGUF and ggml files: the model is one of them", dir,
+                          n);
     n = 0;
     for (size_t i = 0; steno_families[i] && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
