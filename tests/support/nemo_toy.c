@@ -7,6 +7,7 @@
 #include "tests/support/gguf_make.h"
 
 enum { D = 4, FF = 4 * D, HEADS = 2, MELS = 8, CHANNELS = 2, PIECES = 3, PRED = 2, DURATIONS = 2 };
+enum { PROMPTS = 3, HIDDEN = 5 };
 enum { LSTM = 1 }; /* gates, in the order of the file */
 
 static const char *const pieces[PIECES] = {"<unk>",
@@ -128,6 +129,11 @@ static const struct tensor transducer[] = {
     {"joint.out.weight", "joint.joint_net.2.weight", 2, {PIECES + 1 + DURATIONS, PRED}, 0},
     {"joint.out.bias", "joint.joint_net.2.bias", 1, {PIECES + 1 + DURATIONS}, 0}};
 
+static const struct tensor prompt[] = {{"prompt.mlp.0.weight", "", 2, {HIDDEN, D + PROMPTS}, 0},
+                                       {"prompt.mlp.0.bias", "", 1, {HIDDEN}, 0},
+                                       {"prompt.mlp.2.weight", "", 2, {D, HIDDEN}, 0},
+                                       {"prompt.mlp.2.bias", "", 1, {D}, 0}};
+
 static const struct tensor ctc[] = {
     {"head.ctc.weight", "decoder.decoder_layers.0.weight", 3, {PIECES + 1, D, 1}, 0},
     {"head.ctc.bias", "decoder.decoder_layers.0.bias", 1, {PIECES + 1}, 0}};
@@ -175,7 +181,7 @@ static void put_elements(struct steno_buf *b, const struct tensor *t, bool ggml)
 
 /* ---- GGUF ---------------------------------------------------------------------------------- */
 
-static void put_encoder_keys(struct gguf_make *g)
+static void put_encoder_keys(struct gguf_make *g, bool live)
 {
     gguf_make_text(g, "general.architecture", "parakeet");
     gguf_make_texts(g, "general.languages", 2, (const char *const[]){"en", "de"});
@@ -185,7 +191,7 @@ static void put_encoder_keys(struct gguf_make *g)
     gguf_make_u32(g, "stt.frontend.win_length", 400);
     gguf_make_u32(g, "stt.frontend.hop_length", 160);
     gguf_make_text(g, "stt.frontend.window", "hann");
-    gguf_make_text(g, "stt.frontend.normalize", "per_feature");
+    gguf_make_text(g, "stt.frontend.normalize", live ? "none" : "per_feature");
     gguf_make_f32(g, "stt.frontend.pre_emphasis", 0.97f);
     gguf_make_f32(g, "stt.frontend.f_min", 0);
     gguf_make_f32(g, "stt.frontend.f_max", 8000);
@@ -197,9 +203,26 @@ static void put_encoder_keys(struct gguf_make *g)
     gguf_make_u32(g, "stt.parakeet.encoder.subsampling_factor", 2);
     gguf_make_u32(g, "stt.parakeet.encoder.subsampling_channels", CHANNELS);
     gguf_make_u32(g, "stt.parakeet.encoder.pos_emb_max_len", 2000);
-    gguf_make_i32(g, "stt.parakeet.encoder.att_context_left", -1);
-    gguf_make_text(g, "stt.parakeet.encoder.att_context_style", "regular");
-    gguf_make_text(g, "stt.parakeet.encoder.conv_norm_type", "batch_norm");
+    gguf_make_i32(g, "stt.parakeet.encoder.att_context_left", live ? 6 : -1);
+    gguf_make_text(g, "stt.parakeet.encoder.att_context_style",
+                   live ? "chunked_limited" : "regular");
+    gguf_make_text(g, "stt.parakeet.encoder.conv_norm_type", live ? "layer_norm" : "batch_norm");
+}
+
+static void put_live_keys(struct gguf_make *g)
+{
+    gguf_make_i32(g, "stt.parakeet.encoder.att_context_right", 2);
+    gguf_make_i32(g, "stt.parakeet.encoder.conv_context_left", 2);
+    gguf_make_ints(g, "stt.parakeet.encoder.att_context_size_choices", 4,
+                   (const int32_t[]){6, 2, 6, 0});
+    gguf_make_i32(g, "stt.parakeet.encoder.streaming.drop_extra_pre_encoded", 2);
+    gguf_make_u32(g, "stt.parakeet.prompt.num_prompts", PROMPTS);
+    gguf_make_u32(g, "stt.parakeet.prompt.hidden", HIDDEN);
+    gguf_make_text(g, "stt.parakeet.prompt.activation", "relu");
+    gguf_make_u32(g, "stt.parakeet.prompt.auto_id", 2);
+    gguf_make_texts(g, "stt.parakeet.prompt.dictionary.locales", 2,
+                    (const char *const[]){"en-US", "de"});
+    gguf_make_ints(g, "stt.parakeet.prompt.dictionary.indices", 2, (const int32_t[]){0, 1});
 }
 
 static void put_keys(struct gguf_make *g, enum nemo_toy_format f)
@@ -208,18 +231,20 @@ static void put_keys(struct gguf_make *g, enum nemo_toy_format f)
                                       "\xE2\x96\x81"
                                       "a",
                                       "b", "<blank>"};
-    put_encoder_keys(g);
+    const bool plain = f == NEMO_TOY_GGUF_RNNT || f == NEMO_TOY_GGUF_LIVE;
+    put_encoder_keys(g, f == NEMO_TOY_GGUF_LIVE);
+    if (f == NEMO_TOY_GGUF_LIVE)
+        put_live_keys(g);
     gguf_make_text(g, "stt.parakeet.head_kind",
-                   f == NEMO_TOY_GGUF_CTC    ? "ctc"
-                   : f == NEMO_TOY_GGUF_RNNT ? "rnnt"
-                                             : "tdt");
+                   f == NEMO_TOY_GGUF_CTC ? "ctc"
+                   : plain                ? "rnnt"
+                                          : "tdt");
     if (f != NEMO_TOY_GGUF_CTC) {
         gguf_make_u32(g, "stt.parakeet.predictor.hidden", PRED);
         gguf_make_u32(g, "stt.parakeet.predictor.n_layers", 1);
         gguf_make_u32(g, "stt.parakeet.joint.hidden", PRED);
         gguf_make_text(g, "stt.parakeet.joint.activation", "relu");
-        gguf_make_u32(g, "stt.parakeet.joint.num_extra_outputs",
-                      f == NEMO_TOY_GGUF_RNNT ? 0 : DURATIONS);
+        gguf_make_u32(g, "stt.parakeet.joint.num_extra_outputs", plain ? 0 : DURATIONS);
     }
     if (f == NEMO_TOY_GGUF) {
         gguf_make_ints(g, "stt.parakeet.tdt.durations", DURATIONS, (const int32_t[]){0, 1});
@@ -229,15 +254,18 @@ static void put_keys(struct gguf_make *g, enum nemo_toy_format f)
     gguf_make_u32(g, "tokenizer.ggml.blank_token_id", PIECES);
 }
 
-/* Without durations the last layer has as many scores fewer. */
+/* Without durations the last layer has as many scores fewer; causal convolutions have one band
+ * more. */
 static void put_tensors(struct gguf_make *g, enum nemo_toy_format f, const struct tensor *all,
                         size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct tensor t = all[i];
         struct steno_buf b;
-        if (f == NEMO_TOY_GGUF_RNNT && !strncmp(t.theirs, "joint.out.", 10))
+        if (f != NEMO_TOY_GGUF && !strncmp(t.theirs, "joint.out.", 10))
             t.dim[0] -= DURATIONS;
+        if (f == NEMO_TOY_GGUF_LIVE && !strcmp(t.theirs, "enc.pre_encode.out.weight"))
+            t.dim[1] = CHANNELS * (MELS + 2) / 2;
         steno_buf_init(&b, 1 << 20);
         put_elements(&b, &t, false);
         gguf_make_tensor(g, t.theirs, 0, t.rank, t.dim, b.data, b.len);
@@ -255,6 +283,8 @@ static void write_gguf(enum nemo_toy_format f, struct steno_buf *out)
         put_tensors(&g, f, ctc, sizeof ctc / sizeof *ctc);
     else
         put_tensors(&g, f, transducer, sizeof transducer / sizeof *transducer);
+    if (f == NEMO_TOY_GGUF_LIVE)
+        put_tensors(&g, f, prompt, sizeof prompt / sizeof *prompt);
     gguf_make_end(&g, out);
 }
 

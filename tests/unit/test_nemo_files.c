@@ -430,10 +430,10 @@ static void every_fault_is_named(void **state)
                   "'general.architecture' is 'perroque', known: parakeet");
     check_refused(gguf, "att_context_style\x8\0\0\0\7\0\0\0\0\0\0\0regular",
                   "att_context_style\x8\0\0\0\7\0\0\0\0\0\0\0chunked", 36,
-                  "a Parakeet that streams");
+                  "known: regular, chunked_limited, chunked_limited_with_rc");
     check_refused(gguf, "predictor.n_layers", "prompt.num_prompts", 18,
-                  "a Parakeet whose encoder takes prompts");
-    check_refused(gguf, "batch_norm", "layer_norm", 10, "known: batch_norm");
+                  "key 'stt.parakeet.prompt.hidden' is missing");
+    check_refused(gguf, "batch_norm", "group_norm", 10, "known: batch_norm, layer_norm");
     check_refused(gguf, "n_fft\4\0\0\0\0\2", "n_fft\4\0\0\0\0\4", 11,
                   "'stt.frontend.n_fft' is 'missing or another number', known: 512");
     check_refused(gguf, "per_feature", "per_segment", 11, "known: per_feature, none, NA");
@@ -457,6 +457,44 @@ static void every_fault_is_named(void **state)
                   "norm_out.bias' is missing");
 }
 
+static void every_fault_of_a_streaming_encoder_is_named(void **state)
+{
+    const enum nemo_toy_format live = NEMO_TOY_GGUF_LIVE;
+    (void)state;
+    check_refused(live, "conv_context_left\5\0\0\0\2", "conv_context_left\5\0\0\0\1", 22,
+                  "causal convolutions (conv_context_left 2, here 1)");
+    check_refused(live, "drop_extra_pre_encoded\5\0\0\0\2", "drop_extra_pre_encoded\5\0\0\0\3", 27,
+                  "2 encoder frames are dropped (here 3, 3)");
+    check_refused(live, "normalize\x8\0\0\0\4\0\0\0\0\0\0\0none",
+                  "normalise\x8\0\0\0\4\0\0\0\0\0\0\0none", 25, "no normalisation");
+    check_refused(live, "\6\0\0\0\2\0\0\0\6\0\0\0\0", "\6\0\0\0\3\0\0\0\6\0\0\0\0", 13,
+                  "in whole chunks");
+    check_refused(live, "en-US", "en\"US", 5, "a name that is no language");
+    check_refused(live, "indices\x9\0\0\0\5\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\1",
+                  "indices\x9\0\0\0\5\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\3", 28,
+                  "a number that is none of 3 prompts");
+    check_refused(live, "prompt.mlp.2.bias", "prompt.mlp.3.bias", 17,
+                  "'prompt_kernel.2.bias' is missing");
+}
+
+/* The chunk is one of those of the training. */
+static void a_chunk_can_be_chosen(void **state)
+{
+    struct steno_buf b;
+    steno_nemo_file *f = parse_toy(NEMO_TOY_GGUF_LIVE, &b);
+    steno_err err = {0};
+    (void)state;
+    assert_true(steno_nemo_file_info(f)->arch.streaming);
+    assert_string_equal(steno_nemo_file_info(f)->prompts, "{\"en-US\":0,\"de\":1}");
+    assert_int_equal(steno_nemo_window(&steno_nemo_file_info(f)->arch), 9);
+    assert_int_equal(steno_nemo_file_look(f, 0, &err), STENO_OK);
+    assert_int_equal(steno_nemo_window(&steno_nemo_file_info(f)->arch), 5);
+    assert_int_equal(steno_nemo_file_look(f, 1, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "lookahead 1: the file has 2, 0"));
+    steno_nemo_file_close(f);
+    steno_buf_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +509,8 @@ int main(void)
         cmocka_unit_test(a_directory_with_one_file_is_the_model_too),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(every_fault_is_named),
+        cmocka_unit_test(every_fault_of_a_streaming_encoder_is_named),
+        cmocka_unit_test(a_chunk_can_be_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

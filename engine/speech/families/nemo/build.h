@@ -47,6 +47,8 @@ struct steno_nemo_arch {
     int64_t left, right;    /* frames that attention sees; -1: all */
     bool chunked;           /* right + 1 frames are a chunk; left counts in whole chunks */
     bool streaming;         /* with caches, one chunk for each run */
+    int64_t prompts, prompt_hidden; /* numbers of a prompt that frames get behind the layers, 0:
+                                     * none; units of its first layer */
     /* heads */
     int64_t vocab; /* without the blank, which is the last one */
     int64_t durations, pred, pred_layers, joint;

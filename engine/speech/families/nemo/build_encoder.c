@@ -203,13 +203,33 @@ static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value
     return a->out != a->d ? steno_make_linear(m, x, "out_proj", a->d, a->out, true) : x;
 }
 
+/* Beside each frame of x [B,T,d] stands its stream's number of a prompt, one of a->prompts; two
+ * layers make frames of both (EncDecRNNTBPEModelWithPrompt). prompt [B]. */
+static steno_value_id told(struct steno_make *m, steno_value_id x, steno_value_id prompt,
+                           const struct steno_nemo_arch *a)
+{
+    const int64_t one = 1;
+    const steno_value_id ones = steno_make_ints(m, 1, &one);
+    const steno_value_id shape[] = {ones, steno_make_extent_of(m, x, 1), ones};
+    steno_value_id chosen = steno_make_2(m, "Equal", steno_make_unsqueeze(m, prompt, 1),
+                                         steno_nemo_range(m, steno_make_ints(m, 1, &a->prompts)));
+    chosen = steno_make_unsqueeze(m, steno_nemo_cast(m, chosen, STENO_NEMO_FLOAT), 1);
+    chosen = steno_make_2(m, "Expand", chosen, steno_make_join(m, 0, 3, shape));
+    steno_make_at(m, "%s", "");
+    m->asked = "the prompt";
+    x = steno_make_linear(m, steno_make_concat(m, 2, x, chosen), "prompt_kernel.0",
+                          a->out + a->prompts, a->prompt_hidden, true);
+    x = steno_make_1(m, "Relu", x);
+    return steno_make_linear(m, x, "prompt_kernel.2", a->prompt_hidden, a->out, true);
+}
+
 steno_status steno_nemo_build_encoder(const struct steno_nemo_arch *a,
                                       const struct steno_make_weights *w, const char *head,
                                       struct steno_graph **out, steno_err *err)
 {
     struct caches c;
     struct steno_make m;
-    steno_value_id x, length;
+    steno_value_id x, length, prompt = STENO_NONE;
     int64_t batch, frames;
     if (a->layers > MAX_LAYERS)
         return steno_fail(err, STENO_ERR_LIMIT, "encoder.n_layers: more than %d", MAX_LAYERS);
@@ -223,8 +243,11 @@ steno_status steno_nemo_build_encoder(const struct steno_nemo_arch *a,
     length = steno_make_input(&m, "length", STENO_I64, 1, &batch);
     if (a->streaming)
         take_caches(&m, &c, batch, a);
+    if (a->prompts)
+        prompt = steno_make_input(&m, "prompt_index", STENO_I64, 1, &batch);
     frames = a->streaming ? a->right + 1 : steno_make_symbol(&m, "frames");
-    x = steno_make_turn(&m, encode(&m, x, &length, &c, a));
+    x = encode(&m, x, &length, &c, a);
+    x = steno_make_turn(&m, a->prompts ? told(&m, x, prompt, a) : x);
     if (head)
         x = ctc(&m, x, head, a);
     steno_make_output(&m, x, head ? "logprobs" : "outputs", STENO_F32, 3,

@@ -22,6 +22,7 @@ struct steno_nemo_frame {
 steno_value_id steno_nemo_zero(struct steno_make *m); /* [1] i64 */
 /* 0, 1, .. n - 1; n [1]. */
 steno_value_id steno_nemo_range(struct steno_make *m, steno_value_id n);
+enum { STENO_NEMO_FLOAT = 1 };
 steno_value_id steno_nemo_cast(struct steno_make *m, steno_value_id x, int64_t onnx_type);
 /* [B,n] bool: frame i is before length [B]; n [1]. */
 steno_value_id steno_nemo_present(struct steno_make *m, steno_value_id n, steno_value_id length);

@@ -5,8 +5,6 @@
 
 #include <stdio.h>
 
-enum { ONNX_FLOAT = 1 };
-
 static steno_value_id stack(struct steno_make *m, steno_value_id x, steno_value_id *length,
                             const struct steno_nemo_arch *a)
 {
@@ -27,7 +25,7 @@ static steno_value_id hide(struct steno_make *m, steno_value_id x, steno_value_i
     mask = steno_make_unsqueeze(m, mask, 1);
     if (!flat)
         mask = steno_make_unsqueeze(m, mask, 3);
-    return steno_make_2(m, "Mul", x, steno_nemo_cast(m, mask, ONNX_FLOAT));
+    return steno_make_2(m, "Mul", x, steno_nemo_cast(m, mask, STENO_NEMO_FLOAT));
 }
 
 /* *length becomes (*length + more) / 2. */

@@ -173,7 +173,7 @@ bool steno_nemo_conf_probe(const char *dir, bool *streaming)
     steno_onnx_head *h = NULL;
     bool nemo;
     if (steno_nemo_file_probe(dir)) {
-        *streaming = false;
+        *streaming = steno_nemo_file_streams(dir);
         return true;
     }
     if (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt") ||
@@ -382,6 +382,7 @@ steno_status steno_nemo_conf_open(struct steno_nemo_conf *c, const char *dir, bo
 steno_status steno_nemo_conf_of_file(struct steno_nemo_conf *c, const char *path,
                                      const struct steno_nemo_file_info *i, steno_err *err)
 {
+    const struct steno_nemo_arch *a = &i->arch;
     const bool joins = !i->ctc;
     *c = (struct steno_nemo_conf){.dir = strdup(path),
                                   .kind = i->ctc ? STENO_NEMO_CTC : STENO_NEMO_TRANSDUCER,
@@ -390,10 +391,15 @@ steno_status steno_nemo_conf_of_file(struct steno_nemo_conf *c, const char *path
                                   .joiner = joins ? strdup("joiner") : NULL,
                                   .tokens = strdup("vocabulary"),
                                   .per_feature = i->per_feature,
-                                  .vocab = i->arch.vocab,
-                                  .bins = i->arch.in,
-                                  .subsampling = i->arch.factor,
+                                  .vocab = a->vocab,
+                                  .bins = a->in,
+                                  .subsampling = a->factor,
                                   .max_tokens = i->max_tokens,
+                                  .streaming = a->streaming,
+                                  .window = steno_nemo_window(a),
+                                  .shift = steno_nemo_shift(a),
+                                  .channel = {a->layers, a->left, a->d},
+                                  .time = {a->layers, a->d, a->before},
                                   .format = i->format};
     if (c->dir && c->encoder && c->tokens && (!joins || (c->decoder && c->joiner)))
         return STENO_OK;

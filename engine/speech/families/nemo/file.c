@@ -186,6 +186,7 @@ static steno_status read_all(steno_nemo_file *f, const void *bytes, size_t n, st
     if (!f->mem)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", f->name);
     steno_buf_init(&f->tokens, STENO_NEMO_MAX_TOKENS);
+    steno_buf_init(&f->prompts, STENO_NEMO_MAX_PROMPTS);
     f->info.languages = f->languages;
     st = steno_gguf_probe(bytes, n) ? steno_nemo_read_gguf(f, bytes, n, err)
                                     : steno_nemo_read_ggml(f, bytes, n, err);
@@ -250,10 +251,40 @@ void steno_nemo_file_close(steno_nemo_file *f)
         return;
     steno_gguf_close(f->gguf);
     steno_buf_free(&f->tokens);
+    steno_buf_free(&f->prompts);
     free(f->tensor);
     steno_arena_free(f->mem);
     steno_map_close(&f->map);
     free(f);
+}
+
+bool steno_nemo_file_streams(const char *path)
+{
+    steno_nemo_file *f;
+    bool yes;
+    if (!steno_nemo_file_probe(path) || steno_nemo_file_open(&f, path, NULL))
+        return false;
+    yes = f->info.arch.streaming;
+    steno_nemo_file_close(f);
+    return yes;
+}
+
+steno_status steno_nemo_file_look(steno_nemo_file *f, int64_t frames, steno_err *err)
+{
+    char known[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_contexts; i++) {
+        if (f->context[i][1] == frames) {
+            f->info.arch.left = f->context[i][0];
+            f->info.arch.right = frames;
+            return STENO_OK;
+        }
+        if (n < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%lld", i ? ", " : "",
+                                  (long long)f->context[i][1]);
+    }
+    return steno_fail(err, STENO_ERR_INVAL, "%s: lookahead %lld: the file has %s", f->name,
+                      (long long)frames, *known ? known : "none to choose");
 }
 
 steno_status steno_nemo_file_check(const steno_nemo_file *f, steno_err *err)

@@ -10,9 +10,11 @@ typedef struct steno_nemo_file steno_nemo_file;
 
 /* Is there such a file at this path? Looks at its keys, or at its first numbers. */
 bool steno_nemo_file_probe(const char *path);
+/* Whether it has an encoder with caches. False also where the file cannot be opened. */
+bool steno_nemo_file_streams(const char *path);
 /* Map a file. STENO_ERR_IO; STENO_ERR_FORMAT names file, key or tensor, what was expected and what
- * was found; STENO_ERR_UNSUPPORTED: a model that streams or has prompts, an element type or a
- * feature that is not known. */
+ * was found; STENO_ERR_UNSUPPORTED: an encoder, an element type or a feature that is not
+ * known. */
 STENO_MUST steno_status steno_nemo_file_open(steno_nemo_file **out, const char *path,
                                              steno_err *err);
 /* The same from memory, which must outlive the object; name replaces the path in messages. */
@@ -21,6 +23,10 @@ STENO_MUST steno_status steno_nemo_file_parse(steno_nemo_file **out, const void 
 void steno_nemo_file_close(steno_nemo_file *f);
 /* STENO_ERR_IO: the file was overwritten since it was opened (base/map.h). */
 STENO_MUST steno_status steno_nemo_file_check(const steno_nemo_file *f, steno_err *err);
+
+/* Choose one of the chunks that a streaming encoder was trained with, by the encoder frames behind
+ * its first one; before the networks are built. STENO_ERR_INVAL names those that the file has. */
+STENO_MUST steno_status steno_nemo_file_look(steno_nemo_file *f, int64_t frames, steno_err *err);
 
 /* What the file says of its model. */
 struct steno_nemo_file_info {
@@ -33,6 +39,8 @@ struct steno_nemo_file_info {
     bool per_feature;            /* normalisation by the statistics of the segment */
     bool blocks;                 /* matrices are rounded to 8 bits or fewer */
     int64_t max_tokens;          /* of a frame; 0: not said */
+    const char *prompts;         /* JSON object, language to number of the prompt; NULL: none */
+    int64_t automatic;           /* the number where no language is given */
 };
 const struct steno_nemo_file_info *steno_nemo_file_info(const steno_nemo_file *f);
 

@@ -8,7 +8,9 @@
 #include "speech/families/nemo/file.h"
 
 #define STENO_NEMO_MAX_TENSORS 16384
-#define STENO_NEMO_MAX_TOKENS ((size_t)16 << 20) /* bytes of the vocabulary */
+#define STENO_NEMO_MAX_CONTEXTS 16
+#define STENO_NEMO_MAX_PROMPTS ((size_t)64 << 10) /* bytes of the prompts' names */
+#define STENO_NEMO_MAX_TOKENS ((size_t)16 << 20)  /* bytes of the vocabulary */
 
 /* A tensor by NeMo's name. */
 struct steno_nemo_tensor {
@@ -28,6 +30,9 @@ struct steno_nemo_file {
     struct steno_buf tokens;
     struct steno_nemo_file_info info;
     char languages[512];
+    struct steno_buf prompts;                    /* JSON */
+    int64_t context[STENO_NEMO_MAX_CONTEXTS][2]; /* encoder frames before and behind, to choose */
+    size_t n_contexts;
     struct steno_make_weights weights;
 };
 

@@ -53,10 +53,16 @@ static void prompt_languages(const steno_onnx_head *h, struct steno_model_langua
 
 static bool file_languages(const char *path, struct steno_model_languages *out)
 {
+    const struct steno_nemo_file_info *i;
+    struct steno_nemo_prompts p = {0};
     steno_nemo_file *f;
     if (steno_nemo_file_open(&f, path, NULL))
         return false;
-    snprintf(out->languages, sizeof out->languages, "%s", steno_nemo_file_info(f)->languages);
+    i = steno_nemo_file_info(f);
+    if (i->prompts)
+        (void)!steno_nemo_prompts_parse(&p, i->prompts, i->automatic, path, NULL);
+    snprintf(out->languages, sizeof out->languages, "%s", i->prompts ? p.languages : i->languages);
+    steno_nemo_prompts_free(&p);
     steno_nemo_file_close(f);
     return *out->languages;
 }

@@ -86,9 +86,12 @@ static steno_status open_tokens_nemo(struct steno_nemo_model *m, steno_err *err)
 /* The languages of an encoder with a prompt, whose marks are not written. */
 static steno_status open_prompts(struct steno_nemo_model *m, steno_err *err)
 {
+    const struct steno_nemo_file_info *f = m->file ? steno_nemo_file_info(m->file) : NULL;
     steno_onnx_head *h = NULL;
-    steno_status st = steno_network_file_head(&h, m->conf.dir, m->conf.encoder, err);
-    if (!st)
+    steno_status st =
+        f ? steno_nemo_prompts_parse(&m->prompts, f->prompts, f->automatic, m->conf.encoder, err)
+          : steno_network_file_head(&h, m->conf.dir, m->conf.encoder, err);
+    if (!st && !f)
         st = steno_nemo_prompts_read(&m->prompts, h, m->conf.encoder, err);
     steno_onnx_head_close(h);
     for (int32_t i = 0; i < steno_tokens_count(m->base.tokens) && !st; i++)
@@ -323,16 +326,30 @@ static void read_options(struct steno_nemo_model *m, const struct steno_family_o
         snprintf(m->target, sizeof m->target, "%s", target);
 }
 
+/* One of several chunks; networks that are files have one alone. */
+static steno_status choose_chunk(const struct steno_nemo_model *m,
+                                 const struct steno_family_open *o, steno_err *err)
+{
+    double frames;
+    if (!steno_option_get_number(o->options, o->n_options, "lookahead", &frames))
+        return STENO_OK;
+    if (m->file)
+        return steno_nemo_file_look(m->file, (int64_t)frames, err);
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "%s: lookahead: the networks are files, made for one chunk", o->dir);
+}
+
 static steno_status open_conf_nemo(struct steno_nemo_model *m, const struct steno_family_open *o,
                                    steno_err *err)
 {
     bool int8 = false;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
-    if (st)
-        return st;
-    if (!steno_nemo_file_probe(o->dir))
+    if (!st && steno_nemo_file_probe(o->dir))
+        st = steno_nemo_file_open(&m->file, o->dir, err);
+    if (!st)
+        st = choose_chunk(m, o, err);
+    if (!st && !m->file)
         return steno_nemo_conf_open(&m->conf, o->dir, int8, err);
-    st = steno_nemo_file_open(&m->file, o->dir, err);
     return st ? st : steno_nemo_conf_of_file(&m->conf, o->dir, steno_nemo_file_info(m->file), err);
 }
 

@@ -86,17 +86,13 @@ static steno_status read_dictionary(struct steno_nemo_prompts *p, const struct s
     return STENO_OK;
 }
 
-steno_status steno_nemo_prompts_read(struct steno_nemo_prompts *p, const steno_onnx_head *h,
-                                     const char *file, steno_err *err)
+steno_status steno_nemo_prompts_parse(struct steno_nemo_prompts *p, const char *dictionary,
+                                      int64_t automatic, const char *file, steno_err *err)
 {
-    const char *dictionary = steno_onnx_head_meta(h, "prompt_dictionary");
-    const struct steno_metadata_number want = {"auto_prompt_id", 0, STENO_NEMO_PROMPTS - 1,
-                                               &p->automatic, false};
     steno_json *j = NULL;
-    steno_status st;
-    *p = (struct steno_nemo_prompts){.automatic = AUTOMATIC};
-    st = steno_metadata_read(h, &want, 1, file, err);
-    if (!st && dictionary)
+    steno_status st = STENO_OK;
+    *p = (struct steno_nemo_prompts){.automatic = automatic};
+    if (dictionary)
         st = steno_json_parse(&j, dictionary, strlen(dictionary), file, err);
     if (!st && j)
         st = read_dictionary(p, steno_json_root(j), file, err);
@@ -104,6 +100,20 @@ steno_status steno_nemo_prompts_read(struct steno_nemo_prompts *p, const steno_o
     if (!st && p->automatic > p->highest)
         p->highest = p->automatic;
     return st;
+}
+
+steno_status steno_nemo_prompts_read(struct steno_nemo_prompts *p, const steno_onnx_head *h,
+                                     const char *file, steno_err *err)
+{
+    int64_t automatic = AUTOMATIC;
+    const struct steno_metadata_number want = {"auto_prompt_id", 0, STENO_NEMO_PROMPTS - 1,
+                                               &automatic, false};
+    steno_status st;
+    *p = (struct steno_nemo_prompts){0};
+    st = steno_metadata_read(h, &want, 1, file, err);
+    return st ? st
+              : steno_nemo_prompts_parse(p, steno_onnx_head_meta(h, "prompt_dictionary"), automatic,
+                                         file, err);
 }
 
 void steno_nemo_prompts_free(struct steno_nemo_prompts *p)

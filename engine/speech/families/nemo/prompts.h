@@ -23,6 +23,10 @@ struct steno_nemo_prompts {
 STENO_MUST steno_status steno_nemo_prompts_read(struct steno_nemo_prompts *p,
                                                 const steno_onnx_head *h, const char *file,
                                                 steno_err *err);
+/* The same of a JSON object, NULL: none, and the number where no language is named. */
+STENO_MUST steno_status steno_nemo_prompts_parse(struct steno_nemo_prompts *p,
+                                                 const char *dictionary, int64_t automatic,
+                                                 const char *file, steno_err *err);
 void steno_nemo_prompts_free(struct steno_nemo_prompts *p);
 /* The number of a language, "de", "de-DE" or "DE_de"; of one without a region that the dictionary
  * has with regions alone, the first of these. NULL, "" or unknown: automatic. */

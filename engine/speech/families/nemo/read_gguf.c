@@ -9,7 +9,13 @@
 #define FRONT "stt.frontend."
 #define TOKENS "tokenizer.ggml.tokens"
 #define ACTIVATIONS "relu sigmoid tanh"
-#define CUT 1e-6 /* f32 of 0.97 is not its f64 */
+#define PROMPTS KEY "prompt.dictionary."
+#define LOCALE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+#define MAX_CONTEXT 65536 /* encoder frames */
+#define MAX_CHUNK 2048    /* feature frames */
+#define DROPPED 2         /* encoder frames of the feature frames before a chunk */
+#define CODE 16           /* bytes of a language with its region */
+#define CUT 1e-6          /* f32 of 0.97 is not its f64 */
 
 /* ---- names --------------------------------------------------------------------------------- */
 
@@ -23,7 +29,8 @@ static const struct rename of_model[] = {{"enc.pre_encode.", "encoder.pre_encode
                                          {"joint.enc.", "joint.enc."},
                                          {"joint.pred.", "joint.pred."},
                                          {"joint.out.", "joint.joint_net.2."},
-                                         {"head.ctc.", "decoder.decoder_layers.0."}};
+                                         {"head.ctc.", "decoder.decoder_layers.0."},
+                                         {"prompt.mlp.", "prompt_kernel."}};
 static const struct rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
                                          {"ff1.", "feed_forward1."},
                                          {"norm_attn.", "norm_self_att."},
@@ -157,24 +164,142 @@ static steno_status check_features(steno_nemo_file *f, steno_err *err)
     return STENO_OK;
 }
 
-/* Encoders with caches and prompts have keys, too; only whole segments are served from GGUF. */
-static steno_status check_kind(const steno_nemo_file *f, steno_err *err)
+/* Pairs of encoder frames before and behind; without a list those of the keys. */
+static steno_status read_contexts(steno_nemo_file *f, steno_err *err)
 {
+    struct steno_nemo_arch *a = &f->info.arch;
+    struct steno_gguf_list l = {0};
     int64_t v;
-    if (steno_gguf_int(f->gguf, KEY "prompt.num_prompts", 1, INT64_MAX, &v))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: a Parakeet whose encoder takes prompts, which is not read from GGUF "
-                          "(docs/nemo.md)",
-                          f->name);
-    if (!is_text(f, KEY "encoder.att_context_style", "regular") ||
-        f->info.arch.before * 2 != f->info.arch.kernel - 1)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: a Parakeet that streams, with an attention of chunks or causal "
-                          "convolutions, which is not read from GGUF (docs/nemo.md)",
-                          f->name);
-    if (!is_text(f, KEY "encoder.conv_norm_type", "batch_norm"))
-        return unsupported(f, KEY "encoder.conv_norm_type", "batch_norm", err);
+    size_t n = 0;
+    f->context[0][0] = a->left;
+    f->context[0][1] = a->right;
+    if (steno_gguf_list(f->gguf, KEY "encoder.att_context_size_choices", &l))
+        for (; n < 2 * STENO_NEMO_MAX_CONTEXTS && steno_gguf_next_int(&l, &v); n++)
+            f->context[n / 2][n % 2] = v;
+    f->n_contexts = n ? n / 2 : 1;
+    for (size_t i = 0; i < f->n_contexts; i++) {
+        const int64_t left = f->context[i][0], right = f->context[i][1];
+        if (l.left || n % 2 || left < 1 || left > MAX_CONTEXT || right < 0 ||
+            a->factor * (right + 1) > MAX_CHUNK || left % (right + 1))
+            return steno_fail(
+                err, STENO_ERR_UNSUPPORTED,
+                "%s: encoder.att_context_*: known: pairs of at most %d frames before, "
+                "in whole chunks, and those of a chunk behind its first, %d feature "
+                "frames at most",
+                f->name, MAX_CONTEXT, MAX_CHUNK);
+    }
+    a->left = f->context[0][0];
+    a->right = f->context[0][1];
     return STENO_OK;
+}
+
+/* An encoder with caches: chunks that see no later frames. */
+static steno_status read_streaming(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    int64_t drop, before;
+    const struct wanted numbers[] = {
+        {KEY "encoder.streaming.drop_extra_pre_encoded", 0, 1024, &drop, DROPPED},
+        {KEY "encoder.streaming.pre_encode_cache_size", 0, 1024, &before, a->factor + 1}};
+    steno_status st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    if (!st && (drop != DROPPED || before != a->factor + 1 || a->before != a->kernel - 1 ||
+                a->kernel < 2 || f->info.per_feature))
+        st =
+            steno_fail(err, STENO_ERR_UNSUPPORTED,
+                       "%s: a Parakeet that streams; known: causal convolutions (conv_context_left "
+                       "%lld, here %lld), no normalisation, %lld frames before a chunk of which "
+                       "%d encoder frames are dropped (here %lld, %lld)",
+                       f->name, (long long)a->kernel - 1, (long long)a->before,
+                       (long long)a->factor + 1, DROPPED, (long long)before, (long long)drop);
+    a->causal = a->chunked = a->streaming = true;
+    return st ? st : read_contexts(f, err);
+}
+
+/* Parakeet unified was trained with chunks of several sizes and sees all of a segment, too. */
+static steno_status check_kind(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    const char *style = steno_gguf_text(f->gguf, KEY "encoder.att_context_style");
+    const char *norm = steno_gguf_text(f->gguf, KEY "encoder.conv_norm_type");
+    if (steno_gguf_text(f->gguf, KEY "encoder.spk_kernel_type"))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: a Parakeet for one of several speakers, which has to be told when "
+                          "each of them speaks; it is not served",
+                          f->name);
+    a->layer_norm = norm && strcmp(norm, "layer_norm") == 0;
+    if (norm && !a->layer_norm && strcmp(norm, "batch_norm") != 0)
+        return unsupported(f, KEY "encoder.conv_norm_type", "batch_norm, layer_norm", err);
+    if (style && strcmp(style, "chunked_limited") == 0)
+        return read_streaming(f, err);
+    if (style && strcmp(style, "regular") != 0 && strcmp(style, "chunked_limited_with_rc") != 0)
+        return unsupported(f, KEY "encoder.att_context_style",
+                           "regular, chunked_limited, chunked_limited_with_rc", err);
+    if (a->before * 2 != a->kernel - 1)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: conv_context_left is %lld, known: %lld, half of conv_kernel, where "
+                          "the encoder does not stream",
+                          f->name, (long long)a->before, (long long)(a->kernel - 1) / 2);
+    return STENO_OK;
+}
+
+/* ---- prompts -------------------------------------------------------------------------------- */
+
+static bool is_locale(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!p[i] || !strchr(LOCALE, p[i]))
+            return false;
+    return n > 0 && n < CODE;
+}
+
+/* Two lists, names and numbers: a JSON object, as the metadata of ONNX files have it. */
+static steno_status read_dictionary(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_gguf_list names, numbers;
+    bool good = true;
+    const char *p;
+    int64_t v;
+    size_t n;
+    if (!steno_gguf_list(f->gguf, PROMPTS "locales", &names) ||
+        !steno_gguf_list(f->gguf, PROMPTS "indices", &numbers) || names.left != numbers.left)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: keys '" PROMPTS "locales' and 'indices' are no lists of one length",
+                          f->name);
+    while (good && names.left)
+        good = steno_gguf_next_text(&names, &p, &n) && steno_gguf_next_int(&numbers, &v) &&
+               is_locale(p, n) && v >= 0 && v < f->info.arch.prompts &&
+               !steno_buf_printf(&f->prompts, "%c\"%.*s\":%lld", f->prompts.len ? ',' : '{', (int)n,
+                                 p, (long long)v);
+    if (!good)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: key '" PROMPTS "locales': a name that is no language, or a number "
+                          "that is none of %lld prompts",
+                          f->name, (long long)f->info.arch.prompts);
+    if (steno_buf_puts(&f->prompts, f->prompts.len ? "}" : "{}"))
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: too many prompts", f->name);
+    f->info.prompts = f->prompts.data;
+    return STENO_OK;
+}
+
+/* Nemotron 3.5: the encoder is told a language. */
+static steno_status read_prompts(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    double any;
+    const struct wanted numbers[] = {{KEY "prompt.num_prompts", 1, 4096, &a->prompts, 0},
+                                     {KEY "prompt.hidden", 1, 1 << 20, &a->prompt_hidden, 0},
+                                     {KEY "prompt.auto_id", 0, 4095, &f->info.automatic, -1}};
+    steno_status st;
+    if (!steno_gguf_number(f->gguf, KEY "prompt.num_prompts", &any))
+        return STENO_OK;
+    st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    if (!st && !is_text(f, KEY "prompt.activation", "relu"))
+        st = unsupported(f, KEY "prompt.activation", "relu", err);
+    if (!st && !a->streaming)
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "%s: an encoder with prompts that does not stream, which is not known",
+                        f->name);
+    return st ? st : read_dictionary(f, err);
 }
 
 static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
@@ -277,9 +402,15 @@ static void read_languages(steno_nemo_file *f)
     size_t n, at = 0;
     if (!steno_gguf_list(f->gguf, "general.languages", &l))
         return;
-    while (steno_gguf_next_text(&l, &p, &n) && n && n < 16 && at + n + 2 < sizeof f->languages)
-        at += (size_t)snprintf(f->languages + at, sizeof f->languages - at, "%s%.*s", at ? " " : "",
-                               (int)n, p);
+    while (steno_gguf_next_text(&l, &p, &n) && n && n < CODE) {
+        char code[CODE + 1];
+        snprintf(code, sizeof code, "%.*s", (int)n, p);
+        code[strcspn(code, "-_")] = '\0'; /* "en-US" */
+        if (steno_list_holds(f->languages, code) || at + n + 2 >= sizeof f->languages)
+            continue;
+        at += (size_t)snprintf(f->languages + at, sizeof f->languages - at, "%s%s", at ? " " : "",
+                               code);
+    }
 }
 
 steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t n, steno_err *err)
@@ -294,6 +425,8 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t 
     st = check_features(f, err);
     if (!st)
         st = read_encoder(f, err);
+    if (!st)
+        st = read_prompts(f, err);
     if (!st)
         st = read_head(f, err);
     if (!st)

@@ -280,7 +280,10 @@ static void trial_close(void *trial)
     free(t);
 }
 
-static const struct steno_option_info options[] = {STENO_NEMO_OPTIONS(FAMILY)};
+static const struct steno_option_info options[] = {
+    STENO_NEMO_OPTIONS(FAMILY),
+    {FAMILY, "lookahead", STENO_OPTION_NUMBER, STENO_OPTION_OF_MODEL, 0, 1000, NULL, "",
+     "GGUF: encoder frames of a chunk behind its first, one of those of the training"}};
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo_model),
                                          .stream_bytes = sizeof(struct stream),

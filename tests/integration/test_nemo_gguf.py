@@ -1,0 +1,116 @@
+"""Streaming Parakeets from GGUF against the ONNX networks whose weights they have, those of ../shared/zoo/tiny, and what sherpa-onnx recorded of these. TAP."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import nemo_gguf
+from daemon import SHARED, case, tap
+from toy_check import STENO
+
+ZOO = os.path.join(SHARED, "zoo", "tiny")
+SPEECH = os.path.join(SHARED, "audio", "librispeech")
+MODELS = ("nemotron-3.5-streaming", "nemo-rnnt-streaming")
+E, P = nemo_gguf.E, nemo_gguf.P
+
+
+def steno(*args):
+    return subprocess.run([STENO, *args], capture_output=True, text=True, check=False)
+
+
+def transcribe(model, recording, *args):
+    r = steno("transcribe", "--model", model, "--precision", "fp32", "--no-endpoint", "--format", "json", *args, recording)
+    assert r.returncode == 0, r.stderr
+    said = json.loads(r.stdout)
+    said.pop("model", None)
+    return said
+
+
+def recordings():
+    return [os.path.join(SPEECH, f) for f in sorted(os.listdir(SPEECH)) if f.endswith(".flac")]
+
+
+@case
+def words_and_times_are_those_of_the_networks(folder):
+    texts = set()
+    for name in MODELS:
+        for recording in recordings():
+            said = transcribe(f"{folder}/{name}.gguf", recording)
+            assert said == transcribe(os.path.join(ZOO, name), recording), (name, recording)
+            texts.add(said["text"])
+    assert len(texts) > 2 and "" not in texts, texts
+
+
+@case
+def texts_are_those_that_sherpa_onnx_recorded(folder):
+    for name in MODELS:
+        with open(os.path.join(ZOO, name, "decode.json"), encoding="utf-8") as f:
+            sets = json.load(f)["sets"]
+        rows = next(v for k, v in sets.items() if k.startswith("fp32 greedy"))
+        tried = 0
+        for row, said in rows.items():
+            file, _, language = row.partition("|")
+            recording = os.path.join(SPEECH, file + ".flac")
+            if not os.path.exists(recording) or language == "xx-YY":  # steno refuses a language that is none
+                continue
+            language = language.strip("<> '\"")
+            args = ["--language", language] if language not in ("", "None", "auto") else []
+            text = transcribe(f"{folder}/{name}.gguf", recording, "--frontend", "sherpa", *args)["text"]
+            # a shorter silence follows there
+            assert " ".join(text.split()).startswith(" ".join(said["text"].split())), (name, row, text, said["text"])
+            tried += len(said["text"]) > 0
+        assert tried > 2
+
+
+@case
+def a_language_is_the_prompt(folder):
+    model, zoo, others = f"{folder}/{MODELS[0]}.gguf", os.path.join(ZOO, MODELS[0]), 0
+    for recording in recordings():
+        alone = transcribe(model, recording)
+        for language in ("de", "en-GB", "th"):
+            said = transcribe(model, recording, "--language", language)
+            assert said == transcribe(zoo, recording, "--language", language), language
+            others += said["text"] != alone["text"]
+    assert others
+    info = steno("model", "info", model).stdout
+    assert "detected where none is named" in info and " de el en " in info, info
+
+
+@case
+def a_chunk_is_chosen_by_its_lookahead(folder):
+    model = f"{folder}/{MODELS[0]}.gguf"
+    assert "streaming: 320 ms" in steno("model", "info", model).stdout
+    said = [transcribe(model, recordings()[0], *args)["text"] for args in ((), ("--lookahead", "3"), ("--lookahead", "0"))]
+    assert said[0] == said[1] != said[2], said
+    for where, message in ((model, "lookahead 7: the file has 3, 0"), (os.path.join(ZOO, MODELS[0]), "the networks are files, made for one chunk")):
+        r = steno("transcribe", "--model", where, "--lookahead", "7", recordings()[0])
+        assert r.returncode and message in r.stderr, r.stderr
+
+
+@case
+def what_is_not_served_is_named(folder):
+    def kinds(keys, _):
+        keys[E + "spk_kernel_type"] = "ff"
+
+    def unified(keys, _):
+        keys[E + "att_context_style"] = "chunked_limited_with_rc"
+
+    def prompts(keys, _):
+        keys[P + "prompt.dictionary.locales"] = keys[P + "prompt.dictionary.locales"][1:]
+    for change, message in ((kinds, "a Parakeet for one of several speakers"), (unified, "conv_context_left is 8, known: 4"),
+                            (prompts, "are no lists of one length")):
+        nemo_gguf.convert(os.path.join(ZOO, MODELS[0]), f"{folder}/bad.gguf", change)
+        r = steno("model", "info", f"{folder}/bad.gguf")
+        assert r.returncode and message in r.stderr, (message, r.stderr)
+
+
+if __name__ == "__main__":
+    if not os.path.isdir(os.path.join(ZOO, MODELS[0])):
+        print("1..0 # SKIP ../shared/zoo/tiny is not there")
+        sys.exit(0)
+    with tempfile.TemporaryDirectory() as made:
+        for model_name in MODELS:
+            nemo_gguf.convert(os.path.join(ZOO, model_name), f"{made}/{model_name}.gguf")
+        code = tap(made)
+    sys.exit(code)
