@@ -10,6 +10,9 @@
 #define VL 4
 #define V_REGISTER "w" /* asm constraint */
 
+/* Heights of the register tile of a product (tmpl/tiles_tmpl.h): 8 x 2 sums. */
+#define V_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+
 typedef float32x4_t vf;
 typedef uint32x4_t vm; /* lane mask: all ones or zero per lane */
 

@@ -1,5 +1,5 @@
 /* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h.
- * Included by gemm_tmpl.h and gemm_i8_tmpl.h after NR = 32, struct product, struct part and
+ * Included by gemm_amx_tmpl.h and gemm_i8_amx_tmpl.h after NR = 32, struct product, struct part and
  *   AMX_DOT(t, a, b)   AMX_DOT_U8 or AMX_DOT_BF16
  *   AMX_MOST           maximum of rows of a block
  *   AMX_DEEP(rows)     lanes of K of a panel that stay in L1, for that many rows
@@ -24,6 +24,17 @@ enum {
     AMX_HIGH = 2 * AMX_ROWS, /* rows of a tile */
     AMX_L2_DISTANCE = 8192   /* bytes of prefetch distance for weights of a single tile */
 };
+
+/* Around the work of a call with that many rows. */
+static inline void begin(size_t rows)
+{
+    amx_begin(rows);
+}
+
+static inline void end(void)
+{
+    amx_end();
+}
 
 struct amx_tile {
     size_t rows;  /* up to 32 */
@@ -333,7 +344,7 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
 
 /* Rows of the next block when `left` rows are left. The blocks have the same number of tiles, or
  * one less. */
-static size_t amx_rows_of(size_t left)
+static size_t rows_of(size_t left)
 {
     const size_t blocks = (left + AMX_MOST - 1) / AMX_MOST,
                  tiles = (left + AMX_HIGH - 1) / AMX_HIGH;
@@ -345,7 +356,7 @@ static size_t amx_rows_of(size_t left)
  * All blocks have nearly the same depth. */
 static size_t amx_depth(size_t lanes, size_t rows, size_t room)
 {
-    const size_t tiles = (amx_rows_of(rows) + AMX_HIGH - 1) / AMX_HIGH, steps = lanes / AMX_LANES;
+    const size_t tiles = (rows_of(rows) + AMX_HIGH - 1) / AMX_HIGH, steps = lanes / AMX_LANES;
     const size_t row = room / ((tiles ? tiles : 1) * AMX_HIGH);
     size_t most = (row - AMX_LANES) / AMX_LANES, n;
     while (amx_copy_ld(most * AMX_LANES) > row)
@@ -354,11 +365,19 @@ static size_t amx_depth(size_t lanes, size_t rows, size_t room)
     return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 
-/* First row of part `part` of n_parts of m rows, in whole tiles. From three tiles per part on, rows
- * are divided and not columns, whatever the size of the weights. Rows are in the cache of the core
- * that computed them; to fetch half of them from another core's cache takes longer than to read the
- * weights twice. */
-static size_t amx_first_row(size_t m, size_t part, size_t n_parts)
+enum { ROWS_OF_PART = 3 * AMX_HIGH }; /* from this number on, parts divide the rows */
+
+/* From three tiles per part on, rows are divided and not columns, whatever the size of the weights.
+ * Rows are in the cache of the core that computed them; to fetch half of them from another core's
+ * cache takes longer than to read the weights twice. */
+static inline bool rows_are_divided(size_t m, size_t np, size_t n_parts)
+{
+    (void)np;
+    return n_parts > 1 && m >= ROWS_OF_PART * n_parts;
+}
+
+/* First row of part `part` of n_parts of m rows, in whole tiles. */
+static size_t first_row(size_t m, size_t part, size_t n_parts)
 {
     const size_t tiles = (m + AMX_HIGH - 1) / AMX_HIGH, at = tiles * part / n_parts * AMX_HIGH;
     return at < m ? at : m;
@@ -368,13 +387,13 @@ static size_t amx_first_row(size_t m, size_t part, size_t n_parts)
  * operations. */
 __attribute__((unused)) static double amx_peak(size_t rounds, size_t k)
 {
-    BEGIN(AMX_ROWS);
+    begin(AMX_ROWS);
     for (size_t t = 0; t < rounds / 4; t++) {
         AMX_DOT(0, 4, 6);
         AMX_DOT(1, 4, 7);
         AMX_DOT(2, 5, 6);
         AMX_DOT(3, 5, 7);
     }
-    END();
+    end();
     return 2.0 * AMX_ROWS * AMX_LANES * AMX_LANES * (double)(k * (rounds / 4 * 4));
 }

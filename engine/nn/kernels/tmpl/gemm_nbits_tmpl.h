@@ -15,7 +15,7 @@
  *
  * The two ways sum in different orders. M decides which one runs, so here the bits may depend on
  * M. */
-#include "nn/kernels/tmpl/gemm_tmpl.h"
+#include "nn/kernels/tmpl/gemm_f32_tmpl.h"
 
 enum { SMALL_M = VL == 16 ? 4 : 2, KB = 128 };
 

@@ -1,13 +1,12 @@
-/* The f32 product of gemm_tmpl.h with 16-bit packed weights that are widened when they are loaded.
+/* The product of gemm_tmpl.h with 16-bit packed weights that are widened when they are loaded.
  * It reads half the bytes, which helps where reading weights takes the time. Included after
  * vec_<isa>.h and
  *   to_half(x)    rounding of one weight
  * The includer then defines b_load: VL weights as f32. */
-#define GEMM_W16
 typedef uint16_t b_t;
 static inline vf b_load(const b_t *p);
 
-#include "nn/kernels/tmpl/gemm_tmpl.h"
+#include "nn/kernels/tmpl/gemm_floats_tmpl.h"
 
 static size_t packed_bytes(size_t k, size_t n)
 {
@@ -25,3 +24,4 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 }
 
 #include "nn/kernels/tmpl/gemm_w16_part_tmpl.h"
+#include "nn/kernels/tmpl/winograd_tmpl.h"

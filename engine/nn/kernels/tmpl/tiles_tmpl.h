@@ -1,77 +1,67 @@
-/* The register tiles of a product for one vector width, by their height. Included by gemm_tmpl.h
- * and gemm_i8_tmpl.h after
- *   micro_fn, MR                     a kernel's type; the highest tile
+/* Tables of the register tiles of a product for one vector width, by height, and how rows are
+ * divided among them. Included by gemm_micro_tmpl.h and gemm_i8_micro_tmpl.h after
+ *   micro_fn, MR, MC                 a kernel's type; the highest tile; rows of A copied at a time
  *   MICRO(name, reads, mr, panels)   defines the kernel name_MRxPANELS; reads: see prefetch.h
- * A tile that alone reads B needs its own kernel from five rows on (with eight lanes from three,
- * with 16 from one). */
-#if VL == 16
-#define BOTH(mr)                                                                                   \
+ * V_HEIGHTS (vec_<isa>.h) has the heights that the registers hold. */
+
+/* How a tile reads B alone: it needs a kernel of its own from five rows on (with eight lanes from
+ * three, with 16 from one). */
+#define READS_ALONE(mr) (VL == 16 || mr > 4 || (VL == 8 && mr > 2) ? ALONE : SHARED)
+#define TILES(mr)                                                                                  \
     MICRO(micro, SHARED, mr, 1)                                                                    \
     MICRO(next, SHARED1, mr, 1)                                                                    \
-    MICRO(few, ALONE, mr, 1)                                                                       \
+    MICRO(few, READS_ALONE(mr), mr, 1)                                                             \
     MICRO(stream, STREAM, mr, 1)
-#else
-#define BOTH(mr)                                                                                   \
-    MICRO(micro, SHARED, mr, 1)                                                                    \
-    MICRO(few, ALONE, mr, 1)
-#endif
-#if VL == 16
-BOTH(1)
-BOTH(2)
-BOTH(3)
-BOTH(4)
-#define FEW_ROWS NULL, few_1x1, few_2x1, few_3x1, few_4x1
-#else
-MICRO(micro, SHARED, 1, 1)
-MICRO(micro, SHARED, 2, 1)
-#if VL == 8
-BOTH(3)
-BOTH(4)
-#define FEW_ROWS NULL, micro_1x1, micro_2x1, few_3x1, few_4x1
-#else
-MICRO(micro, SHARED, 3, 1)
-MICRO(micro, SHARED, 4, 1)
-#define FEW_ROWS FOUR_ROWS
-#endif
-#endif
-BOTH(5)
-BOTH(6)
-#if VL != 8
-BOTH(7)
-BOTH(8)
-#endif
-#if VL == 16
-BOTH(9)
-BOTH(10)
-BOTH(11)
-BOTH(12)
-BOTH(13)
-BOTH(14)
-#endif
+V_HEIGHTS(TILES)
+#define MICRO_ENTRY(mr) [mr] = micro_##mr##x1,
+#define NEXT_ENTRY(mr) [mr] = next_##mr##x1,
+#define FEW_ENTRY(mr) [mr] = few_##mr##x1,
+#define STREAM_ENTRY(mr) [mr] = stream_##mr##x1,
+static micro_fn *const micro_by_rows[MR + 1] = {V_HEIGHTS(MICRO_ENTRY)};
+static micro_fn *const next_by_rows[MR + 1] = {V_HEIGHTS(NEXT_ENTRY)};
+static micro_fn *const few_by_rows[MR + 1] = {V_HEIGHTS(FEW_ENTRY)};
+static micro_fn *const stream_by_rows[MR + 1] = {V_HEIGHTS(STREAM_ENTRY)};
 
-#define FOUR_ROWS NULL, micro_1x1, micro_2x1, micro_3x1, micro_4x1
-#if VL == 16
-#define MORE_ROWS(f)                                                                               \
-    f##_5x1, f##_6x1, f##_7x1, f##_8x1, f##_9x1, f##_10x1, f##_11x1, f##_12x1, f##_13x1, f##_14x1
-#elif VL == 8
-#define MORE_ROWS(f) f##_5x1, f##_6x1
-#else
-#define MORE_ROWS(f) f##_5x1, f##_6x1, f##_7x1, f##_8x1
-#endif
-static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
-static micro_fn *const few_by_rows[MR + 1] = {FEW_ROWS, MORE_ROWS(few)};
-#if VL == 16
-static micro_fn *const stream_by_rows[MR + 1] = {NULL,       stream_1x1, stream_2x1,
-                                                 stream_3x1, stream_4x1, MORE_ROWS(stream)};
-static micro_fn *const next_by_rows[MR + 1] = {NULL,     next_1x1, next_2x1,
-                                               next_3x1, next_4x1, MORE_ROWS(next)};
-#else
-#define stream_by_rows few_by_rows
-#define next_by_rows micro_by_rows
-#endif
-
-/* Kernels for several tiles. */
+/* Kernels for several tiles, and for a tile that alone reads B, which is not small. */
 static inline micro_fn *const *shared_by_rows(void)
 {
-    return streams_weights() ? next_by_rows : micro_by_rows;
+    return VL == 16 && streams_weights() ? next_by_rows : micro_by_rows;
+}
+
+static inline micro_fn *const *alone_by_rows(void)
+{
+    return VL == 16 && streams_weights() ? stream_by_rows : few_by_rows;
+}
+
+/* Rows to copy at a time: nearly the same number each time, because a low block reads all of B
+ * too. */
+static size_t rows_of(size_t left)
+{
+    const size_t blocks = (left + MC - 1) / MC;
+    return (left + blocks - 1) / blocks;
+}
+
+enum { ROWS_OF_PART = 0 }; /* the number of rows alone does not decide (gemm_i8_rows) */
+
+/* Parts divide the rows when every part gets some full tiles. Weights larger than the caches are
+ * better read by one part each: then parts divide the np panels. */
+static inline bool rows_are_divided(size_t m, size_t np, size_t n_parts)
+{
+    return m >= 4 * MR * n_parts && np < 4 * n_parts;
+}
+
+/* First row of part `part` of n_parts of m rows. */
+static inline size_t first_row(size_t m, size_t part, size_t n_parts)
+{
+    return m * part / n_parts;
+}
+
+/* Around the work of a call with that many rows. */
+static inline void begin(size_t rows)
+{
+    (void)rows;
+}
+
+static inline void end(void)
+{
 }

@@ -2,7 +2,7 @@
  * nearest even, when it is copied. Denormals count as zero on both sides. Included after
  * vec_avx512.h by
  *   gemm_bf16.c       vdpbf16ps: adds two products to each of 16 sums
- *   gemm_bf16_amx.c   AMX tiles, with AMX_DOT, BEGIN and END defined
+ *   gemm_bf16_amx.c   AMX tiles, with AMX_DOT defined
  *
  * Packed B: panels of NR columns as in gemm_tmpl.h, each [(K + 1) / 2][NR] pairs of weights that
  * are consecutive along K. An odd K is padded with zero (for AMX to a multiple of 16 pairs). One
@@ -10,10 +10,14 @@
  * is as wide as a float), so a block is 2 KC deep. */
 #include <stdint.h>
 
-#define GEMM_W16
-#define GEMM_PAIRS
-#define GEMM_APPROX
+#include "nn/kernels/tmpl/math_tmpl.h"
+
+#include "nn/kernels/tmpl/approx_tmpl.h" /* the output is rounded to bf16 anyway */
+#define ACTIVATE_EACH activate_approx_each
+#define ACTIVATE activate_approx
+
 typedef uint32_t b_t;
+enum { K_STEP = 2 };
 
 static inline vf b_load(const b_t *p)
 {
@@ -32,6 +36,7 @@ static inline __m512i pairs(const float *x, size_t n)
     return (__m512i)_mm512_cvtne2ps_pbh(v_load_m(x + VL, high), v_load_m(x, low));
 }
 
+/* n numbers as (n + 1) / 2 pairs, the last one padded with zero. */
 static inline void round_pairs(float *to, const float *from, size_t n)
 {
     size_t i = 0;
@@ -43,6 +48,40 @@ static inline void round_pairs(float *to, const float *from, size_t n)
 }
 
 #include "nn/kernels/tmpl/gemm_tmpl.h"
+
+/* Columns [k0, k0 + n) of row i of A in place, or NULL. */
+static const float *row_in_place(const struct product *p, size_t i, size_t k0, size_t n)
+{
+    if (!p->gather)
+        return p->a + i * p->a_row + k0;
+    return p->in_place ? p->in_place(p, i, k0, n) : NULL;
+}
+
+/* The same, or else gathered into buf. */
+static const float *row_of(const struct product *p, float *buf, size_t i, size_t k0, size_t n)
+{
+    const float *x = row_in_place(p, i, k0, n);
+    if (x)
+        return x;
+    p->gather(p, buf, i, 1, k0, n);
+    return buf;
+}
+
+static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
+                   size_t kc)
+{
+    const size_t from = K_STEP * k0,
+                 n = p->depth - from < K_STEP * kc ? p->depth - from : K_STEP * kc;
+    alignas(64) float row[K_STEP * KC];
+    for (size_t i = i0; i < i0 + rows; i++, buf += copy_ld(kc)) {
+        for (size_t at = 0, some; at < n; at += some) {
+            some = n - at < K_STEP * KC ? n - at : K_STEP * KC;
+            round_pairs(buf + at / K_STEP, row_of(p, row, i, from + at, some), some);
+        }
+        for (size_t u = (n + 1) / 2; u < kc; u++)
+            buf[u] = 0;
+    }
+}
 
 static size_t packed_bytes(size_t k, size_t n)
 {
@@ -134,37 +173,3 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 }
 
 #include "nn/kernels/tmpl/gemm_w16_part_tmpl.h"
-
-#ifdef AMX_DOT
-static double peak_bf16(size_t rounds)
-{
-    return amx_peak(rounds, 2);
-}
-#else
-static double peak_bf16(size_t rounds)
-{
-    enum { SUMS = 24 };
-    vf sum[SUMS], a = v_set1(1.0f), b = v_set1(0.5f);
-    volatile float sink;
-    for (int i = 0; i < SUMS; i++)
-        sum[i] = v_set1((float)i);
-    for (size_t t = 0; t < rounds; t++) {
-        __asm__ volatile("" : "+" V_REGISTER(a), "+" V_REGISTER(b));
-#pragma GCC unroll 24
-        for (int i = 0; i < SUMS; i++)
-            sum[i] = mac(a, b, sum[i]);
-    }
-    for (int i = 1; i < SUMS; i++)
-        sum[0] = sum[0] + sum[i];
-    sink = v_hsum(sum[0]);
-    (void)sink;
-    return (double)rounds * SUMS * VL * 4;
-}
-#endif
-
-void V_NAME(steno_kernels_gemm)(steno_kernels *k)
-{
-    k->gemm_bf16 =
-        (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
-    k->peak_bf16 = peak_bf16;
-}

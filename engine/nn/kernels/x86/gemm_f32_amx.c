@@ -4,6 +4,7 @@
 #include "nn/kernels/x86/vec_avx512.h"
 
 /* Load a line, and prefetch a later one from memory. */
+#define GEMM_PACED_ROWS 6
 #define GEMM_PACED(p, prefetch) paced_line(p, (p) + (prefetch))
 static inline __attribute__((always_inline)) vf paced_line(const float *p, const float *later)
 {
@@ -13,8 +14,7 @@ static inline __attribute__((always_inline)) vf paced_line(const float *p, const
     return v;
 }
 
-#define GEMM_NO_SLOTS
-#include "nn/kernels/tmpl/gemm_tmpl.h"
+#include "nn/kernels/tmpl/gemm_f32_tmpl.h"
 
 static void packed(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *weights,
                    float *c, size_t ldc, const struct steno_gemm_epilogue *ep)

@@ -12,12 +12,12 @@ static inline __attribute__((always_inline)) vi paced_line(const int8_t *p)
 
 #undef ISA
 #define ISA amx
-#define ONE_ROW(p) paced_line(p)
+#define row_weights(p) paced_line(p)
 #define KG 4
 #define A_U8 1
+#define A_S8 0
+#define SUMS_16 0
 #define weights vi_load
 #define dot(acc, a, b) _mm512_dpbusd_epi32(acc, a, b)
 #define AMX_DOT AMX_DOT_U8
-#define BEGIN amx_begin
-#define END amx_end
 #include "nn/kernels/tmpl/gemm_i8_tmpl.h"

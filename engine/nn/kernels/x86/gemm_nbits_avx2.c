@@ -1,4 +1,3 @@
 #include "nn/kernels/x86/vec_i32_avx2.h"
 
-#define GEMM_NO_SLOTS
 #include "nn/kernels/tmpl/gemm_nbits_tmpl.h"

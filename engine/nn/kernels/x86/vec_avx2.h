@@ -8,6 +8,10 @@
 
 #define ISA avx2
 #define VL 8
+
+/* Heights of the register tile of a product (tmpl/tiles_tmpl.h): 6 x 2 sums, 2 of B and 1 of A are
+ * 15 of 16 registers. */
+#define V_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #define V_REGISTER "v" /* asm constraint */
 
 typedef __m256 vf;

@@ -7,6 +7,10 @@
 
 #define ISA avx512
 #define VL 16
+
+/* Heights of the register tile of a product (tmpl/tiles_tmpl.h): 14 x 2 sums, 2 of B and 1 of A are
+ * 31 of 32 registers. */
+#define V_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 #ifndef V_REGISTER
 #define V_REGISTER "v" /* asm constraint */
 #endif
