@@ -1,6 +1,7 @@
 """Qwen3-ASR (family qwen3_asr) against ONNX Runtime with an own loop, on a small directory of random networks. TAP."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -75,12 +76,30 @@ def caches_of_half_precision_and_of_any_length_give_the_text(_):
 
 
 @case
-def an_optimized_directory_is_the_same_model(model):
+def caches_that_are_copied_with_the_new_rows_give_the_text(_):
     """Also for other runtimes: heads that queries share are one operator, whose function repeats them."""
     with tempfile.TemporaryDirectory() as d:
-        out = os.path.join(d, "out")
+        model, out = os.path.join(d, "in"), os.path.join(d, "out")
+        toy.write(model, form=toy.scattered)
         said = subprocess.run([STENO, "optimize", model, "-o", out], capture_output=True, text=True, check=True)
         assert "groups 2" in said.stdout + said.stderr, said
+        want = toy.Reference(model)(samples(PARTS[1]))
+        for folder in (model, out):
+            assert toy.Reference(folder)(samples(PARTS[1])) == want and run(folder, PARTS[1]) == (CODE[want[0]], want[1])
+
+
+@case
+def caches_are_read_where_they_are(model):
+    path = os.path.join(model, "decoder.onnx")
+    said = subprocess.run([STENO, "model", "info", path], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"PastAttention +0 +2\b", said) and re.search(r"Softmax +2 +0\b", said), said
+
+
+@case
+def an_optimized_directory_is_the_same_model(model):
+    with tempfile.TemporaryDirectory() as d:
+        out = os.path.join(d, "out")
+        subprocess.run([STENO, "optimize", model, "-o", out], capture_output=True, text=True, check=True)
         want = toy.Reference(model)(samples(PARTS[1]))
         assert toy.Reference(out)(samples(PARTS[1])) == want and run(out, PARTS[1]) == (CODE[want[0]], want[1])
 

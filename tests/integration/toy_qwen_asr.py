@@ -93,6 +93,10 @@ class Graph:
         self.nodes.append(helper.make_node(op, list(inputs), [out], **attributes))
         return out
 
+    def cache(self, name):
+        """In f32."""
+        return name if self.cache_type == F32 else self("Cast", name, to=F32)
+
     def shape(self, x, axis):
         return self("Gather", self("Shape", x), self.const(np.int64([axis])))
 
@@ -139,31 +143,58 @@ def rotate(g, x, cos, sin):
     return g("Add", g("Mul", x, cos), g("Mul", turned, sin))
 
 
-def attention(g, layer, x, angles, positions, cache_type):
-    """Grouped queries over the whole cache, in which the new positions are."""
+def repeated(g, x):
+    """[1, KV, S, HD] -> [1, HEADS, S, HD]"""
+    x = g("Tile", g("Unsqueeze", x, g.const(np.int64([2]))), g.const(np.int64([1, 1, HEADS // KV, 1, 1])))
+    shape = g("Shape", x)
+    ends = [g("Slice", shape, g.const(np.int64([a])), g.const(np.int64([b]))) for a, b in ((0, 1), (3, 5))]
+    return g("Reshape", x, g("Concat", ends[0], g.const(np.int64([-1])), ends[1], axis=0))
+
+
+def sliced(g, q, new, layer, positions):
+    """Scores and values: rows of the cache that are before the new ones, and those. As the published network has it."""
+    first = g("Gather", positions, g.const(np.int64(0)))
+    end = g("Unsqueeze", g("Clip", g("Min", first, g("Squeeze", g.shape(f"past_k_{layer}", 1))), g.const(np.int64(1))), g.const(np.int64([0])))
+    old = [g("Slice", g.cache(f"past_{n}_{layer}"), g.const(np.int64([0])), end, g.const(np.int64([1])), g.const(np.int64([1]))) for n in "kv"]
+    old = [repeated(g, g("Transpose", x, perm=[0, 2, 1, 3])) for x in old]
+    new = [repeated(g, g("Transpose", g("Unsqueeze", x, g.const(np.int64([0]))), perm=[0, 2, 1, 3])) for x in new]
+    scores = [g("Mul", g("MatMul", q, g("Transpose", k, perm=[0, 1, 3, 2])), g.const(np.float32(HD ** -0.5))) for k in (old[0], new[0])]
+    some = g("Cast", g("Greater", first, g.const(np.int64(0))), to=F32)
+    scores[0] = g("Add", scores[0], g("Mul", g("Sub", g.const(np.float32(1)), some), g.const(np.float32(-1e4))))
+    seen = g("LessOrEqual", g("Unsqueeze", positions, g.const(np.int64([0]))), g("Unsqueeze", positions, g.const(np.int64([1]))))
+    mask = g("Unsqueeze", g("Where", seen, g.const(np.float32(0)), g.const(np.float32(-1e4))), g.const(np.int64([0, 1])))
+    scores[1] = g("Add", scores[1], g("Expand", mask, g("Shape", scores[1])))
+    return g("Concat", *scores, axis=-1), g("Concat", old[1], new[1], axis=2)
+
+
+def scattered(g, q, new, layer, positions):
+    """The same over the whole cache, in which the new rows are."""
+    caches = []
+    for name, x in zip("kv", new):
+        past = g("Squeeze", g.cache(f"past_{name}_{layer}"), g.const(np.int64([0])))
+        whole = g("ScatterND", past, g("Unsqueeze", positions, g.const(np.int64([1]))), x)
+        whole = g("Transpose", g("Unsqueeze", whole, g.const(np.int64([0]))), perm=[0, 2, 1, 3])  # [1, KV, C, HD]
+        shape = g("Concat", g.const(np.int64([1, KV, HEADS // KV])), g.shape(f"past_k_{layer}", 1), g.const(np.int64([HD])), axis=0)
+        whole = g("Expand", g("Unsqueeze", whole, g.const(np.int64([2]))), shape)
+        caches.append(g("Reshape", whole, g.const(np.int64([1, HEADS, -1, HD]))))
+    scores = g("Mul", g("MatMul", q, g("Transpose", caches[0], perm=[0, 1, 3, 2])), g.const(np.float32(HD ** -0.5)))
+    places = g("Range", g.const(np.int64(0)), g("Squeeze", g.shape(f"past_k_{layer}", 1)), g.const(np.int64(1)))
+    seen = g("LessOrEqual", places, g("Unsqueeze", positions, g.const(np.int64([1]))))
+    return g("Add", scores, g("Where", seen, g.const(np.float32(0)), g.const(np.float32(-3.4028235e38)))), caches[1]
+
+
+def attention(g, layer, x, angles, positions, form):
     cos, sin = angles
     shaped = {}
     for name, heads in (("q", HEADS), ("k", KV), ("v", KV)):
         shaped[name] = g("Reshape", g("MatMul", x, g.weight(D, heads * HD)), g.const(np.int64([-1, heads, HD])))
     q, k, v = rotate(g, shaped["q"], cos, sin), rotate(g, shaped["k"], cos, sin), shaped["v"]
-    caches = []
     for name, new in (("k", k), ("v", v)):
-        new = g("Cast", new, to=cache_type) if cache_type != F32 else new
-        g("Unsqueeze", new, g.const(np.int64([0])), out=f"{name}_delta_{layer}")
-        past = g("Squeeze", f"past_{name}_{layer}", g.const(np.int64([0])))
-        whole = g("ScatterND", past, g("Unsqueeze", positions, g.const(np.int64([1]))), new)
-        whole = g("Cast", whole, to=F32) if cache_type != F32 else whole
-        whole = g("Transpose", g("Unsqueeze", whole, g.const(np.int64([0]))), perm=[0, 2, 1, 3])  # [1, KV, C, HD]
-        shape = g("Concat", g.const(np.int64([1, KV, HEADS // KV])), g.shape(f"past_k_{layer}", 1), g.const(np.int64([HD])), axis=0)
-        whole = g("Expand", g("Unsqueeze", whole, g.const(np.int64([2]))), shape)
-        caches.append(g("Reshape", whole, g.const(np.int64([1, HEADS, -1, HD]))))
+        kept = g("Cast", new, to=g.cache_type) if g.cache_type != F32 else new
+        g("Unsqueeze", kept, g.const(np.int64([0])), out=f"{name}_delta_{layer}")
     q = g("Transpose", g("Unsqueeze", q, g.const(np.int64([0]))), perm=[0, 2, 1, 3])
-    scores = g("Mul", g("MatMul", q, g("Transpose", caches[0], perm=[0, 1, 3, 2])), g.const(np.float32(HD ** -0.5)))
-    places = g("Range", g.const(np.int64(0)), g("Squeeze", g.shape(f"past_k_{layer}", 1)), g.const(np.int64(1)))
-    seen = g("LessOrEqual", places, g("Unsqueeze", positions, g.const(np.int64([1]))))
-    mask = g("Where", seen, g.const(np.float32(0)), g.const(np.float32(-3.4028235e38)))
-    weights = g("Softmax", g("Add", scores, mask), axis=-1)
-    y = g("Transpose", g("MatMul", weights, caches[1]), perm=[0, 2, 1, 3])
+    scores, values = form(g, q, (k, v), layer, positions)
+    y = g("Transpose", g("MatMul", g("Softmax", scores, axis=-1), values), perm=[0, 2, 1, 3])
     return g("MatMul", g("Reshape", y, g.const(np.int64([-1, HEADS * HD]))), g.weight(HEADS * HD, D))
 
 
@@ -184,8 +215,9 @@ def likely():
     return b
 
 
-def decoder(path, positions, cache_type):
+def decoder(path, positions, cache_type, form=sliced):
     g = Graph(3)
+    g.cache_type = cache_type
     ids, table = g("Squeeze", "ids", g.const(np.int64([0]))), g.weight(VOCAB + SPARE, D, scale=4)
     audio = g("Equal", ids, g.const(np.int64(MARK["<|audio_pad|>"])))
     place = g("Sub", g("CumSum", g("Cast", audio, to=I64), g.const(np.int64(0))), g.const(np.int64(1)))
@@ -196,7 +228,7 @@ def decoder(path, positions, cache_type):
     angle = g("Mul", g("Unsqueeze", g("Cast", "positions", to=F32), g.const(np.int64([1, 2]))), g.const(np.float32(np.tile(speed, 2))))
     angles = g("Cos", angle), g("Sin", angle)  # [n, 1, HD]
     for layer in range(LAYERS):
-        x = g("Add", x, attention(g, layer, rms(g, x), angles, "positions", cache_type))
+        x = g("Add", x, attention(g, layer, rms(g, x), angles, "positions", form))
         h = rms(g, x)
         gate = g("MatMul", h, g.weight(D, INNER))
         h = g("Mul", g("Mul", gate, g("Sigmoid", gate)), g("MatMul", h, g.weight(D, INNER)))
@@ -214,11 +246,11 @@ def decoder(path, positions, cache_type):
     g.save(path, inputs, outputs)
 
 
-def write(folder, positions=256, cache_type=F32):
+def write(folder, positions=256, cache_type=F32, form=sliced):
     os.makedirs(os.path.join(folder, "tokenizer"), exist_ok=True)
     front_end(os.path.join(folder, "conv_frontend.onnx"))
     encoder(os.path.join(folder, "encoder.onnx"))
-    decoder(os.path.join(folder, "decoder.onnx"), positions, cache_type)
+    decoder(os.path.join(folder, "decoder.onnx"), positions, cache_type, form)
 
     def put(name, text):
         with open(os.path.join(folder, "tokenizer", name), "w", encoding="utf-8") as f:

@@ -92,6 +92,16 @@ static double window_attention(const struct steno_node *n, const struct steno_te
                  : 0;
 }
 
+/* Of the whole cache: how many of its rows are seen only the run knows. */
+static double past_attention(const struct steno_node *n, const struct steno_tensor *const *in,
+                             const struct slot *y)
+{
+    const double v = (double)steno_node_int(n, "v_size", 1);
+    return n->n_in > 3 && in[3] ? 2 * count_elements(&y->t.shape) / v * dim(&in[3]->shape, 1) *
+                                      ((double)steno_node_int(n, "size", 1) + v)
+                                : 0;
+}
+
 /* Q [B, T, h d]: each row sees 2 window + 1 keys, fewer at both ends. */
 static double local_attention(const struct steno_node *n, const struct steno_tensor *const *in,
                               const struct slot *y)
@@ -146,6 +156,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
         return local_attention(n, in, out[0]);
     if (!strcmp(t, "ConvRowTiles"))
         return conv_row_tiles(n, in, out[0]);
+    if (!strcmp(t, "PastAttention"))
+        return past_attention(n, in, out[0]);
     if (!strcmp(t, "WindowAttention"))
         return window_attention(n, in, out[0]);
     if (!strcmp(t, "ConvTranspose"))

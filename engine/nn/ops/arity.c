@@ -143,6 +143,7 @@ static const struct arity {
     {"ai.steno", "LocalAttention", 1, 0x7, 0x1},
     {"ai.steno", "MaskedSoftmax", 1, 0x3, 0x1},
     {"ai.steno.run", "ConvRowTiles", 1, 0xb, 0x1},
+    {"ai.steno.run", "PastAttention", 1, 0x3f, 0x1},
     {"ai.steno.run", "WindowAttention", 1, 0x7, 0x1},
 };
 

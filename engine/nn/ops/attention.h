@@ -84,6 +84,17 @@ void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, 
 STENO_MUST steno_status steno_attention_check_columns(const struct steno_node *n,
                                                       const char *fourth, steno_err *err);
 
+/* The functions of ai.steno:Attention (op_fused_attention.c), for operators with its first three
+ * inputs and its attributes: infer and prepare, whose priv is freed by free(); reading Q, K and V
+ * into a (NULL, or a message that says what is wrong); the output, with a->y NULL if it is empty.
+ */
+STENO_MUST steno_status steno_attention_infer(struct steno_infer *ic, steno_err *err);
+STENO_MUST steno_status steno_attention_prepare(struct steno_prepare *pc, void **priv,
+                                                steno_err *err);
+const char *steno_attention_read_factors(struct steno_op_ctx *ctx, struct steno_attention *a);
+STENO_MUST steno_status steno_attention_output(struct steno_op_ctx *ctx, struct steno_attention *a,
+                                               steno_err *err);
+
 /* Read input `in`, bool or f32, broadcast to a's [batch, q_heads, rows, keys], into a->hidden or
  * a->mask. An absent input changes nothing. Returns NULL, or a message that says what is wrong. */
 const char *steno_attention_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a);

@@ -42,6 +42,7 @@
     X(local_attention)                                                                             \
     X(fused_int8)                                                                                  \
     X(cached_attention)                                                                            \
+    X(past_attention)                                                                              \
     X(window_attention)                                                                            \
     X(resize)                                                                                      \
     X(sequence)                                                                                    \

@@ -211,7 +211,7 @@ static int64_t common_batch(int64_t a, int64_t b)
     return a == 1 || (a < 0 && b > 1) ? b : a;
 }
 
-static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
+steno_status steno_attention_infer(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *n = steno_infer_node(ic);
     struct steno_shape q = steno_infer_shape(ic, IN_Q), k = steno_infer_shape(ic, IN_K),
@@ -232,7 +232,7 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status prepare_attention(struct steno_prepare *pc, void **priv, steno_err *err)
+steno_status steno_attention_prepare(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
     steno_status st = steno_attention_check_columns(n, "p_at", err);
@@ -338,7 +338,7 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
                : NULL;
 }
 
-static const char *read_inputs_attention(struct steno_op_ctx *ctx, struct steno_attention *a)
+const char *steno_attention_read_factors(struct steno_op_ctx *ctx, struct steno_attention *a)
 {
     const struct steno_node *n = steno_op_node(ctx);
     struct extent q, k, v;
@@ -363,6 +363,15 @@ static const char *read_inputs_attention(struct steno_op_ctx *ctx, struct steno_
         return "Q, K and V differ in batch, or K and V in length";
     a->scale = steno_node_float(n, "scale", 1);
     a->left = a->right = -1;
+    return NULL;
+}
+
+static const char *read_inputs_attention(struct steno_op_ctx *ctx, struct steno_attention *a)
+{
+    const struct steno_node *n = steno_op_node(ctx);
+    const char *wrong = steno_attention_read_factors(ctx, a);
+    if (wrong)
+        return wrong;
     wrong = steno_attention_read_mask(ctx, IN_MASK, a);
     if (!wrong)
         wrong = read_positions(ctx, a);
@@ -374,11 +383,27 @@ static const char *read_inputs_attention(struct steno_op_ctx *ctx, struct steno_
     return wrong;
 }
 
+steno_status steno_attention_output(struct steno_op_ctx *ctx, struct steno_attention *a,
+                                    steno_err *err)
+{
+    const struct steno_shape s =
+        result_shape(steno_op_node(ctx), (int64_t)a->batch, (int64_t)a->rows);
+    struct steno_tensor *y;
+    const steno_status st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
+    if (st || !steno_numel(y))
+        return st;
+    a->use_bf16 = *(const bool *)steno_op_priv(ctx);
+    a->y = y->data;
+    a->y_view =
+        (struct steno_attention_view){.batch = a->rows * a->q_heads * a->v_size,
+                                      .head = s.rank == 4 ? a->rows * a->v_size : a->v_size,
+                                      .row = s.rank == 4 ? a->v_size : a->q_heads * a->v_size};
+    return STENO_OK;
+}
+
 static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_attention a = {0};
-    struct steno_shape s;
-    struct steno_tensor *y;
     const char *wrong;
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
@@ -386,21 +411,16 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     wrong = read_inputs_attention(ctx, &a);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    a.use_bf16 = *(const bool *)steno_op_priv(ctx);
-    s = result_shape(steno_op_node(ctx), (int64_t)a.batch, (int64_t)a.rows);
-    st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
-    if (st || !steno_numel(y))
+    st = steno_attention_output(ctx, &a, err);
+    if (st || !a.y)
         return st;
-    a.y = y->data;
-    a.y_view = (struct steno_attention_view){.batch = a.rows * a.q_heads * a.v_size,
-                                             .head = s.rank == 4 ? a.rows * a.v_size : a.v_size,
-                                             .row = s.rank == 4 ? a.v_size : a.q_heads * a.v_size};
     return steno_ops_attention(ctx, &a, err);
 }
 
 const struct steno_op steno_ops_fused_attention[] = {
     {"ai.steno", "MaskedSoftmax", 1, 0, 0, infer_masked, NULL, NULL, run_masked_softmax},
     {"ai.steno", "RelativeShift", 1, 0, 0, infer_shift, NULL, NULL, run_shift},
-    {"ai.steno", "Attention", 1, 0, 0, infer_attention, prepare_attention, free, run_attention},
+    {"ai.steno", "Attention", 1, 0, 0, steno_attention_infer, steno_attention_prepare, free,
+     run_attention},
     {0},
 };

@@ -7,10 +7,10 @@
 #define MAX_TEXT ((size_t)1 << 20)
 #define MAX_BYTES ((size_t)64 << 20) /* of one node's results, whatever a file asks for */
 
-void steno_moved_fixed(const struct steno_graph *g, bool *fixed)
+void steno_moved_fixed(const struct steno_graph *g, steno_value_id also, bool *fixed)
 {
     for (int32_t v = 0; v < g->n_values; v++)
-        fixed[v] = g->values[v].constant && g->values[v].constant->data;
+        fixed[v] = v == also || (g->values[v].constant && g->values[v].constant->data);
     for (int32_t i = 0; i < g->n_nodes; i++) { /* nodes are in order */
         const struct steno_node *n = &g->nodes[i];
         bool all = !n->dead && n->op && n->op->run && !(n->op->flags & STENO_OP_IMPURE);
@@ -117,7 +117,7 @@ static bool visit_local(struct steno_moved *p, steno_value_id v, steno_value_id 
     if (g->values[v].constant && g->values[v].constant->data)
         return true;
     at = g->values[v].producer;
-    if (v != stop && at != STENO_NONE && !is_mask(p, v) &&
+    if (v != stop && at != STENO_NONE && (p->whole || !is_mask(p, v)) &&
         (p->fixed[v] || steno_moved_takes(g, p->fixed, p->by_condition, &g->nodes[at]))) {
         for (int k = 0; k < g->nodes[at].n_out; k++)
             if (g->nodes[at].out[k] != STENO_NONE)
@@ -277,7 +277,7 @@ struct run {
 
 int64_t steno_moved_extent(const struct steno_moved_sizes *s, int64_t d)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < STENO_MOVED_SYMBOLS; i++)
         if (d < 0 && d == s->symbol[i])
             return s->extent[i];
     return d >= 0 ? d : -1;

@@ -15,6 +15,7 @@ struct steno_moved {
     struct steno_graph *g;
     const bool *fixed; /* [n_values]: the value depends on constants and shapes alone */
     bool by_condition; /* Where may take a leaf as its condition */
+    bool whole;        /* masks are computed, too; else they are leaves */
     steno_value_id end;
     /* set by steno_moved_find */
     int32_t *node; /* [n], each after those that it reads */
@@ -28,8 +29,9 @@ struct steno_moved {
     int n_symbols;
 };
 
-/* Tell which values of g depend on constants and shapes alone: fixed [n_values]. */
-void steno_moved_fixed(const struct steno_graph *g, bool *fixed);
+/* Tell which values of g depend on constants, shapes and value `also` (or STENO_NONE) alone: fixed
+ * [n_values]. */
+void steno_moved_fixed(const struct steno_graph *g, steno_value_id also, bool *fixed);
 /* True if n may take part. */
 bool steno_moved_takes(const struct steno_graph *g, const bool *fixed, bool by_condition,
                        const struct steno_node *n);
@@ -39,9 +41,10 @@ bool steno_moved_takes(const struct steno_graph *g, const bool *fixed, bool by_c
 bool steno_moved_find(struct steno_moved *p, steno_value_id stop);
 void steno_moved_free(struct steno_moved *p);
 
-/* The extents that stand for two symbols. */
+/* The extents that stand for symbols; 0: no symbol. */
+enum { STENO_MOVED_SYMBOLS = 5 };
 struct steno_moved_sizes {
-    int64_t symbol[2], extent[2];
+    int64_t symbol[STENO_MOVED_SYMBOLS], extent[STENO_MOVED_SYMBOLS];
 };
 /* Return the extent of dimension d, -1 if it is not known. */
 int64_t steno_moved_extent(const struct steno_moved_sizes *s, int64_t d);

@@ -1,17 +1,10 @@
-/* Before: y = ai.steno:Attention(q, k, v) where k = Reshape(Expand(Unsqueeze(x; 2))), v likewise:
- *         each head of x stands for several of q (grouped queries: Ainslie et al., GQA, 2023)
- * After:  y = ai.steno:Attention(q, x, z; kv_heads)   (nn/ops/op_fused_attention.c)
- * A Transpose of x's heads and rows is read in place, too. */
+/* Before: y = ai.steno:Attention(q, k, v) where k = Reshape(Expand(Unsqueeze(x; 2))), v likewise,
+ *         or Tile in place of Expand: each head of x stands for several of q (grouped queries:
+ * Ainslie et al., GQA, 2023) After:  y = ai.steno:Attention(q, x, z; kv_heads)
+ * (nn/ops/op_fused_attention.c) A Transpose of x's heads and rows is read in place, too. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
-
-/* What a repeated K or V is made from. */
-struct group {
-    steno_value_id x;
-    bool apart; /* [B, h, S, d]; else [B, S, h, d] */
-    int64_t heads;
-};
 
 static bool same_dim(int64_t a, int64_t b)
 {
@@ -24,7 +17,7 @@ static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
 {
     const struct steno_node *expand = steno_pass_producer(g, wide), *apart;
     const struct steno_shape *y = &g->values[wide].shape, *u, *x;
-    if (!steno_pass_is(expand, "Expand") || y->rank != 5)
+    if (!(steno_pass_is(expand, "Expand") || steno_pass_is(expand, "Tile")) || y->rank != 5)
         return STENO_NONE;
     apart = steno_pass_producer(g, expand->in[0]);
     u = &g->values[expand->in[0]].shape;
@@ -41,14 +34,20 @@ static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
     return apart->in[0];
 }
 
-/* Match K or V, [B, heads, S, size]. */
-static bool match_group(struct steno_graph *g, steno_value_id v, int64_t heads, int64_t size,
-                        struct group *m)
+steno_value_id steno_pass_before_heads(struct steno_graph *g, steno_value_id v, bool *apart)
 {
-    const struct steno_node *join = steno_pass_producer(g, v), *t;
-    const struct steno_shape *s = &g->values[v].shape, *wide;
+    const struct steno_node *t = steno_pass_producer(g, v);
     size_t n = 0;
-    const int64_t *perm;
+    const int64_t *perm = steno_pass_is(t, "Transpose") ? steno_node_ints(t, "perm", &n) : NULL;
+    *apart = !(perm && n == 4 && perm[0] == 0 && perm[1] == 2 && perm[2] == 1 && perm[3] == 3);
+    return *apart ? v : t->in[0];
+}
+
+bool steno_pass_shared_heads(struct steno_graph *g, steno_value_id v, int64_t heads, int64_t size,
+                             struct steno_pass_heads *m)
+{
+    const struct steno_node *join = steno_pass_producer(g, v);
+    const struct steno_shape *s = &g->values[v].shape, *wide;
     if (!steno_pass_is(join, "Reshape") || s->rank != 4 || s->dim[1] != heads || s->dim[3] != size)
         return false;
     m->x = repeated_heads(g, join->in[0]);
@@ -56,31 +55,26 @@ static bool match_group(struct steno_graph *g, steno_value_id v, int64_t heads, 
         return false;
     wide = &g->values[join->in[0]].shape;
     m->heads = wide->dim[1];
-    m->apart = true;
     if (m->heads < 1 || wide->dim[2] < 2 || m->heads * wide->dim[2] != heads ||
         wide->dim[4] != size || !same_dim(wide->dim[0], s->dim[0]))
         return false;
-    t = steno_pass_producer(g, m->x);
-    perm = steno_pass_is(t, "Transpose") ? steno_node_ints(t, "perm", &n) : NULL;
-    if (perm && n == 4 && perm[0] == 0 && perm[1] == 2 && perm[2] == 1 && perm[3] == 3) {
-        m->x = t->in[0];
-        m->apart = false;
-    }
+    m->x = steno_pass_before_heads(g, m->x, &m->apart);
     return true;
 }
 
-static bool match_groups(struct steno_graph *g, const struct steno_node *n, struct group kv[2])
+static bool match_groups(struct steno_graph *g, const struct steno_node *n,
+                         struct steno_pass_heads kv[2])
 {
     const int64_t apart = steno_node_int(n, "apart", 0), heads = steno_node_int(n, "heads", 1);
     return (apart & 6) == 6 && (n->n_in < 5 || n->in[4] == STENO_NONE) &&
            !steno_node_attr(n, "kv_heads") && !steno_node_int(n, "parts", 0) &&
-           match_group(g, n->in[1], heads, steno_node_int(n, "size", 1), &kv[0]) &&
-           match_group(g, n->in[2], heads, steno_node_int(n, "v_size", 1), &kv[1]) &&
+           steno_pass_shared_heads(g, n->in[1], heads, steno_node_int(n, "size", 1), &kv[0]) &&
+           steno_pass_shared_heads(g, n->in[2], heads, steno_node_int(n, "v_size", 1), &kv[1]) &&
            kv[0].heads == kv[1].heads;
 }
 
-static steno_status build_groups(struct steno_graph *g, int32_t at, const struct group kv[2],
-                                 steno_err *err)
+static steno_status build_groups(struct steno_graph *g, int32_t at,
+                                 const struct steno_pass_heads kv[2], steno_err *err)
 {
     const struct steno_node *old = &g->nodes[at];
     struct steno_node *y = steno_pass_add_node(g, "ai.steno", "Attention", 1, old->name, old->n_in,
@@ -110,7 +104,7 @@ steno_status steno_pass_groups(struct steno_graph *g, const struct steno_pass_en
 {
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct group kv[2];
+        struct steno_pass_heads kv[2];
         if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
             !match_groups(g, &g->nodes[i], kv))
             continue;

@@ -671,7 +671,7 @@ static steno_status rewrite_one(struct steno_graph *g, const struct steno_pass_e
             fixed = calloc((size_t)g->n_values, sizeof *fixed);
             if (!fixed)
                 return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-            steno_moved_fixed(g, fixed);
+            steno_moved_fixed(g, STENO_NONE, fixed);
         }
         l.fixed = fixed;
         l.columns =

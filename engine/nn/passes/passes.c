@@ -51,6 +51,7 @@ const struct steno_pass steno_passes[] = {
     {"dead", 1, 1, steno_pass_dead, "shape arithmetic that only the shift needed"},
     {"local", 2, 1, steno_pass_local, "Longformer's attention within a window"},
     {"dead", 1, 1, steno_pass_dead, "its chunks"},
+    {"past", 2, 1, steno_pass_past, "attention to rows of a cache and to new ones"},
     {"attention", 2, 1, steno_pass_attention, "scores, softmax and values of attention in one"},
     {"cse", 2, 1, steno_pass_cse, "masks that the layers share"},
     {"int8", 2, 1, steno_pass_int8, "MatMulInteger, Cast, Mul by scales, Add of a bias"},

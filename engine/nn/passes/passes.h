@@ -102,6 +102,18 @@ bool steno_pass_same_shape(const struct steno_graph *g, steno_value_id a, steno_
 const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, int64_t n);
 /* True if n is a ConstantOfShape of this type and fills with `with`. */
 bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with);
+/* Keys or values whose heads several queries share: those of x, [B, h, S, d] or, not apart, [B, S,
+ * h, d]. */
+struct steno_pass_heads {
+    steno_value_id x;
+    bool apart;
+    int64_t heads;
+};
+/* True if v [B, heads, S, size] repeats each head of m->x (nn/passes/pass_groups.c). */
+bool steno_pass_shared_heads(struct steno_graph *g, steno_value_id v, int64_t heads, int64_t size,
+                             struct steno_pass_heads *m);
+/* The value [B, S, h, d] that a Transpose made v [B, h, S, d] from, or v; *apart: it is v. */
+steno_value_id steno_pass_before_heads(struct steno_graph *g, steno_value_id v, bool *apart);
 /* Return the activation that n applies to its input 0, if an epilogue can apply it (struct
  * steno_epilogue), else STENO_ACT_NONE. p: its parameters as act_min and act_max
  * have them (limits of CLIP are the largest floats where absent), else 0. */
@@ -139,8 +151,8 @@ steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_
     steno_pass_constants, steno_pass_cse, steno_pass_swish, steno_pass_glu, steno_pass_layernorm,
     steno_pass_linear, steno_pass_shape, steno_pass_reshape, steno_pass_transpose, steno_pass_flat,
     steno_pass_gelu, steno_pass_convact, steno_pass_softmax, steno_pass_relshift, steno_pass_int8,
-    steno_pass_attention, steno_pass_groups, steno_pass_pointwise, steno_pass_depthwise,
-    steno_pass_nhwc;
+    steno_pass_attention, steno_pass_groups, steno_pass_past, steno_pass_pointwise,
+    steno_pass_depthwise, steno_pass_nhwc;
 /* Zipformer */
 steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass, steno_pass_chunkconv,
     steno_pass_relwindow, steno_pass_weights;
