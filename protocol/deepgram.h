@@ -27,7 +27,8 @@ struct steno_deepgram_wants {
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
  * punctuate, numerals, smart_format, paragraphs, utterances, and filters of the text. */
 bool steno_deepgram_is_want(const char *name);
-/* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords. punctuate, smart_format
+/* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords, but for
+ * those with a boost of 0 or less. punctuate, smart_format
  * and paragraphs allow the option punctuation, which is off before. STENO_ERR_INVAL names the
  * parameter. */
 STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,

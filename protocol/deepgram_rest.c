@@ -54,24 +54,32 @@ bool steno_deepgram_is_want(const char *name)
            !strcmp(name, "filler_words") || !strcmp(name, "profanity_filter");
 }
 
-/* "word:2.5" without its boost: hotwords have no weights. */
-static void cut_boost(char *word)
+/* Take the boost off "word:2.5": hotwords have no weights. Returns it; 1 if there is none. */
+static double take_boost(char *word)
 {
     char *colon = strrchr(word, ':');
-    if (colon && colon > word && colon[1] && colon[1 + strspn(colon + 1, "+-.0123456789")] == '\0')
-        *colon = '\0';
+    if (!colon || colon == word || !colon[1] || colon[1 + strspn(colon + 1, "+-.0123456789")])
+        return 1;
+    *colon = '\0';
+    return strtod(colon + 1, NULL);
 }
 
-static steno_status add_keyword(struct steno_hint_store *hints, const char *name, const char *value,
-                                steno_err *err)
+/* A keyword without a boost above 0 is none: 0 is Deepgram's way to say that it was not given, and
+ * no search makes a word less likely. */
+static steno_status add_keyword(struct steno_deepgram_wants *w, struct steno_hint_store *hints,
+                                const char *name, const char *value, steno_err *err)
 {
     char *word = strdup(value);
-    steno_status st;
+    double boost = 1;
+    steno_status st = STENO_OK;
     if (!word)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     if (!strcmp(name, "keywords"))
-        cut_boost(word);
-    st = steno_hint_add(hints, "hotwords", word, err);
+        boost = take_boost(word);
+    if (boost > 0)
+        st = steno_hint_add(hints, "hotwords", word, err);
+    else if (boost < 0)
+        steno_deepgram_note_unsupported(w, name, value);
     free(word);
     return st;
 }
@@ -100,7 +108,7 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     bool on;
     steno_status st;
     if (is_keyword(name))
-        return add_keyword(hints, name, value, err);
+        return add_keyword(w, hints, name, value, err);
     if (is_filter(name) && (!*value || !strcmp(value, "false")))
         return STENO_OK;
     if (!strcmp(name, "profanity_filter") && !hints->profanity) {

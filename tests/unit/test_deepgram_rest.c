@@ -285,12 +285,18 @@ static void parameters_are_read(void **state)
     assert_string_equal(steno_options_get(&o, "punctuation", when), "off");
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "smart_format", "true", &err), STENO_OK);
     assert_string_equal(steno_options_get(&o, "punctuation", when), "auto");
-    assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "a:b:-2.5", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "a:b:2.5", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "16:9x", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "false", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "numerals", "true", &err), STENO_OK);
     assert_true(w.smart_format && w.numerals && !w.punctuate);
     assert_string_equal(h.hotwords, "a:b, 16:9x");
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "unsaid:0", &err), STENO_OK);
+    assert_string_equal(w.unsupported, "");
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "snuffle:-2.5", &err), STENO_OK);
+    assert_string_equal(h.hotwords, "a:b, 16:9x"); /* it is not made likely */
+    assert_string_equal(w.unsupported, "keywords");
+    w.unsupported[0] = '\0';
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "profanity_filter", "true", &err), STENO_OK);
     assert_string_equal(w.unsupported, "profanity_filter"); /* there is no list */
     assert_false(h.profanity_filter);
