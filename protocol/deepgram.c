@@ -97,8 +97,7 @@ static steno_status set_utterance_end(struct steno_dialect_session *d, const cha
     return st;
 }
 
-/* Features that this server does not have (diarize, redact ...) are named in warnings: clients send
- * many of them. */
+/* Features that this server does not have are named in warnings: clients send many of them. */
 static steno_status deepgram_query(struct steno_dialect_session *d, const char *name,
                                    const char *value, steno_err *err)
 {
@@ -111,6 +110,8 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
     if (!strcmp(name, "channels"))
         return steno_query_int(name, value, 1, STENO_AUDIO_MAX_CHANNELS, &d->start.audio.channels,
                                err);
+    if (steno_deepgram_is_want(name) && d->start.hints) /* before options: some are hints too */
+        return steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
     if (!strcmp(name, "multichannel"))
@@ -124,8 +125,6 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
     }
     if (!strcmp(name, "endpointing"))
         return set_endpointing(d, value, err);
-    if (steno_deepgram_is_want(name) && d->start.hints)
-        return steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     if (!strcmp(name, "utterance_end_ms"))
         return set_utterance_end(d, value, err);
     if (steno_deepgram_diarize(name, value) && d->tells_speakers)

@@ -82,6 +82,8 @@ def listed_words_are_masked_where_there_is_a_list(d):
     assert code == 400 and "profanity_filter: the server has no list" in text, text
     code, text = post(d, "/v1/listen?profanity_filter=true&filler_words=false")
     assert code == 200 and [w["parameter"] for w in json.loads(text)["metadata"]["warnings"]] == ["profanity_filter"], text
+    got = converse(f"ws://127.0.0.1:{d.port}/v1/listen?encoding=linear16&sample_rate={RATE}&profanity_filter=true&redact=false", [SAMPLES, '{"type":"CloseStream"}'])
+    assert got.code == 1000 and f'"{SPOKEN}"' in json.dumps(got.messages) and got.messages[-1]["warnings"][0]["parameter"] == "profanity_filter", got
     want = SPOKEN.replace("four two", "**** ***").replace("nine", "****")
     with tempfile.NamedTemporaryFile() as words:
         words.write(b"Four two\n\nnine\n")

@@ -551,6 +551,22 @@ static void deepgram_keywords_are_hotwords(void **state)
     stop(&h);
 }
 
+/* Filters mean the same live and for uploads. */
+static void deepgram_filters_that_are_off_or_missing_refuse_nothing(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "redact", "false", STENO_OK);
+    query(&h, "replace", "", STENO_OK);
+    assert_null(h.d.hints.redact);
+    query(&h, "redact", "pci", STENO_OK);
+    assert_string_equal(h.d.hints.redact, "pci");
+    query(&h, "profanity_filter", "true", STENO_OK); /* without a list it is in warnings */
+    assert_false(h.d.hints.profanity_filter);
+    stop(&h);
+}
+
 static void deepgram_detects_one_of_the_languages_that_are_listed(void **state)
 {
     struct received h;
@@ -592,6 +608,7 @@ int main(void)
         cmocka_unit_test(flux_writes_numbers_as_digits),
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(deepgram_keywords_are_hotwords),
+        cmocka_unit_test(deepgram_filters_that_are_off_or_missing_refuse_nothing),
         cmocka_unit_test(deepgram_detects_one_of_the_languages_that_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
