@@ -15,9 +15,10 @@ struct steno_deepgram_wants {
     bool numerals;        /* numbers as digits */
     bool smart_format;    /* both, and money, dates and times */
     bool paragraphs, utterances;
-    double offset;    /* s: added to the times of words */
-    bool not_english; /* numbers stayed words: the language is not, or not known as, English */
-    bool no_networks; /* for diarize */
+    bool own_punctuation; /* our option was given: Deepgram's parameters do not set it */
+    double offset;        /* s: added to the times of words */
+    bool not_english;     /* numbers stayed words: the language is not, or not known as, English */
+    bool no_networks;     /* for diarize */
     const steno_transcript *voices; /* words have the speakers of its segments; NULL: none */
     const struct steno_live_voices *live_voices; /* the same of a final of a live session */
     const struct steno_buf *search; /* terms of uploads, each with its NUL, borrowed; NULL: none */
@@ -25,7 +26,8 @@ struct steno_deepgram_wants {
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
- * punctuate, numerals, smart_format, paragraphs, utterances, and filters of the text. */
+ * punctuate, numerals, smart_format, paragraphs, utterances, filters of the text, and our option
+ * punctuation. */
 bool steno_deepgram_is_want(const char *name);
 /* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords, but for
  * those with a boost of 0 or less. punctuate, smart_format

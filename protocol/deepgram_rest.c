@@ -14,10 +14,11 @@
 #include "protocol/query.h"
 #include "protocol/word.h"
 
-#define PARAGRAPH_PAUSE 1.0   /* s between two sentences that begins a paragraph */
-#define PARAGRAPH_SENTENCES 5 /* at most */
-#define NO_CONFIDENCE (-1.0f) /* of a speaker: it is not told */
-#define SPEAKER_BYTES 24      /* "Speaker 4294967295: " */
+#define PARAGRAPH_PAUSE 1.0           /* s between two sentences that begins a paragraph */
+#define PARAGRAPH_SENTENCES 5         /* at most */
+#define NO_CONFIDENCE (-1.0f)         /* of a speaker: it is not told */
+#define SPEAKER_BYTES 24              /* "Speaker 4294967295: " */
+#define OWN_PUNCTUATION "punctuation" /* the option of families that Deepgram's parameters set */
 
 /* ---- what is wanted -------------------------------------------------------------------------- */
 
@@ -51,7 +52,8 @@ bool steno_deepgram_is_want(const char *name)
 {
     struct steno_deepgram_wants w;
     return flag_of(&w, name) || is_keyword(name) || is_filter(name) || !strcmp(name, "language") ||
-           !strcmp(name, "filler_words") || !strcmp(name, "profanity_filter");
+           !strcmp(name, "filler_words") || !strcmp(name, "profanity_filter") ||
+           !strcmp(name, OWN_PUNCTUATION);
 }
 
 /* Take the boost off "word:2.5": hotwords have no weights. Returns it; 1 if there is none. */
@@ -97,7 +99,7 @@ static steno_status add_language(struct steno_deepgram_wants *w, struct steno_hi
 
 void steno_deepgram_default_options(struct steno_options *o)
 {
-    (void)!steno_options_set(o, "punctuation", "off", NULL); /* a known name and value */
+    (void)!steno_options_set(o, OWN_PUNCTUATION, "off", NULL); /* a known name and value */
 }
 
 steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hint_store *hints,
@@ -107,6 +109,10 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     bool *flag = flag_of(w, name);
     bool on;
     steno_status st;
+    if (!strcmp(name, OWN_PUNCTUATION)) {
+        w->own_punctuation = true;
+        return steno_options_set(options, name, value, err);
+    }
     if (is_keyword(name))
         return add_keyword(w, hints, name, value, err);
     if (is_filter(name) && (!*value || !strcmp(value, "false")))
@@ -125,8 +131,9 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     *flag = on;
     if (flag == &w->detect_language && on)
         st = steno_hint_set(hints, "language", "", err);
-    if (!st && on && (flag == &w->punctuate || flag == &w->smart_format || flag == &w->paragraphs))
-        st = steno_options_set(options, "punctuation", "auto", err);
+    if (!st && on && !w->own_punctuation &&
+        (flag == &w->punctuate || flag == &w->smart_format || flag == &w->paragraphs))
+        st = steno_options_set(options, OWN_PUNCTUATION, "auto", err);
     return st;
 }
 

@@ -285,6 +285,9 @@ static void parameters_are_read(void **state)
     assert_string_equal(steno_options_get(&o, "punctuation", when), "off");
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "smart_format", "true", &err), STENO_OK);
     assert_string_equal(steno_options_get(&o, "punctuation", when), "auto");
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuation", "off", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "true", &err), STENO_OK);
+    assert_string_equal(steno_options_get(&o, "punctuation", when), "off"); /* in any order */
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "a:b:2.5", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "keywords", "16:9x", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "false", &err), STENO_OK);
