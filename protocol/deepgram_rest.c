@@ -137,10 +137,16 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     return st;
 }
 
+/* Whether a value says no: what is not wanted need not be there. */
+static bool is_off(const char *name, const char *value)
+{
+    bool on;
+    return !steno_query_bool(name, value, &on, NULL) && !on;
+}
+
 bool steno_deepgram_diarize(const char *name, const char *value)
 {
-    return (!strcmp(name, "diarize") || !strcmp(name, "diarize_model")) &&
-           strcmp(value, "false") != 0;
+    return (!strcmp(name, "diarize") || !strcmp(name, "diarize_model")) && !is_off(name, value);
 }
 
 /* Parameters about the request, not about its text. */
@@ -159,7 +165,7 @@ void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char 
 {
     const size_t n = strlen(name), had = strlen(w->unsupported);
     const char *at = strstr(w->unsupported, name);
-    if (!strcmp(value, "false") || is_neutral(name) ||
+    if (is_off(name, value) || is_neutral(name) ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n || !n)
         return;
     if (at && (at == w->unsupported || at[-1] == ' ') && (!at[n] || at[n] == ' '))

@@ -279,6 +279,11 @@ static void parameters_are_read(void **state)
     (void)state;
     assert_true(steno_deepgram_is_want("keyterm") && steno_deepgram_is_want("language"));
     assert_false(steno_deepgram_is_want("diarize"));
+    assert_true(steno_deepgram_diarize("diarize", "true") &&
+                steno_deepgram_diarize("diarize_model", "latest"));
+    assert_false(steno_deepgram_diarize("diarize", "0") || steno_deepgram_diarize("diarize", "no"));
+    steno_deepgram_note_unsupported(&w, "summarize", "0");
+    assert_string_equal(w.unsupported, "");
     steno_deepgram_default_options(&o);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "utterances", "true", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "false", &err), STENO_OK);
