@@ -110,6 +110,8 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
     if (!strcmp(name, "channels"))
         return steno_query_int(name, value, 1, STENO_AUDIO_MAX_CHANNELS, &d->start.audio.channels,
                                err);
+    if (!strcmp(name, "paragraphs") || !strcmp(name, "utterances")) /* of uploads */
+        steno_deepgram_note_unsupported(&s->wants, name, value);
     if (steno_deepgram_is_want(name) && d->start.hints) /* before options: some are hints too */
         return steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_option(name))

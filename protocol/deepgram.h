@@ -53,7 +53,7 @@ void steno_deepgram_default_options(struct steno_options *o);
 /* Whether a parameter asks for speakers: diarize and diarize_model. */
 bool steno_deepgram_diarize(const char *name, const char *value);
 /* A parameter that nothing takes: remember it for the answer, unless its value is false or it asks
- * for nothing of the text (tag, extra, ...). */
+ * for nothing of the answer (tag, mip_opt_out, ...). */
 void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,
                                      const char *value);
 /* The language of the texts to come: a code, or "" and NULL for one that is not known. Sets

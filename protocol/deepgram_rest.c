@@ -152,8 +152,8 @@ bool steno_deepgram_diarize(const char *name, const char *value)
 /* Parameters about the request, not about its text. */
 static bool is_neutral(const char *name)
 {
-    static const char *const names[] = {"tag",      "extra",   "mip_opt_out",
-                                        "no_delay", "version", "callback_method"};
+    static const char *const names[] = {"tag", "mip_opt_out", "no_delay", "version",
+                                        "callback_method"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return true;
@@ -166,7 +166,8 @@ void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char 
     const size_t n = strlen(name), had = strlen(w->unsupported);
     const char *at = strstr(w->unsupported, name);
     if (is_off(name, value) || is_neutral(name) ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n || !n)
+        strspn(name, "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]") != n ||
+        !n)
         return;
     if (at && (at == w->unsupported || at[-1] == ' ') && (!at[n] || at[n] == ' '))
         return;

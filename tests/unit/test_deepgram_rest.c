@@ -283,7 +283,12 @@ static void parameters_are_read(void **state)
                 steno_deepgram_diarize("diarize_model", "latest"));
     assert_false(steno_deepgram_diarize("diarize", "0") || steno_deepgram_diarize("diarize", "no"));
     steno_deepgram_note_unsupported(&w, "summarize", "0");
+    steno_deepgram_note_unsupported(&w, "tag", "x");
     assert_string_equal(w.unsupported, "");
+    steno_deepgram_note_unsupported(&w, "extra", "key:value"); /* which the answer would have */
+    steno_deepgram_note_unsupported(&w, "redact[]", "pci");
+    assert_string_equal(w.unsupported, "extra redact[]");
+    w.unsupported[0] = '\0';
     steno_deepgram_default_options(&o);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "utterances", "true", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, &o, "punctuate", "false", &err), STENO_OK);

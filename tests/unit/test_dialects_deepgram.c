@@ -567,6 +567,22 @@ static void deepgram_filters_that_are_off_or_missing_refuse_nothing(void **state
     stop(&h);
 }
 
+static void deepgram_names_what_only_uploads_have(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "paragraphs", "true", STENO_OK);
+    query(&h, "utterances", "false", STENO_OK);
+    query(&h, "punctuate", "true", STENO_OK);
+    steno_dialect_deepgram.end(&h.d, false);
+    assert_non_null(
+        strstr(h.said[0], "{\"parameter\":\"paragraphs\",\"type\":\"unsupported_parameter\""));
+    assert_null(strstr(h.said[0], "utterances"));
+    assert_null(strstr(h.said[0], "punctuate"));
+    stop(&h);
+}
+
 static void deepgram_detects_one_of_the_languages_that_are_listed(void **state)
 {
     struct received h;
@@ -609,6 +625,7 @@ int main(void)
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(deepgram_keywords_are_hotwords),
         cmocka_unit_test(deepgram_filters_that_are_off_or_missing_refuse_nothing),
+        cmocka_unit_test(deepgram_names_what_only_uploads_have),
         cmocka_unit_test(deepgram_detects_one_of_the_languages_that_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
