@@ -13,7 +13,7 @@ struct steno_deepgram_wants {
     bool detect_language; /* "detected_language" is in the answer */
     bool punctuate;       /* words without marks beside "punctuated_word" */
     bool numerals;        /* numbers as digits */
-    bool smart_format;    /* both, and money, dates and times */
+    bool smart_format;    /* both, paragraphs, and money, dates and times */
     bool paragraphs, utterances;
     bool own_punctuation; /* our option was given: Deepgram's parameters do not set it */
     double offset;        /* s: added to the times of words */

@@ -510,6 +510,7 @@ static steno_status put_paragraphs(struct steno_buf *b, const struct steno_alter
 static steno_status put_alternative(struct steno_buf *b, const struct steno_alternative *a,
                                     const struct steno_deepgram_wants *w)
 {
+    const bool divides = w->paragraphs || w->smart_format;
     struct steno_alternative shown = *a;
     steno_arena *arena;
     steno_status st = steno_deepgram_format(w, &shown, &arena);
@@ -517,9 +518,9 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
         st = steno_buf_puts(b, "{");
     if (!st)
         st = put_formatted(b, w, &shown);
-    if (!st && w->paragraphs)
+    if (!st && divides)
         st = steno_buf_puts(b, ",");
-    if (!st && w->paragraphs)
+    if (!st && divides)
         st = put_paragraphs(b, &shown, w);
     steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "}");
