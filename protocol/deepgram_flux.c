@@ -159,9 +159,20 @@ static steno_status flux_query(struct steno_dialect_session *d, const char *name
     return st;
 }
 
+/* Eagerness beyond the end of the turn would never be told. */
+static steno_status check_eager(double eager, double eot, steno_err *err)
+{
+    return eager > eot
+               ? steno_fail(err, STENO_ERR_INVAL,
+                            "eager_eot_threshold: %g is more than eot_threshold, %g", eager, eot)
+               : STENO_OK;
+}
+
 static steno_status flux_first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                      steno_err *err)
 {
+    if (check_eager(flux_state(d)->eager, flux_state(d)->eot, err))
+        return STENO_ERR_INVAL;
     return steno_deepgram_first_audio(&d->start.audio, flux_state(d)->named, p, n, err);
 }
 
@@ -401,16 +412,36 @@ static bool flux_is_busy(const struct steno_dialect_session *d)
 
 /* ---- the client's messages ------------------------------------------------------------------- */
 
-static steno_status set_threshold(const json_t *all, const char *name, double low, double high,
-                                  double *out, steno_err *err)
+/* Read {"eot_threshold", "eager_eot_threshold", "eot_timeout_ms"} into s; null changes nothing. */
+static steno_status set_thresholds(struct state *s, json_t *all, steno_err *err)
 {
-    const json_t *v = json_object_get(all, name);
-    if (!v || json_is_null(v))
-        return STENO_OK;
-    if (!json_is_number(v) || !(json_number_value(v) >= low && json_number_value(v) <= high))
-        return steno_fail(err, STENO_ERR_INVAL, "thresholds.%s must be %g to %g", name, low, high);
-    *out = json_number_value(v);
-    return STENO_OK;
+    double ms = s->timeout * 1000;
+    const struct {
+        const char *name;
+        double low, high, *out;
+    } known[] = {{"eot_threshold", EOT_LEAST, EOT_MOST, &s->eot},
+                 {"eager_eot_threshold", EAGER_LEAST, EAGER_MOST, &s->eager},
+                 {"eot_timeout_ms", TIMEOUT_LEAST, TIMEOUT_MOST, &ms}};
+    const char *name;
+    json_t *v;
+    if (all && !json_is_null(all) && !json_is_object(all))
+        return steno_fail(err, STENO_ERR_INVAL, "thresholds must be an object");
+    json_object_foreach (all, name, v) {
+        size_t i = 0;
+        while (i < sizeof known / sizeof *known && strcmp(name, known[i].name) != 0)
+            i++;
+        if (i == sizeof known / sizeof *known)
+            return steno_fail(err, STENO_ERR_INVAL, "thresholds.%.40s is unknown", name);
+        if (json_is_null(v))
+            continue;
+        if (!json_is_number(v) ||
+            !(json_number_value(v) >= known[i].low && json_number_value(v) <= known[i].high))
+            return steno_fail(err, STENO_ERR_INVAL, "thresholds.%s must be %g to %g", name,
+                              known[i].low, known[i].high);
+        *known[i].out = json_number_value(v);
+    }
+    s->timeout = ms / 1000;
+    return check_eager(s->eager, s->eot, err);
 }
 
 static steno_status set_languages(struct steno_hint_store *hints, const json_t *all, steno_err *err)
@@ -434,18 +465,12 @@ static steno_status set_languages(struct steno_hint_store *hints, const json_t *
 /* Read {"thresholds", "keyterms", "language_hints", "numerals"}: all of it, or nothing changes. */
 static steno_status configure(struct steno_dialect_session *d, const json_t *root, steno_err *err)
 {
-    struct state *s = flux_state(d);
-    const json_t *limits = json_object_get(root, "thresholds"),
-                 *numerals = json_object_get(root, "numerals");
-    double eot = s->eot, eager = s->eager, timeout = s->timeout * 1000;
+    struct state *s = flux_state(d), asked = *s;
+    const json_t *numerals = json_object_get(root, "numerals");
     char model[STENO_NATIVE_MODEL_BYTES];
     steno_status st = steno_dialect_ask(d, err);
     if (!st)
-        st = set_threshold(limits, "eot_threshold", EOT_LEAST, EOT_MOST, &eot, err);
-    if (!st)
-        st = set_threshold(limits, "eager_eot_threshold", EAGER_LEAST, EAGER_MOST, &eager, err);
-    if (!st)
-        st = set_threshold(limits, "eot_timeout_ms", TIMEOUT_LEAST, TIMEOUT_MOST, &timeout, err);
+        st = set_thresholds(&asked, json_object_get(root, "thresholds"), err);
     if (!st)
         st = steno_deepgram_set_terms(d, json_object_get(root, "keyterms"), err);
     if (!st)
@@ -456,9 +481,9 @@ static steno_status configure(struct steno_dialect_session *d, const json_t *roo
         st = d->check(d, &d->asked, model, err);
     if (st)
         return st;
-    s->eot = eot;
-    s->eager = eager;
-    s->timeout = timeout / 1000;
+    s->eot = asked.eot;
+    s->eager = asked.eager;
+    s->timeout = asked.timeout;
     if (json_is_boolean(numerals))
         s->wants.numerals = json_is_true(numerals);
     apply(s, &d->asked);

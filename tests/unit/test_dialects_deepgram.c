@@ -489,6 +489,35 @@ static void flux_says_all_of_its_configuration(void **state)
     stop(&h);
 }
 
+static void flux_refuses_thresholds_that_it_would_not_follow(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"\"high\"", "thresholds must be an object"},
+        {"{\"eot_treshold\":0.9}", "thresholds.eot_treshold is unknown"},
+        {"{\"eager_eot_threshold\":0.8}",
+         "eager_eot_threshold: 0.8 is more than eot_threshold, 0.7"}};
+    struct received h;
+    steno_err err;
+    char message[160];
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(message, sizeof message, "{\"type\":\"Configure\",\"thresholds\":%s}",
+                 wrong[i][0]);
+        text(&h, message, STENO_OK);
+        snprintf(message, sizeof message, "{\"type\":\"ConfigureFailure\",\"description\":\"%s\"}",
+                 wrong[i][1]);
+        says_some(&h, message);
+    }
+    query(&h, "encoding", "linear16", STENO_OK);
+    query(&h, "sample_rate", "16000", STENO_OK);
+    query(&h, "eager_eot_threshold", "0.8", STENO_OK);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "", 0, &err), STENO_ERR_INVAL);
+    query(&h, "eot_threshold", "0.8", STENO_OK); /* in any order */
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "", 0, &err), STENO_OK);
+    stop(&h);
+}
+
 static void flux_writes_numbers_as_digits(void **state)
 {
     static const struct steno_word words[] = {
@@ -621,6 +650,7 @@ int main(void)
         cmocka_unit_test(a_flux_turn_is_longer_than_a_segment),
         cmocka_unit_test(a_flux_turn_is_resumed_before_its_text_changes),
         cmocka_unit_test(flux_says_all_of_its_configuration),
+        cmocka_unit_test(flux_refuses_thresholds_that_it_would_not_follow),
         cmocka_unit_test(flux_writes_numbers_as_digits),
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(deepgram_keywords_are_hotwords),
