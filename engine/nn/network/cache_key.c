@@ -135,9 +135,9 @@ bool steno_cache_identify(struct steno_cache_id *id, const char *path, unsigned 
         return false;
     steno_buf_init(&b, MAX_KEY);
     ok = !steno_buf_printf(
-             &b, "%s|%s|%u|%d|%d|%d|%d|%d|%d|%s|%s|%s|%zu|%s|", STENO_VERSION, STENO_SOURCE_ID, cpu,
-             o->opt_level, (int)o->precision, (int)o->part, o->any_length, o->num_heads,
-             o->hidden_size, o->disable_passes ? o->disable_passes : "",
+             &b, "%s|%s|%u|%d|%d|%d|%d|%d|%d|%d|%s|%s|%s|%zu|%s|", STENO_VERSION, STENO_SOURCE_ID,
+             cpu, o->opt_level, (int)o->precision, (int)o->part, o->any_length, o->num_heads,
+             o->hidden_size, o->last_row, o->disable_passes ? o->disable_passes : "",
              o->only_passes ? o->only_passes : "*", o->free_batch ? o->free_batch : "",
              o->max_bytes, o->source ? o->source->variant : "") &&
          !steno_buf_add(&b, &id->model, sizeof id->model);

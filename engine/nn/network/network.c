@@ -8,6 +8,7 @@
 #include "nn/ops/body.h"
 #include "nn/passes/free_batch.h"
 #include "nn/passes/incremental.h"
+#include "nn/passes/last_row.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,6 +220,8 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
         st = steno_any_length(n->g, &env, &changed, err);
     if (!st && opt->free_batch)
         st = steno_free_batch(n->g, opt->free_batch, &env, err);
+    if (!st && opt->last_row)
+        st = steno_last_row(n->g, &env, err);
     steno_workspace_free(&ws);
     return st;
 }

@@ -32,6 +32,9 @@ struct steno_network_options {
      * number of streams (nn/passes/free_batch.h). All other inputs are the same for all streams of
      * a run. STENO_ERR_UNSUPPORTED: a node mixes streams. NULL = none. */
     const char *free_batch;
+    /* Of output 0, [B, T, N], only the last row is read: it becomes [B, 1, N]
+     * (nn/passes/last_row.h). */
+    bool last_row;
     const char *only_passes; /* names of the passes to run, or NULL for all */
     /* steno_onnx_options.borrow_from: matrices of this many bytes or more are not copied out of the
      * bytes read until they are packed (with rewrite_only: as long as the network lives). */

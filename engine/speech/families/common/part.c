@@ -36,8 +36,8 @@ struct steno_network_options steno_part_options(const struct steno_family_open *
                                           .precision = o->precision};
 }
 
-steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
-                                  const char *stem, bool quantized, steno_err *err)
+static steno_status open_part(struct steno_part_file *out, const struct steno_family_open *o,
+                              const char *stem, bool quantized, bool last_row, steno_err *err)
 {
     struct steno_network_options opt = steno_part_options(o);
     struct steno_part_file p = {0};
@@ -51,6 +51,7 @@ steno_status steno_part_file_open(struct steno_part_file *out, const struct sten
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     if (!st)
         st = steno_choose_precision(o->precision, o->cpu, false, false, &opt.precision, err);
+    opt.last_row = last_row;
     if (!st)
         st = steno_network_open(&p.net, path, &opt, err);
     free(path);
@@ -61,6 +62,18 @@ steno_status steno_part_file_open(struct steno_part_file *out, const struct sten
     else
         *out = p;
     return st;
+}
+
+steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
+                                  const char *stem, bool quantized, steno_err *err)
+{
+    return open_part(out, o, stem, quantized, false, err);
+}
+
+steno_status steno_part_decoder_open(struct steno_part_file *out, const struct steno_family_open *o,
+                                     const char *stem, bool quantized, steno_err *err)
+{
+    return open_part(out, o, stem, quantized, true, err);
 }
 
 void steno_part_file_close(struct steno_part_file *p)

@@ -21,6 +21,11 @@ struct steno_network_options steno_part_options(const struct steno_family_open *
 STENO_MUST steno_status steno_part_file_open(struct steno_part_file *out,
                                              const struct steno_family_open *o, const char *stem,
                                              bool quantized, steno_err *err);
+/* The same of a decoder, of whose output 0, scores [1, T, N], the last row alone is computed: [1,
+ * 1, N]. */
+STENO_MUST steno_status steno_part_decoder_open(struct steno_part_file *out,
+                                                const struct steno_family_open *o, const char *stem,
+                                                bool quantized, steno_err *err);
 void steno_part_file_close(struct steno_part_file *p);
 
 /* A mask of ones, as many as were needed. Confined; the caller frees `data`. */

@@ -156,7 +156,7 @@ static steno_status open_networks_qwen_asr(struct model *m, const struct steno_f
     if (!st)
         st = steno_part_file_open(&m->encoder, o, "encoder", int8, err);
     if (!st)
-        st = steno_part_file_open(&m->decoder, o, "decoder", int8, err);
+        st = steno_part_decoder_open(&m->decoder, o, "decoder", int8, err);
     return st ? st : bind_decoder_qwen_asr(m, err);
 }
 
@@ -343,13 +343,12 @@ static steno_status read_ids(struct worker *w, const int64_t *ids, size_t n, siz
     if (!st)
         st = keep_keys(w, at, n, err);
     y = st ? NULL : steno_session_get(w->decoder, 0);
-    if (!st && (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != length ||
+    if (!st && (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != 1 ||
                 y->shape.dim[2] < (int64_t)vocab))
-        st = steno_fail(err, STENO_ERR_FORMAT, "expected logits [1,%zu,%zu or more] of f32", n,
-                        vocab);
+        st = steno_fail(err, STENO_ERR_FORMAT, "expected logits [1,n,%zu or more] of f32", vocab);
     if (st)
         return steno_fail_in(err, st, "%s", m->decoder.name);
-    *scores = (const float *)y->data + (n - 1) * (size_t)y->shape.dim[2];
+    *scores = y->data;
     return steno_scores_check(*scores, vocab, m->decoder.name, err);
 }
 
