@@ -15,7 +15,7 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders that it may include from and link to, besides itself and base
 declare -A may=(
-    [base]="" [curl]="" [formats]="" [speech/store]="formats" [speech/audio]="" [speech/features]="nn/kernels" [speech/search]="" [speech/search/lm]="" [speech/text]="formats" [speech/itn]=""
+    [base]="" [curl]="" [formats]="" [speech/store]="formats speech/text" [speech/audio]="" [speech/features]="nn/kernels" [speech/search]="" [speech/search/lm]="" [speech/text]="formats" [speech/itn]=""
     [speech/punctuation]="nn/network nn/exec nn/graph nn/kernels formats speech/text"
     [nn/graph]="" [nn/build]="nn/graph formats" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"

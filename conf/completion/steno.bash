@@ -47,7 +47,7 @@ _steno()
     elif [[ " fetch remove " == *" $prev "* && $cmd == model ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(steno model list 2>/dev/null | awk 'NR > 1 { print $1 }')" -- "$cur")
     elif [[ $prev == model ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "info ops options fetch list remove" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "info ops options fetch list remove calibrate" -- "$cur")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi

@@ -142,3 +142,11 @@ const struct steno_english_word *steno_english_word(const char *p, size_t n)
     }
     return &other;
 }
+
+const char *steno_english_digit(int digit)
+{
+    const struct steno_english_word *w = words;
+    while (w->kind != STENO_EN_DIGIT || w->ordinal || w->value != digit)
+        w++;
+    return w->word;
+}

@@ -40,5 +40,7 @@ struct steno_english_word {
 
 /* What a word [n] is, in any case; of kind STENO_EN_OTHER: none of the list. */
 const struct steno_english_word *steno_english_word(const char *word, size_t n);
+/* The word of a digit 0..9. */
+const char *steno_english_digit(int digit);
 
 #endif

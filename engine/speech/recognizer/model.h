@@ -4,6 +4,7 @@
 
 #include "speech/families/family.h"
 #include "speech/recognizer/by_language.h"
+#include "speech/text/confidence_map.h"
 
 /* Frozen after open. */
 struct steno_model {
@@ -13,6 +14,7 @@ struct steno_model {
     struct steno_family_info info;
     struct steno_by_language grammars;    /* none for families that write numbers themselves */
     struct steno_by_language punctuators; /* none for models that write marks themselves */
+    struct steno_confidence_map confidence; /* of words */
     bool writes_marks;
     int threads;
 };

@@ -45,7 +45,8 @@ static steno_status reserve_parts(struct steno_results *r, size_t words, size_t 
     return st;
 }
 
-steno_status steno_results_open(struct steno_results *r, int n_best)
+steno_status steno_results_open(struct steno_results *r, int n_best,
+                                const struct steno_confidence_map *map)
 {
     steno_status st = steno_events_init(&r->events);
     r->n_best = (size_t)n_best;
@@ -56,6 +57,7 @@ steno_status steno_results_open(struct steno_results *r, int n_best)
         st = STENO_ERR_NOMEM;
     for (size_t i = 0; r->words && i < r->n_best; i++) {
         steno_words_init(&r->words[i]);
+        r->words[i].map = map;
         if (!st)
             st = steno_words_reserve(&r->words[i], FIRST_WORDS, FIRST_TEXT);
     }

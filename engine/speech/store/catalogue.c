@@ -347,9 +347,10 @@ static steno_status read_convert(const struct reader *r, const struct steno_json
 static steno_status read_model(const struct reader *r, const struct steno_json_node *object,
                                struct steno_catalogue_model *m)
 {
-    static const char *const members[] = {"name",    "family",  "about", "languages", "license",
-                                          "files",   "pick",    "bytes", "known",     "sources",
-                                          "aliases", "convert", NULL};
+    static const char *const members[] = {
+        "name",  "family", "about",   "languages", "license", "files",      "pick",
+        "bytes", "known",  "sources", "aliases",   "convert", "confidence", NULL};
+    const struct steno_json_node *confidence = steno_json_get(object, "confidence");
     bool picks = steno_json_get(object, "pick");
     steno_status st = known(r, object, members);
     if (!st)
@@ -371,6 +372,8 @@ static steno_status read_model(const struct reader *r, const struct steno_json_n
             st = fault(r, object, "'pick' needs sources on a hub");
     if (!st)
         st = read_convert(r, object, m);
+    if (!st && confidence)
+        st = steno_confidence_map_read(&m->confidence, confidence, r->file, r->err);
     return st ? st : read_aliases(r, object, m);
 }
 

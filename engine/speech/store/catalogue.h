@@ -4,6 +4,7 @@
 #define STENO_STORE_CATALOGUE_H
 
 #include "base/sha256.h"
+#include "speech/text/confidence_map.h"
 
 #define STENO_CATALOGUE_NAME 96   /* characters of a model's or file's name, terminator included */
 #define STENO_CATALOGUE_FILES 16  /* of a model */
@@ -56,6 +57,7 @@ struct steno_catalogue_model {
     /* The files are a checkpoint, which `steno convert` makes a model of, with weights in "fp32",
      * "int8" or "bf16"; NULL: they are the model. A single file is the checkpoint itself. */
     const char *convert;
+    struct steno_confidence_map confidence; /* is written beside the files; empty: none */
 };
 
 /* Parse n bytes, borrowed for the call; name is used in messages. STENO_ERR_FORMAT names line and

@@ -132,7 +132,8 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
     if (st)
         return st;
     o->span.end = w->line.len;
-    o->span.confidence = (float)exp(o->log_conf / (double)o->tokens);
+    o->span.confidence =
+        steno_confidence_map_of(w->map, (float)exp(o->log_conf / (double)o->tokens));
     w->w[w->n++] = o->span;
     return STENO_OK;
 }

@@ -1,12 +1,13 @@
 /* Tokens to words: text, frames and confidence of each word, and how many words are stable.
  *
  * The confidence of a word is the geometric mean over its tokens of the token's highest posterior
- * in its frames. Confined; buffers are kept between calls. */
+ * in its frames, as the model's map has it. Confined; buffers are kept between calls. */
 #ifndef STENO_TEXT_WORDS_H
 #define STENO_TEXT_WORDS_H
 
 #include "base/buf.h"
 #include "base/span.h"
+#include "speech/text/confidence_map.h"
 #include "speech/text/tokens.h"
 
 struct steno_word_span {
@@ -26,6 +27,7 @@ struct steno_words {
     size_t stable_words,
         stable_bytes; /* whole words at the beginning that cannot change any more */
     float confidence; /* geometric mean over the words; 0 if there are none */
+    const struct steno_confidence_map *map; /* of words; NULL: they stay */
 };
 
 void steno_words_init(struct steno_words *w);

@@ -21,6 +21,7 @@ int cli_verify(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
+int cli_calibrate(int argc, char **argv);
 int cli_features(int argc, char **argv);
 int cli_speakers(int argc, char **argv);
 int cli_speaker(int argc, char **argv);

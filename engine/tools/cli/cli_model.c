@@ -1,4 +1,5 @@
-/* steno model: describe a model file; fetch, list and remove models (cli_store.c). */
+/* steno model: describe a model file; fetch, list and remove models (cli_store.c);
+ * compare its confidences with known text (cli_calibrate.c). */
 #include "base/path.h"
 #include "tools/cli/family_options.h"
 #include "tools/cli/store.h"
@@ -18,6 +19,7 @@ static const char usage[] =
     "       steno model ops\n"
     "       steno model options\n"
     "       steno model fetch|list|remove (steno model fetch --help)\n"
+    "       steno model calibrate MODEL LIST (steno model calibrate --help)\n"
     "\n"
     "  info    about a network: inputs, outputs, opsets, metadata, operators before and after the\n"
     "          passes, weights; about a model directory, or a model in one file (whisper.cpp's):\n"
@@ -27,7 +29,9 @@ static const char usage[] =
     "  options every option of a model family: family, name, whether of a model or a stream,\n"
     "          values, default (- = the model's own), description\n"
     "  fetch, list, remove\n"
-    "          models of the catalogue on this machine\n";
+    "          models of the catalogue on this machine\n"
+    "  calibrate\n"
+    "          compare confidences of words with the words that are right\n";
 
 struct model_options {
     const char *what, *path;
@@ -159,6 +163,8 @@ int cli_model(int argc, char **argv)
     int n, rc, own = 0;
     if (argc > 1 && cli_store_has(argv[1]))
         return cli_store(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "calibrate"))
+        return cli_calibrate(argc - 1, argv + 1);
     while (options[own].name)
         own++;
     cli_family_rows(&o.family, options + own);
@@ -179,7 +185,8 @@ int cli_model(int argc, char **argv)
         return EX_OK;
     }
     if (!o.path || strcmp(o.what, "info"))
-        return cli_usage("model: info FILE, ops, options, fetch, list or remove must follow");
+        return cli_usage(
+            "model: info FILE, ops, options, fetch, list, remove or calibrate must follow");
     rc = cli_readable(o.path);
     if (rc != EX_OK)
         return rc;

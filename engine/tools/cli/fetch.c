@@ -134,6 +134,8 @@ static steno_status put_into_place(const struct stage *s, const char *made, sten
 {
     char place[STENO_PLACE_MAX];
     steno_status st = path_of(place, s->f->dir, "", s->f->model->name, "", err);
+    if (!st && s->f->model->confidence.n)
+        st = steno_confidence_map_store(&s->f->model->confidence, made, err);
     if (st)
         return st;
     if (!renameat2(AT_FDCWD, made, AT_FDCWD, place, RENAME_EXCHANGE))

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "tools/cli/recordings.h"
+#include "tools/cli/word_match.h"
 #include "steno.h"
 
 #include <jansson.h>
@@ -9,56 +10,28 @@
 #include <string.h>
 
 #define MAX_TEXT ((size_t)16 << 20)
-#define MAX_WORDS 4000 /* of one recording that are aligned */
 
 /* ---- words ---- */
 
-static int split_words(char *s, char **words)
+static size_t split_words(char *s, char **words)
 {
-    int n = 0;
+    size_t n = 0;
     char *save = NULL;
-    for (char *w = strtok_r(s, " ", &save); w && n < MAX_WORDS; w = strtok_r(NULL, " ", &save))
+    for (char *w = strtok_r(s, " ", &save); w && n < WORD_MATCH_MOST;
+         w = strtok_r(NULL, " ", &save))
         words[n++] = w;
     return n;
 }
 
-static long least_of(long a, long b, long c)
-{
-    long m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
-/* Number of insertions, deletions and substitutions (Levenshtein); -1: out of memory. */
-static long edits(char **a, int n, char **b, int m)
-{
-    long *row = calloc((size_t)m + 1, sizeof *row), d;
-    if (!row)
-        return -1;
-    for (int k = 0; k <= m; k++)
-        row[k] = k;
-    for (int i = 1; i <= n; i++) {
-        long diagonal = row[0];
-        row[0] = i;
-        for (int k = 1; k <= m; k++) {
-            long above = row[k];
-            row[k] =
-                least_of(above + 1, row[k - 1] + 1, diagonal + (strcmp(a[i - 1], b[k - 1]) != 0));
-            diagonal = above;
-        }
-    }
-    d = row[m];
-    free(row);
-    return d;
-}
-
 static steno_status count_edits(struct hypotheses *h, char *a, char *b, steno_err *err)
 {
-    char **words = calloc(2 * MAX_WORDS, sizeof *words);
+    char **words = calloc(2 * WORD_MATCH_MOST, sizeof *words);
     long d = -1;
     if (words) {
-        int n = split_words(a, words), m = split_words(b, words + MAX_WORDS);
-        d = edits(words, n, words + MAX_WORDS, m);
-        h->words += n;
+        char **other = words + WORD_MATCH_MOST;
+        const size_t n = split_words(a, words), m = split_words(b, other);
+        d = word_match(words, n, other, m, NULL);
+        h->words += (long)n;
     }
     free(words);
     if (d < 0)

@@ -30,7 +30,7 @@ static const struct cli_command commands[] = {
     {"verify", "A.onnx [B.onnx] | --model DIR... --audio FILE...",
      "compare two networks or two models", cli_verify},
     {"graph", "MODEL.onnx [--text|--dot]", "print the nodes of a network", cli_graph},
-    {"model", "info FILE.onnx|DIR | fetch NAME | list | remove NAME",
+    {"model", "info FILE.onnx|DIR | fetch NAME | list | remove NAME | calibrate NAME LIST",
      "describe a model, or fetch one", cli_model},
     {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
      cli_features},
