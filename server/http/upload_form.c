@@ -85,8 +85,8 @@ static steno_status on_openai_query(void *user, const char *name, const char *va
                : on_query(user, name, value, err);
 }
 
-/* "NAME[]" is one item of a list: OpenAI's clients send arrays so. Whether it is; then its name
- * loses the brackets. */
+/* "NAME[]" is one item of a list: OpenAI's clients send arrays so. Whether it is one to append to
+ * an option; its name loses the brackets, as do those of filters, whose values add up anyway. */
 static bool is_item(char *name)
 {
     const struct steno_option_info *o;
@@ -97,7 +97,8 @@ static bool is_item(char *name)
     o = steno_option_find(name);
     if (o && o->kind == STENO_OPTION_LIST)
         return true;
-    name[n - 2] = '[';
+    if (strcmp(name, "redact") != 0 && strcmp(name, "replace") != 0)
+        name[n - 2] = '[';
     return false;
 }
 

@@ -33,6 +33,7 @@ def every_form_of_upload_redacts(d):
                        post(d, "/v1/listen?redact=numbers&redact=ssn"), form(d, OPEN, redact="numbers"), form(d, OPEN, **{"redact[]": ["pci", "true"]}),
                        form(d, OPEN, redact="numbers", response_format="verbose_json", **{"timestamp_granularities[]": "word"}),
                        form(d, OPEN, redact="numbers", stream="true"), form(d, "/inference", redact="numbers"),
+                       form(d, "/inference", **{"redact[]": ["pci", "numbers"]}),
                        form(d, "/asr?redact=numbers&output=json", "audio_file")):
         assert code == 200 and HIDDEN in text, text
         assert not set(re.findall("[a-z]+", text)) & set(SPOKEN.split()), text
