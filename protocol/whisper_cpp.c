@@ -5,7 +5,6 @@
 
 #include "protocol/json_text.h"
 #include "protocol/query.h"
-#include "protocol/subtitle.h"
 #include "protocol/then.h"
 #include "protocol/word.h"
 
@@ -347,11 +346,14 @@ static steno_status write_format(struct steno_buf *out, enum steno_openai_format
                                  steno_transcript *t, const struct steno_openai_result *r,
                                  const struct steno_whisper_cpp_about *about)
 {
-    const struct steno_subtitle_options opt = {.line_chars = about->wants->max_len,
-                                               .lines = about->wants->max_len ? 1 : 0,
-                                               .before = about->wants->offset_n,
-                                               .blank_end = true};
+    struct steno_subtitle_options opt = about->subtitle;
     steno_status st;
+    opt.before = about->wants->offset_n;
+    opt.blank_end = true;
+    if (about->wants->max_len) {
+        opt.line_chars = about->wants->max_len;
+        opt.lines = 1;
+    }
     switch (format) {
     case STENO_OPENAI_TEXT:
         return put_segment_lines(out, t);

@@ -9,6 +9,7 @@
 
 #include "protocol/openai_rest.h"
 #include "protocol/options.h"
+#include "protocol/subtitle.h"
 
 #define STENO_WHISPER_CPP_CUES 1000000 /* the largest offset_n */
 
@@ -38,8 +39,9 @@ STENO_MUST steno_status steno_whisper_cpp_field(struct steno_openai_request *ask
 
 struct steno_whisper_cpp_about {
     const struct steno_whisper_cpp_wants *wants;
-    double temperature; /* asked for */
-    bool detected;      /* the request named no language */
+    struct steno_subtitle_options subtitle; /* max_len goes before */
+    double temperature;                     /* asked for */
+    bool detected;                          /* the request named no language */
 };
 /* Append the answer in a format: a line of text for each segment; {"text"}; {"task", "language",
  * "duration", "text", "segments": [{"id", "text", "start"?, "end"?, "speaker"?, "words", "tokens",

@@ -56,6 +56,7 @@ static steno_status write_whisper_cpp(struct steno_upload *up, const struct sten
 {
     const struct steno_whisper_cpp_about about = {
         .wants = &up->want.cpp,
+        .subtitle = up->want.subtitle,
         .temperature = up->want.ask.temperature,
         .detected = up->served->info.detects_language &&
                     !steno_language_code(up->want.ask.hints.language)}; /* "", "auto" */

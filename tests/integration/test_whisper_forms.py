@@ -104,6 +104,11 @@ def every_format_of_inference_has_the_words(d):
 def fields_of_inference_have_their_effects(d):
     one = good(infer(d, "response_format=srt", "max_len=1", "split_on_word=true", "offset_n=4"))
     assert re.findall(r"^\d+$", one, re.M) == [str(5 + i) for i in range(len(WORDS))] and joined(one) == WORDS, one
+    plain = good(infer(d, "response_format=srt"))
+    for cut in ("max_line_width=12", "max_words_per_line=2", "highlight_words=true"):  # ours, as in other forms
+        assert good(infer(d, "response_format=srt", cut)) != plain, cut
+    assert joined(good(infer(d, "response_format=srt", "max_line_width=12", "max_line_count=1"))) == WORDS
+    assert max(map(len, good(infer(d, "response_format=srt", "max_len=9", "max_line_width=30")).splitlines()[2::4])) <= 9
     v = json.loads(good(infer(d, "response_format=verbose_json", "no_timestamps=true")))
     assert not any("start" in x for s in v["segments"] for x in (s, *s["words"])), v
     v = json.loads(good(infer(d, "response_format=verbose_json", "token_timestamps=false")))
