@@ -86,7 +86,7 @@ static void apply(const struct state *s, struct steno_native_start *start)
     start->turn = (struct steno_turn_choice){
         .kind = STENO_TURN_IF_THERE, .threshold = s->eot, .early = s->eager, .wait = s->timeout};
     if (s->eot >= 1 && !(s->eager > 0)) /* nothing is so sure */
-        start->turn.kind = STENO_TURN_SILENCE;
+        start->turn = (struct steno_turn_choice){.kind = STENO_TURN_SILENCE};
     start->utterance_end = s->eager > 0 ? fmin(silence_of(s->eager), s->timeout) : 0;
 }
 

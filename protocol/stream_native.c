@@ -209,6 +209,12 @@ steno_status steno_native_start_complete(struct steno_native_start *s, steno_err
             "each channel");
     if (s->max_speakers && !s->diarize)
         return steno_fail(err, STENO_ERR_INVAL, "max_speakers: needs diarize=true");
+    if (s->turn.threshold > 0 && s->turn.kind == STENO_TURN_SILENCE)
+        return steno_fail(err, STENO_ERR_INVAL, "turn_threshold: needs turn=semantic");
+    if (s->turn.kind == STENO_TURN_SEMANTIC && !s->endpointing)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "turn: not possible with endpointing=false, with which only the client "
+                          "ends segments");
     return steno_audio_format_check(&s->audio, err);
 }
 

@@ -44,8 +44,7 @@ static void start_takes_every_field(void **state)
     assert_int_equal(parse("{\"type\":\"start\",\"model\":\"digits-en\",\"encoding\":\"mulaw\","
                            "\"sample_rate\":8000,\"channels\":2,\"channel\":2,\"interim\":false,"
                            "\"words\":false,\"alternatives\":3,\"beam\":8,\"endpointing\":false,"
-                           "\"silence_alone\":2.5,\"silence_after\":0.4,\"longest\":12,"
-                           "\"turn\":\"semantic\",\"turn_threshold\":0.625}",
+                           "\"silence_alone\":2.5,\"silence_after\":0.4,\"longest\":12}",
                            &m, &err),
                      STENO_OK);
     assert_string_equal(m.start.model, "digits-en");
@@ -59,8 +58,6 @@ static void start_takes_every_field(void **state)
     assert_true(m.start.endpoint.silence_alone == 2.5);
     assert_true(m.start.endpoint.silence_after == 0.4);
     assert_true(m.start.endpoint.longest == 12);
-    assert_int_equal(m.start.turn.kind, STENO_TURN_SEMANTIC);
-    assert_true(m.start.turn.threshold == 0.625);
 }
 
 /* What another server is told of a session. */
@@ -74,6 +71,8 @@ static void what_ends_turns_is_written_as_a_query(void **state)
     assert_int_equal(
         parse("{\"type\":\"start\",\"turn\":\"semantic\",\"turn_threshold\":0.625}", &m, &err),
         STENO_OK);
+    assert_int_equal(m.start.turn.kind, STENO_TURN_SEMANTIC);
+    assert_true(m.start.turn.threshold == 0.625);
     assert_int_equal(steno_native_write_query(&b, &m.start), STENO_OK);
     assert_non_null(strstr(b.data, "&turn=semantic"));
     assert_non_null(strstr(b.data, "&turn_threshold=0.625"));
@@ -187,6 +186,10 @@ static void bad_messages_are_refused_by_name(void **state)
         {"{\"type\":\"start\",\"alternatives\":11}", STENO_ERR_INVAL, "alternatives: 11"},
         {"{\"type\":\"start\",\"turn\":\"loud\"}", STENO_ERR_INVAL, "turn: 'loud'"},
         {"{\"type\":\"start\",\"turn_threshold\":1.01}", STENO_ERR_INVAL, "turn_threshold: 1.01"},
+        {"{\"type\":\"start\",\"turn_threshold\":0.5}", STENO_ERR_INVAL,
+         "turn_threshold: needs turn=semantic"},
+        {"{\"type\":\"start\",\"turn\":\"semantic\",\"endpointing\":false}", STENO_ERR_INVAL,
+         "turn: not possible with endpointing=false"},
         {"{\"type\":\"start\",\"silence_after\":-1}", STENO_ERR_INVAL, "silence_after: -1"},
         {"{\"type\":\"start\",\"silence_after\":1e400}", STENO_ERR_FORMAT, "real number overflow"},
         {"{\"type\":\"start\",\"model\":\"0123456789012345678901234567890123456789"
