@@ -259,6 +259,18 @@ static steno_status set_start_format(struct steno_native_start *s, const char *t
     return steno_fail(err, STENO_ERR_INVAL, "format: '%.40s' is not PCM, mu-law or A-law", type);
 }
 
+/* Members that are present must be of their type: what is not read is not obeyed. null is absent.
+ */
+static steno_status be(const json_t *v, json_type type, const char *name, steno_err *err)
+{
+    if (!v || json_is_null(v) || json_typeof(v) == type)
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", name,
+                      type == JSON_OBJECT  ? "an object"
+                      : type == JSON_ARRAY ? "an array"
+                                           : "a string");
+}
+
 static steno_status number_in(const json_t *v, const char *name, double low, double high,
                               double *out, steno_err *err)
 {
@@ -310,6 +322,9 @@ static steno_status set_detection(struct steno_native_start *s, struct told *t, 
     s->endpointing = !json_is_null(v);
     if (!s->endpointing)
         return STENO_OK;
+    st = be(v, JSON_OBJECT, "turn_detection", err);
+    if (st)
+        return st;
     if (type && strcmp(type, "server_vad") && strcmp(type, "semantic_vad"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "turn_detection.type: '%.40s' is neither server_vad nor semantic_vad",
@@ -335,7 +350,7 @@ static steno_status set_hints(struct steno_hint_store *h, const json_t *script, 
     static const char *const names[] = {"language", "prompt"};
     const json_t *keywords = json_object_get(script, "keywords"), *v;
     size_t i;
-    steno_status st = STENO_OK;
+    steno_status st = be(keywords, JSON_ARRAY, "keywords", err);
     for (i = 0; i < 2 && !st; i++)
         if ((v = json_object_get(script, names[i])))
             st = steno_hint_set_json(h, names[i], v, err);
@@ -373,11 +388,32 @@ static steno_status set_audio_format(struct steno_dialect_session *d, const char
                  json_integer_value(rate) > STENO_AUDIO_MAX_RATE))
         return steno_fail(err, STENO_ERR_INVAL, "format.rate must be %d to %d",
                           STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE);
+    if (rate && !type)
+        return steno_fail(err, STENO_ERR_INVAL, "format.type: is missing");
     if (type)
         st = set_start_format(&d->asked, type, (int)json_integer_value(rate), err);
     if (!st && realtime_state(d)->any_audio &&
         (was.encoding != d->asked.audio.encoding || was.sample_rate != d->asked.audio.sample_rate))
         st = steno_fail(err, STENO_ERR_INVAL, "format: cannot change once the session has audio");
+    return st;
+}
+
+/* The members of one schema would be unknown ones in the other, and change nothing. */
+static steno_status check_schema(const json_t *session, bool beta, steno_err *err)
+{
+    static const char *const old[] = {"input_audio_format", "input_audio_transcription",
+                                      "turn_detection"};
+    steno_status st = be(session, JSON_OBJECT, "session", err);
+    if (!st && !json_object_size(session))
+        st = steno_fail(err, STENO_ERR_INVAL, "session: is missing or empty");
+    if (!st && beta && json_object_get(session, "audio"))
+        st = steno_fail(err, STENO_ERR_INVAL, "session.audio: is of session.update");
+    for (size_t i = 0; !st && !beta && i < sizeof old / sizeof *old; i++)
+        if (json_object_get(session, old[i]))
+            st = steno_fail(err, STENO_ERR_INVAL,
+                            "session.%s: is of transcription_session.update, here it is in "
+                            "session.audio.input",
+                            old[i]);
     return st;
 }
 
@@ -392,7 +428,15 @@ static steno_status read_session(struct steno_dialect_session *d, const json_t *
                                 : json_object_get(input, "transcription");
     const json_t *model = json_object_get(script, "model");
     const char *type = json_string_value(beta ? format : json_object_get(format, "type"));
-    steno_status st = set_audio_format(d, type, json_object_get(format, "rate"), err);
+    steno_status st = be(format, beta ? JSON_STRING : JSON_OBJECT, "format", err);
+    if (!st)
+        st = be(script, JSON_OBJECT, "transcription", err);
+    if (!st)
+        st = be(model, JSON_STRING, "transcription.model", err);
+    if (!st)
+        st = be(json_object_get(session, "include"), JSON_ARRAY, "include", err);
+    if (!st)
+        st = set_audio_format(d, type, json_object_get(format, "rate"), err);
     if (!st && json_is_string(model))
         st = steno_native_query("model", json_string_value(model), &d->asked, err);
     if (!st)
@@ -410,7 +454,9 @@ static steno_status update(struct steno_dialect_session *d, const json_t *sessio
     struct state *s = realtime_state(d);
     struct told told = s->told;
     char model[STENO_NATIVE_MODEL_BYTES];
-    steno_status st = steno_dialect_ask(d, err);
+    steno_status st = check_schema(session, beta, err);
+    if (!st)
+        st = steno_dialect_ask(d, err);
     if (!st)
         st = read_session(d, session, beta, &told, err);
     if (!st && d->check)

@@ -325,6 +325,43 @@ static void realtime_sessions_have_language_prompt_and_keywords(void **state)
     stop(&h);
 }
 
+/* Each is an error, and changes nothing: it was "updated" without an effect. */
+static void realtime_refuses_settings_that_it_cannot_read(void **state)
+{
+#define INPUT(members) "{\"type\":\"transcription\",\"audio\":{\"input\":{" members "}}}"
+    static const char *const rows[][2] = {
+        {INPUT("\"format\":\"g711_ulaw\""), "format: must be an object"},
+        {INPUT("\"format\":{\"rate\":8000}"), "format.type: is missing"},
+        {INPUT("\"transcription\":\"base\""), "transcription: must be an object"},
+        {INPUT("\"transcription\":{\"model\":5}"), "transcription.model: must be a string"},
+        {INPUT("\"transcription\":{\"keywords\":\"nine\"}"), "keywords: must be an array"},
+        {INPUT("\"turn_detection\":\"none\""), "turn_detection: must be an object"},
+        {"{\"include\":\"item.input_audio_transcription.logprobs\"}", "include: must be an array"},
+        {"{\"input_audio_format\":\"g711_ulaw\"}", "session.input_audio_format: is of"},
+        {"{\"turn_detection\":null}", "session.turn_detection: is of"},
+        {"{}", "session: is missing or empty"},
+        {"5", "session: must be an object"}};
+    struct received h;
+    char message[256];
+    (void)state;
+    start(&h, &steno_dialect_realtime);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(message, sizeof message, "{\"type\":\"session.update\",\"session\":%s}",
+                 rows[i][0]);
+        text(&h, message, STENO_OK);
+        assert_non_null(strstr(h.said[h.n - 1], "\"type\":\"error\""));
+        assert_non_null(strstr(h.said[h.n - 1], rows[i][1]));
+    }
+    text(&h, "{\"type\":\"session.update\"}", STENO_OK);
+    assert_non_null(strstr(h.said[h.n - 1], "session: is missing or empty"));
+    text(&h, "{\"type\":\"transcription_session.update\",\"session\":" INPUT("") "}", STENO_OK);
+    assert_non_null(strstr(h.said[h.n - 1], "session.audio: is of session.update"));
+    assert_int_equal(h.d.start.audio.sample_rate, 24000);
+    assert_true(h.d.start.endpointing);
+    stop(&h);
+#undef INPUT
+}
+
 static void vosk_phrases_are_hotwords(void **state)
 {
     struct received h;
@@ -533,6 +570,7 @@ int main(void)
         cmocka_unit_test(realtime_mistakes_are_errors_and_the_session_continues),
         cmocka_unit_test(native_takes_hints_in_start_and_query),
         cmocka_unit_test(realtime_sessions_have_language_prompt_and_keywords),
+        cmocka_unit_test(realtime_refuses_settings_that_it_cannot_read),
         cmocka_unit_test(vosk_phrases_are_hotwords),
         cmocka_unit_test(wyoming_describes_the_models),
         cmocka_unit_test(wyoming_takes_one_recording),
