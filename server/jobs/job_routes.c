@@ -80,9 +80,17 @@ static enum MHD_Result respond_no_path(struct steno_request *rq)
 
 /* ---- one job --------------------------------------------------------------------------------- */
 
+static const struct {
+    const char *format, *media;
+} media_types[] = {
+    {"json", "application/json"},         {"srt", "text/plain; charset=utf-8"},
+    {"vtt", "text/vtt; charset=utf-8"},   {"text", "text/plain; charset=utf-8"},
+    {"lrc", "text/plain; charset=utf-8"}, {"tsv", "text/tab-separated-values; charset=utf-8"},
+    {"whisperx", "application/json"},     {"deepgram", "application/json"}};
+
 struct job_query {
-    int from;        /* the first segment */
-    char format[16]; /* of the result */
+    int from;           /* the first segment */
+    const char *format; /* of the result */
 };
 
 static steno_status on_job_query(void *user, const char *name, const char *value, steno_err *err)
@@ -95,12 +103,14 @@ static steno_status on_job_query(void *user, const char *name, const char *value
     if (strcmp(name, "format"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are segment and format", name);
-    if (strcmp(value, "json") && strcmp(value, "srt") && strcmp(value, "vtt") &&
-        strcmp(value, "text") && strcmp(value, "deepgram"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "format: '%.40s' is not one of json, srt, vtt, text, deepgram", value);
-    snprintf(q->format, sizeof q->format, "%s", value);
-    return STENO_OK;
+    for (size_t i = 0; i < sizeof media_types / sizeof *media_types; i++)
+        if (!strcmp(value, media_types[i].format)) {
+            q->format = media_types[i].format;
+            return STENO_OK;
+        }
+    return steno_fail(
+        err, STENO_ERR_INVAL,
+        "format: '%.40s' is not one of json, srt, vtt, text, lrc, tsv, whisperx, deepgram", value);
 }
 
 struct list {
@@ -139,13 +149,13 @@ static enum MHD_Result respond_result(struct steno_request *rq, const struct ste
                                       const char *format)
 {
     steno_job_queue *q = steno_job_service_queue(rq->sv->stored);
-    const char *media = !strcmp(format, "srt") || !strcmp(format, "text")
-                            ? "text/plain; charset=utf-8"
-                        : !strcmp(format, "vtt") ? "text/vtt; charset=utf-8"
-                                                 : "application/json";
+    const char *media = "";
     struct steno_buf b;
     steno_err err;
     steno_status st;
+    for (size_t i = 0; i < sizeof media_types / sizeof *media_types; i++)
+        if (!strcmp(format, media_types[i].format))
+            media = media_types[i].media;
     if (r->state != STENO_JOB_DONE)
         return steno_respond_error(rq, 409, steno_job_is_over(r->state) ? r->code : "not_done",
                                    NULL, "the job is %s%s%s", steno_job_state_name(r->state),

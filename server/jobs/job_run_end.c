@@ -194,9 +194,21 @@ static steno_status write_body(struct steno_job_run *x, const char *format,
     return STENO_OK;
 }
 
+/* Write the result in the format of the job's parameters, if it is none that every job has. */
+static steno_status write_asked(struct steno_job_run *x, enum steno_openai_format asked,
+                                const struct steno_openai_result *r)
+{
+    const char *name = asked == STENO_OPENAI_LRC        ? "lrc"
+                       : asked == STENO_OPENAI_TSV      ? "tsv"
+                       : asked == STENO_OPENAI_WHISPERX ? "whisperx"
+                                                        : NULL;
+    return name ? write_body(x, name, STENO_UPLOAD_NATIVE, asked, r) : STENO_OK;
+}
+
 void steno_job_run_store_result(struct steno_job_run *x, const struct steno_transcription_result *r)
 {
     const struct steno_openai_result out = steno_upload_result(x->up, r);
+    const enum steno_openai_format asked = x->up->want.ask.format;
     steno_status st;
     x->end = (struct steno_job_end){.state = STENO_JOB_DONE,
                                     .reason = r->warning,
@@ -211,6 +223,8 @@ void steno_job_run_store_result(struct steno_job_run *x, const struct steno_tran
         st = write_body(x, "vtt", STENO_UPLOAD_NATIVE, STENO_OPENAI_VTT, &out);
     if (!st)
         st = write_body(x, "text", STENO_UPLOAD_NATIVE, STENO_OPENAI_TEXT, &out);
+    if (!st)
+        st = write_asked(x, asked, &out);
     if (!st && x->rec.form == STENO_JOB_DEEPGRAM)
         st = write_body(x, "deepgram", STENO_UPLOAD_DEEPGRAM, STENO_OPENAI_JSON, &out);
     if (st)

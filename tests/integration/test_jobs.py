@@ -100,6 +100,18 @@ def a_recording_is_stored_and_transcribed_and_its_result_has_four_formats():
 
 
 @case
+def a_format_of_the_job_is_one_result_more():
+    with Jobs() as d:
+        for name, kind in (("lrc", "text/plain; charset=utf-8"), ("tsv", "text/tab-separated-values; charset=utf-8"), ("whisperx", "application/json")):
+            job = d.submit(query=f"?format={name}&max_line_width=12")
+            d.ends(job)
+            want = d.request("POST", f"/v1/transcribe?format={name}&max_line_width=12", WAV)[2].decode()
+            assert d.result(job, name) == (kind, want), name
+            assert d.result(job, "text")[1] == DIGITS_TEXT + "\n"
+        assert d.json("GET", f"/v1/jobs/{job}/result?format=tsv")[0] == 400  # of another job
+
+
+@case
 def wrong_requests_are_refused_before_anything_is_stored():
     with Jobs("jobs.max_bytes=100000") as d:
         for query, body, head, status, says in (
