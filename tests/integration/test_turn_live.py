@@ -73,13 +73,14 @@ def the_network_ends_turns_of_sessions_that_ask_for_it(yes, no, none):
     assert native(no, silence_after=0.5, turn="semantic") == WORDS  # the rule on silence holds too
     assert native(yes, silence_after=2, turn="semantic", turn_threshold=0.8) == [DIGITS_TEXT]
     assert native(no, silence_after=2, turn="semantic", turn_threshold=0.2) == WORDS
-    assert native(yes, silence_after=2, turn="semantic", endpointing=False) == [DIGITS_TEXT]
 
 
 @case
 def wrong_settings_and_a_server_without_the_network_are_named(yes, _no, none):
     for start, says in (({"turn": "loud"}, "turn: 'loud' is none of silence, semantic"), ({"turn": 1}, "turn: must be a string"),
-                        ({"turn_threshold": 1.5}, "turn_threshold: 1.5 is outside 0..1"), ({"turn_threshold": "a"}, "turn_threshold: must be a number")):
+                        ({"turn_threshold": 1.5}, "turn_threshold: 1.5 is outside 0..1"), ({"turn_threshold": "a"}, "turn_threshold: must be a number"),
+                        ({"turn": "semantic", "endpointing": False}, "turn: not possible with endpointing=false"),
+                        ({"turn_threshold": 0.8}, "turn_threshold: needs turn=semantic")):
         got = native(yes, **start)
         assert got[-1]["type"] == "error" and says in got[-1]["message"], got
     got = native(none, turn="semantic")
