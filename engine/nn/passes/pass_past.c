@@ -6,7 +6,7 @@
  * returns the rows of new ones. Heads of keys and values may be repeated (pass groups). The rows of
  * the caches are read where they are: no Slice, Transpose or Concat copies them. What the number of
  * rows and both masks are is not matched but computed, for a few positions. */
-#include "nn/passes/local.h"
+#include "nn/passes/trial.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -169,19 +169,18 @@ struct sample {
 static bool compute_past(const struct past_match *m, const bool *fixed, steno_value_id v,
                          const struct sample *s, struct steno_tensor *out, steno_arena *mem)
 {
-    struct steno_moved part = {.g = m->g, .fixed = fixed, .whole = true, .end = v};
+    struct steno_trial part = {.g = m->g, .fixed = fixed, .from = m->positions, .end = v};
     const struct steno_shape *c = &m->g->values[m->cache[0]].shape;
     const struct steno_shape *d = &m->g->values[m->cache[1]].shape;
     const int64_t t = m->g->values[m->positions].shape.dim[0];
-    const struct steno_moved_sizes sizes = {{c->dim[0], c->dim[1], d->dim[0], d->dim[1], t},
+    const struct steno_trial_sizes sizes = {{c->dim[0], c->dim[1], d->dim[0], d->dim[1], t},
                                             {1, CACHE_ROWS, 1, CACHE_ROWS, s->n}};
     const struct steno_tensor leaf = {.dtype = STENO_I64,
                                       .shape = {.rank = 1, .dim = {s->n}},
                                       .data = (void *)(uintptr_t)s->positions};
-    const bool ok = steno_moved_find(&part, m->positions) && part.n_leaf == 1 &&
-                    part.leaf[0] == m->positions &&
-                    steno_moved_run(&part, m->env, &sizes, &leaf, out, mem);
-    steno_moved_free(&part);
+    const bool ok =
+        steno_trial_find(&part) && steno_trial_run(&part, m->env, &sizes, &leaf, out, mem);
+    steno_trial_free(&part);
     return ok;
 }
 
@@ -254,7 +253,7 @@ static bool find_positions(struct past_match *m)
             continue;
         mem = steno_arena_new((size_t)1 << 20);
         m->positions = g->inputs[i];
-        steno_moved_fixed(g, m->positions, fixed);
+        steno_trial_fixed(g, m->positions, fixed);
         found = mem && fixed[m->rows[0]] && fixed[m->rows[1]] && fixed[m->old.added] &&
                 fixed[m->new.added] && proves(m, fixed, mem);
         steno_arena_free(mem);

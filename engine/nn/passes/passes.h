@@ -170,7 +170,7 @@ steno_pass_fn steno_pass_widen, steno_pass_qdq, steno_pass_convint, steno_pass_s
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
 steno_pass_fn steno_pass_foldtranspose, steno_pass_qkv, steno_pass_absorb, steno_pass_layers,
-    steno_pass_absorbnorm, steno_pass_window, steno_pass_local;
+    steno_pass_absorbnorm, steno_pass_window;
 /* convolutions */
 steno_pass_fn steno_pass_rowtile;
 

@@ -1,14 +1,11 @@
 #include "tools/convert/make.h"
 
-#include "tools/optimize/write.h"
+#include "tools/optimize/save.h"
 
 steno_status steno_make_save(struct steno_graph *g, const char *path,
                              struct steno_onnx_written *written, steno_err *err)
 {
-    const struct steno_onnx_write_options opt = {.opset = STENO_MAKE_OPSET,
-                                                 .external = STENO_EXTERNAL_AUTO,
-                                                 .producer_version = STENO_VERSION};
-    const steno_status st = steno_onnx_write(g, path, &opt, written, err);
+    const steno_status st = steno_graph_save(g, path, STENO_MAKE_OPSET, written, err);
     steno_graph_free(g);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "nn/kernels/half.h"
 #include "nn/network/internal.h"
 #include "nn/ops/body.h"
+#include "nn/ops/registry.h"
 #include "tools/optimize/quantize_forms.h"
 
 #include <stdlib.h>
@@ -305,4 +306,17 @@ steno_status steno_network_expose(steno_network *n, const steno_value_id *values
                                        opt, err);
     steno_buf_free(&bytes);
     return st;
+}
+
+steno_status steno_graph_save(struct steno_graph *g, const char *path, int opset,
+                              struct steno_onnx_written *written, steno_err *err)
+{
+    const struct steno_onnx_write_options opt = {.opset = opset,
+                                                 .body = steno_body_text,
+                                                 .external = STENO_EXTERNAL_AUTO,
+                                                 .producer_version = STENO_VERSION};
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (!strcmp(g->nodes[i].domain, "ai.steno"))
+            g->nodes[i].op = steno_op_find("ai.steno", g->nodes[i].op_type, g->nodes[i].opset);
+    return steno_onnx_write(g, path, &opt, written, err);
 }

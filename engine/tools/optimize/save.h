@@ -56,5 +56,8 @@ STENO_MUST steno_status steno_network_save(const steno_network *n, const char *p
 STENO_MUST steno_status steno_network_serialize(const steno_network *n,
                                                 const struct steno_save_options *opt,
                                                 struct steno_buf *out, steno_err *err);
+/* Write a graph that was built (nn/build/make.h). Its nodes of ai.steno become functions. */
+STENO_MUST steno_status steno_graph_save(struct steno_graph *g, const char *path, int opset,
+                                         struct steno_onnx_written *written, steno_err *err);
 
 #endif

@@ -1,29 +1,23 @@
 #!/usr/bin/env python3
-"""BERT, GPT-2 and Longformer of the PyPI package transformers, exported by torch.onnx with random weights.
+"""BERT and GPT-2 of the PyPI package transformers, exported by torch.onnx with random weights.
 
     python3 make.py DIR [--base]
 
-Writes bert.onnx, gpt2.onnx, gpt2-past.onnx (with keys and values of earlier words) and longformer.onnx (one text of a
-fixed length) to DIR: two layers and a few units for the tests, or with --base the sizes of bert-base-uncased, gpt2 and
-longformer-base-4096 (2,048 words) for benchmarks. Needs the packages of requirements.txt in this folder.
-
-Longformer is exported with config.onnx_export, as transformers' own exporter does it. Without it the strides of a view
-get into the file as numbers, and the network computes something else than PyTorch."""
+Writes bert.onnx, gpt2.onnx and gpt2-past.onnx (with keys and values of earlier words) to DIR: two layers and a few units for
+the tests, or with --base the sizes of bert-base-uncased and gpt2 for benchmarks. Needs the packages of requirements.txt in
+this folder."""
 import argparse
 import os
 import warnings
 
 import onnx
 import torch
-from transformers import BertConfig, BertModel, DynamicCache, GPT2Config, GPT2LMHeadModel, LongformerConfig, LongformerModel
+from transformers import BertConfig, BertModel, DynamicCache, GPT2Config, GPT2LMHeadModel
 
 warnings.filterwarnings("ignore")
 BERT = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
         "max_position_embeddings": 16}
 GPT2 = {"vocab_size": 20, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 16}
-
-LONGFORMER = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
-              "max_position_embeddings": 40, "attention_window": [4, 8]}
 
 
 def shaken(model):
@@ -86,41 +80,6 @@ def gpt2(config, past, path):
     export(Gpt2(config, past), [ids, mask, *cache], ["ids", "mask", *names], ["logits", *outputs], axes, path)
 
 
-class Longformer(torch.nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.m = shaken(LongformerModel(config, add_pooling_layer=False))
-
-    def forward(self, ids, mask):
-        return self.m(input_ids=ids, attention_mask=mask).last_hidden_state
-
-
-def short_names(path):
-    """Number the values and drop the names of nodes, which are half of the file."""
-    m = onnx.load(path)
-    ends = {v.name for v in [*m.graph.input, *m.graph.output]}
-    names = {}
-    for t in m.graph.initializer:
-        t.name = names.setdefault(t.name, str(len(names)))
-    for n in m.graph.node:
-        n.name = ""
-        for i, v in enumerate(n.input):
-            n.input[i] = v if not v or v in ends else names.setdefault(v, str(len(names)))
-        for i, v in enumerate(n.output):
-            n.output[i] = v if not v or v in ends else names.setdefault(v, str(len(names)))
-    del m.graph.value_info[:]
-    onnx.save(m, path)
-
-
-def longformer(config, words, path):
-    config.onnx_export = True
-    ids = torch.randint(0, config.vocab_size, (1, words))
-    mask = torch.ones_like(ids)
-    mask[:, words * 3 // 4 :] = 0
-    export(Longformer(config), [ids, mask], ["ids", "mask"], ["last"], None, path)
-    short_names(path)
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("dir")
@@ -132,8 +91,6 @@ def main():
     config = GPT2Config(**eager, **({} if args.base else GPT2))
     gpt2(config, False, os.path.join(args.dir, "gpt2.onnx"))
     gpt2(config, True, os.path.join(args.dir, "gpt2-past.onnx"))
-    config = {"max_position_embeddings": 4098, "type_vocab_size": 1, "pad_token_id": 1} if args.base else LONGFORMER
-    longformer(LongformerConfig(**config), 2048 if args.base else 32, os.path.join(args.dir, "longformer.onnx"))
 
 
 if __name__ == "__main__":
