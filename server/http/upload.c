@@ -212,6 +212,8 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
                                              steno_status_info(st)->name, STENO_ALIGN_TEXT};
         if (st == STENO_ERR_UNSUPPORTED)
             *why = (struct steno_upload_refused){400, "unsupported_model", "model"};
+        else if (st == STENO_ERR_INVAL && steno_hint_named_in(err->msg))
+            *why = (struct steno_upload_refused){400, "unsupported_language", "language"};
         return !st;
     }
     if (!st && (st = choose_aligner(up, err)))

@@ -77,11 +77,17 @@ steno_status steno_upload_align_check(struct steno_upload *up, steno_err *err)
     return steno_text_lines_cut(&up->want.lines, text->data, text->len, err);
 }
 
+/* Whether the model is the operator's for the language, and which. */
+static bool is_listed(const struct steno_upload *up, char name[STENO_ALIGNER_NAME])
+{
+    return !*up->want.ask.model &&
+           steno_aligners_find(up->sv->srv->conf->align_model, up->want.ask.hints.language, name);
+}
+
 const char *steno_upload_align_model(const struct steno_upload *up, char *room, size_t size)
 {
     char name[STENO_ALIGNER_NAME];
-    if (*up->want.ask.model ||
-        !steno_aligners_find(up->sv->srv->conf->align_model, up->want.ask.hints.language, name))
+    if (!is_listed(up, name))
         return up->want.ask.model;
     snprintf(room, size, "%s", name);
     return room;
@@ -89,9 +95,14 @@ const char *steno_upload_align_model(const struct steno_upload *up, char *room, 
 
 steno_status steno_upload_align_check_model(const struct steno_upload *up, steno_err *err)
 {
+    const struct steno_hints h = {.language = up->want.ask.hints.language};
+    char name[STENO_ALIGNER_NAME];
     steno_stream *s = NULL;
-    const steno_status st = steno_stream_open_lines(&s, up->served->model, NULL,
-                                                    up->want.lines.lines, up->want.lines.n, err);
+    steno_status st =
+        is_listed(up, name) ? STENO_OK : steno_hints_check(&up->served->info, &h, err);
+    if (!st)
+        st = steno_stream_open_lines(&s, up->served->model, NULL, up->want.lines.lines,
+                                     up->want.lines.n, err);
     steno_stream_close(s);
     return st;
 }
