@@ -190,6 +190,27 @@ steno_status steno_openai_field(struct steno_openai_request *r, const char *name
     return STENO_OK;
 }
 
+/* Events have text, and with diarized_json who speaks. */
+static steno_status check_stream(const struct steno_openai_request *r, const char **param,
+                                 steno_err *err)
+{
+    *param = "timestamp_granularities";
+    if (r->words || r->segments)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "timestamp_granularities[]: not with stream, whose events have no times");
+    *param = "response_format";
+    switch (r->format) {
+    case STENO_OPENAI_JSON:
+    case STENO_OPENAI_TEXT:
+    case STENO_OPENAI_VERBOSE_JSON:
+    case STENO_OPENAI_DIARIZED_JSON:
+        return STENO_OK;
+    default:
+        return steno_fail(err, STENO_ERR_INVAL, "response_format: %s is not possible with stream",
+                          formats[r->format].name);
+    }
+}
+
 steno_status steno_openai_check(const struct steno_openai_request *r, const char **param,
                                 steno_err *err)
 {
@@ -202,7 +223,7 @@ steno_status steno_openai_check(const struct steno_openai_request *r, const char
         return steno_fail(err, STENO_ERR_INVAL,
                           "timestamp_granularities[]: needs response_format verbose_json");
     }
-    return STENO_OK;
+    return r->stream ? check_stream(r, param, err) : STENO_OK;
 }
 
 #define DEPLOYMENTS "/openai/deployments/"

@@ -395,7 +395,7 @@ static bool shows_words(const struct steno_upload *up)
         return true;
     switch (up->form) {
     case STENO_UPLOAD_OPENAI:
-        return f == STENO_OPENAI_VERBOSE_JSON && up->want.ask.words && !up->want.ask.stream;
+        return f == STENO_OPENAI_VERBOSE_JSON && up->want.ask.words;
     case STENO_UPLOAD_NATIVE:
         return f == STENO_OPENAI_JSON && !up->want.no_words;
     case STENO_UPLOAD_DEEPGRAM:

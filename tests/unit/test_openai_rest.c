@@ -32,12 +32,12 @@ static void fields_of_the_form_are_read(void **state)
     assert_int_equal(field(&r, "stream", "true", &param, NULL), STENO_OK);
     assert_int_equal(field(&r, "prompt", "digits", &param, NULL), STENO_OK);
     assert_int_equal(field(&r, "from_the_future[]", "?", &param, NULL), STENO_OK);
-    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_OK);
     assert_string_equal(r.model, "whisper-1");
     assert_int_equal(r.format, STENO_OPENAI_VERBOSE_JSON);
     assert_true(r.words && r.segments && r.stream);
     assert_int_equal(field(&r, "stream", "null", &param, NULL), STENO_OK);
     assert_false(r.stream);
+    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_OK);
     assert_string_equal(r.hints.language, "en");
     assert_string_equal(r.hints.prompt, "digits");
     steno_hint_store_free(&r.hints);
@@ -119,6 +119,33 @@ static void missing_and_contradictory_fields_are_named(void **state)
     r.words = true;
     assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_ERR_INVAL);
     assert_string_equal(param, "timestamp_granularities");
+}
+
+/* Events have text alone: the format or the times that were asked for would be lost. */
+static void stream_goes_with_some_formats(void **state)
+{
+    static const bool goes[] = {[STENO_OPENAI_JSON] = true,
+                                [STENO_OPENAI_TEXT] = true,
+                                [STENO_OPENAI_VERBOSE_JSON] = true,
+                                [STENO_OPENAI_DIARIZED_JSON] = true,
+                                [STENO_OPENAI_WHISPERX] = false};
+    struct steno_openai_request r = {.has_file = true, .stream = true};
+    const char *param;
+    steno_err err;
+    (void)state;
+    for (size_t i = 0; i < sizeof goes / sizeof *goes; i++) {
+        r.format = (enum steno_openai_format)i;
+        param = NULL;
+        assert_int_equal(steno_openai_check(&r, &param, &err),
+                         goes[i] ? STENO_OK : STENO_ERR_INVAL);
+        if (!goes[i])
+            assert_string_equal(param, "response_format");
+    }
+    r.format = STENO_OPENAI_VERBOSE_JSON;
+    r.words = true;
+    assert_int_equal(steno_openai_check(&r, &param, &err), STENO_ERR_INVAL);
+    assert_string_equal(param, "timestamp_granularities");
+    assert_non_null(strstr(err.msg, "not with stream"));
 }
 
 static void hostile_fields_are_refused(void **state)
@@ -585,6 +612,7 @@ int main(void)
         cmocka_unit_test(wrong_values_name_field_and_choices),
         cmocka_unit_test(empty_fields_are_absent_and_lists_have_commas),
         cmocka_unit_test(missing_and_contradictory_fields_are_named),
+        cmocka_unit_test(stream_goes_with_some_formats),
         cmocka_unit_test(hostile_fields_are_refused),
         cmocka_unit_test(hints_are_read_and_their_faults_name_the_field),
         cmocka_unit_test(segments_of_whisper_are_written_as_they_are),
