@@ -63,7 +63,10 @@ void steno_dialect_uuid(const char *id, char *out)
 steno_status steno_dialect_query(struct steno_dialect_session *d, const char *name,
                                  const char *value, steno_err *err)
 {
-    return steno_native_query(name, value, &d->start, err);
+    const steno_status st = steno_native_query(name, value, &d->start, err);
+    return !st && !d->dialect->resumed && (d->start.multichannel || d->start.resumable)
+               ? steno_fail(err, STENO_ERR_INVAL, "%s: not on this path", name)
+               : st;
 }
 
 void steno_dialect_error(struct steno_dialect_session *d, const char *code, const char *message)

@@ -191,8 +191,9 @@ const char *steno_dialect_bare_id(const char *id);
 /* Write a session's id in the form of a UUID. out: 37 bytes. */
 void steno_dialect_uuid(const char *id, char *out);
 
-/* For the tables of dialects without their own: all parameters are the native dialect's; an error
- * is {"error": code, "message"}. */
+/* For the tables of dialects without their own: all parameters are the native dialect's, but for
+ * multichannel and resumable, which a dialect that resumes alone has; an error is {"error": code,
+ * "message"}. */
 steno_status steno_dialect_query(struct steno_dialect_session *d, const char *name,
                                  const char *value, steno_err *err);
 void steno_dialect_error(struct steno_dialect_session *d, const char *code, const char *message);

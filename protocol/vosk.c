@@ -50,9 +50,12 @@ static void vosk_free(struct steno_dialect_session *d)
 static steno_status vosk_query(struct steno_dialect_session *d, const char *name, const char *value,
                                steno_err *err)
 {
+    steno_status st;
     if (!strcmp(name, "words"))
         return steno_query_bool(name, value, &vosk_state(d)->words, err);
-    return steno_native_query(name, value, &d->start, err);
+    st = steno_dialect_query(d, name, value, err);
+    vosk_state(d)->nbest = d->start.alternatives > 1; /* as max_alternatives */
+    return st;
 }
 
 /* asr_server.py reads numbers with float() and int(), so a string may hold a number. NAN for

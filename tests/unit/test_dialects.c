@@ -325,6 +325,32 @@ static void realtime_sessions_have_language_prompt_and_keywords(void **state)
     stop(&h);
 }
 
+static void parameters_of_our_own_work_or_are_refused(void **state)
+{
+    static const struct steno_dialect *const simple[] = {&steno_dialect_vosk, &steno_dialect_sherpa,
+                                                         &steno_dialect_wenet};
+    struct received h;
+    (void)state;
+    for (size_t i = 0; i < sizeof simple / sizeof *simple; i++) {
+        start(&h, simple[i]);
+        query(&h, "multichannel", "false", STENO_OK);
+        query(&h, "multichannel", "true", STENO_ERR_INVAL); /* messages have no channel */
+        stop(&h);
+        start(&h, simple[i]);
+        query(&h, "resumable", "true", STENO_ERR_INVAL); /* nor the session's id */
+        stop(&h);
+    }
+    start(&h, &steno_dialect_vosk);
+    query(&h, "alternatives", "3", STENO_OK);
+    h.d.dialect->end(&h.d, false);
+    assert_non_null(strstr(h.said[0], "{\"alternatives\":["));
+    stop(&h);
+    start(&h, &steno_dialect_native);
+    query(&h, "resumable", "true", STENO_OK);
+    query(&h, "multichannel", "true", STENO_OK);
+    stop(&h);
+}
+
 /* Each is an error, and changes nothing: it was "updated" without an effect. */
 static void realtime_refuses_settings_that_it_cannot_read(void **state)
 {
@@ -571,6 +597,7 @@ int main(void)
         cmocka_unit_test(native_takes_hints_in_start_and_query),
         cmocka_unit_test(realtime_sessions_have_language_prompt_and_keywords),
         cmocka_unit_test(realtime_refuses_settings_that_it_cannot_read),
+        cmocka_unit_test(parameters_of_our_own_work_or_are_refused),
         cmocka_unit_test(vosk_phrases_are_hotwords),
         cmocka_unit_test(wyoming_describes_the_models),
         cmocka_unit_test(wyoming_takes_one_recording),
