@@ -558,7 +558,7 @@ static steno_status check_known(struct steno_upload *up, steno_err *err)
         return steno_fail(err, STENO_ERR_INVAL,
                           STENO_KNOWN_VOICE_FIELD "[]: %d, but %d known_speaker_names[]", voices,
                           names);
-    if (names && !voices && !up->want.multichannel && up->want.ask.voices.on)
+    if (names && !voices && !up->want.multichannel)
         return steno_fail(err, STENO_ERR_INVAL,
                           "known_speaker_names[]: need " STENO_KNOWN_VOICE_FIELD
                           "[], or multichannel=true, where they are of the channels");

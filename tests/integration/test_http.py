@@ -273,6 +273,7 @@ def wrong_parameters_are_named(d):
     for name, value, says in [("response_format", "xml", "json, text, srt, verbose_json, vtt"),
                               ("temperature", "9", "outside 0..1"), ("stream", "perhaps", "true or false"),
                               ("timestamp_granularities[]", "char", "neither word nor segment"),
+                              ("known_speaker_names[]", "Ann", "need known_speaker_references"),
                               ("language", "de", "speaks 'en', not 'de'")]:
         e = error_of(transcribe(d, (name, value)), 400)
         assert e["param"] == name.replace("[]", "") and says in e["message"], (name, e)
