@@ -2,8 +2,10 @@
 #include "server/core/config.h"
 #include "server/core/aligners.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "protocol/dialect.h"
 #include "protocol/vad.h"
 #include "server/base/log.h"
@@ -145,6 +147,45 @@ static steno_status check_pings(const struct steno_config *c, steno_err *err)
     return STENO_OK;
 }
 
+/* Items are compared with names of hosts as they are. */
+static steno_status check_names(const char *list, const char *key, steno_err *err)
+{
+    struct steno_list_item it = steno_list_next(list);
+    for (; it.n; it = steno_list_next(it.p + it.n))
+        if (memchr(it.p, '/', it.n))
+            return steno_fail(err, STENO_ERR_INVAL, "%s: '%.*s' is not the name of a host", key,
+                              it.n > 60 ? 60 : (int)it.n, it.p);
+    return STENO_OK;
+}
+
+static steno_status check_hosts(const struct steno_config *c, steno_err *err)
+{
+    steno_status st = check_names(c->hosts, "server.hosts", err);
+    if (!st)
+        st = check_names(c->fetch_hosts, "fetch.hosts", err);
+    return st ? st : check_names(c->callback_hosts, "jobs.callback_hosts", err);
+}
+
+/* Items are compared with what browsers send: "https://host", "null" for pages without an origin.
+ */
+static steno_status check_origins(const struct steno_config *c, steno_err *err)
+{
+    struct steno_list_item it = steno_list_next(c->cors_origins);
+    for (; it.n; it = steno_list_next(it.p + it.n)) {
+        char origin[256];
+        const char *scheme;
+        snprintf(origin, sizeof origin, "%.*s", (int)it.n, it.p);
+        scheme = strstr(origin, "://");
+        if (strcmp(origin, "*") != 0 && strcmp(origin, "null") != 0 &&
+            (!scheme || strchr(scheme + 3, '/')))
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "server.cors_origins: '%.60s' is no origin such as "
+                              "https://app.example.org, and not *",
+                              origin);
+    }
+    return STENO_OK;
+}
+
 static void put_before(steno_err *err, const char *place)
 {
     char msg[sizeof err->msg];
@@ -155,7 +196,8 @@ static void put_before(steno_err *err, const char *place)
 static steno_status check_calls(const struct steno_config *c, steno_err *err)
 {
     const char *url = c->calls_callback;
-    if (!*url || !strncmp(url, "https://", 8) || !strncmp(url, "http://", 7))
+    const size_t scheme = !strncmp(url, "https://", 8) ? 8 : !strncmp(url, "http://", 7) ? 7 : 0;
+    if (!*url || (scheme && strcspn(url + scheme, "/?#")))
         return STENO_OK;
     return steno_fail(err, STENO_ERR_INVAL, "calls.callback: '%.60s' is no http or https URL", url);
 }
@@ -165,15 +207,17 @@ static steno_status check_jobs(const struct steno_config *c, steno_err *err)
     if (*c->jobs_queue && !*c->jobs_dir)
         return steno_fail(err, STENO_ERR_INVAL,
                           "jobs.queue: needs jobs.dir, for recordings on their way");
+    if (*c->jobs_password && !*c->jobs_queue)
+        return steno_fail(err, STENO_ERR_INVAL, "jobs.queue_password: needs jobs.queue");
     return STENO_OK;
 }
 
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen,    check_wyoming, check_proxies, check_tls,   check_search,
-        check_precision, check_node,    check_vad,     check_align, check_log,
-        check_root,      check_bodies,  check_pings,   check_jobs,  check_calls};
+        check_listen, check_wyoming, check_proxies, check_tls,   check_search, check_precision,
+        check_node,   check_vad,     check_align,   check_log,   check_root,   check_bodies,
+        check_pings,  check_jobs,    check_calls,   check_hosts, check_origins};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

@@ -149,10 +149,10 @@ ROW(STRING, calibration, "pool", "calibration", "STENO_POOL_CALIBRATION", "", 0,
     "measure again. Empty: $CACHE_DIRECTORY, $XDG_CACHE_HOME/steno or $HOME/.cache/steno, the "
     "first one that is set; if none is set, every start measures.")
 ROW(INT, sessions, "limits", "sessions", "STENO_LIMITS_SESSIONS", "256", 0, 100000,
-    "Maximum number of concurrent WebSocket streams. More are refused with 503.")
+    "Maximum number of concurrent WebSocket streams. More are refused with 503. 0: all are.")
 ROW(INT, uploads, "limits", "uploads", "STENO_LIMITS_UPLOADS", "64", 0, 100000,
     "Maximum number of concurrent uploads, including those that are being received. More are "
-    "refused with 503.")
+    "refused with 503. 0: all are.")
 ROW(INT, connections, "limits", "connections", "STENO_LIMITS_CONNECTIONS", "4096", 8, 1000000,
     "Maximum number of open connections of all kinds. More are answered 503 and closed.")
 ROW(INT, per_address, "limits", "connections_per_address", "STENO_LIMITS_PER_ADDRESS",

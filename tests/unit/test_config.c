@@ -403,6 +403,44 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     steno_config_free(&c);
 }
 
+/* Each of them would be taken and never match, or be read by nobody. */
+static void settings_without_an_effect_are_refused(void **state)
+{
+    static const char *const rows[][2] = {
+        {"server.hosts=a.example, https://stt.example.org", "'https://stt.example.org' is not"},
+        {"fetch.hosts=http://media.example/", "fetch.hosts: 'http://media.example/' is not"},
+        {"jobs.callback_hosts=*.a.example,b.example/hook", "'b.example/hook' is not the name"},
+        {"server.cors_origins=app.example.org", "'app.example.org' is no origin"},
+        {"server.cors_origins=https://app.example.org/", "'https://app.example.org/' is no origin"},
+        {"jobs.queue_password=/etc/steno/redis", "jobs.queue_password: needs jobs.queue"},
+        {"calls.callback=https://", "calls.callback: 'https://' is no"},
+        {"calls.callback=http:///hook", "calls.callback: 'http:///hook' is no"},
+        {"align.model=en=a,English=b", "align.model: 'English=b' comes after another one"},
+        {"align.model=a, b", "align.model: 'b' comes after another one"}};
+    static const char *const good[] = {"server.hosts=*, stt.example.org",
+                                       "fetch.hosts=*.media.example, 10.0.0.1",
+                                       "server.cors_origins=https://a.example:8443, null",
+                                       "server.cors_origins=*",
+                                       "calls.callback=http://10.0.0.1/hook",
+                                       "align.model=en=a, de=a, a"};
+    struct steno_config c;
+    steno_err err;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+        assert_int_equal(steno_config_assign(&c, rows[i][0], STENO_CONFIG_FLAG, NULL), STENO_OK);
+        assert_int_equal(steno_config_check(&c, &err), STENO_ERR_INVAL);
+        assert_non_null(strstr(err.msg, rows[i][1]));
+        steno_config_free(&c);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+        assert_int_equal(steno_config_assign(&c, good[i], STENO_CONFIG_FLAG, NULL), STENO_OK);
+        assert_int_equal(steno_config_check(&c, &err), STENO_OK);
+        steno_config_free(&c);
+    }
+}
+
 static void addresses_are_read_and_printed(void **state)
 {
     static const struct {
@@ -462,6 +500,7 @@ int main(void)
         cmocka_unit_test(sample_with_its_comments_removed_is_the_defaults),
         cmocka_unit_test(minimal_configuration_is_good),
         cmocka_unit_test(settings_that_contradict_each_other_are_refused),
+        cmocka_unit_test(settings_without_an_effect_are_refused),
         cmocka_unit_test(addresses_are_read_and_printed),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
