@@ -249,9 +249,10 @@ STENO_API void steno_vad_close(steno_vad *v);
 typedef struct steno_speakers steno_speakers;
 /* Open the networks that tell speakers apart. dir: a directory that has, in it or in its
  * directories, two ONNX files: a segmentation network (pyannote's segmentation-3.0) and an
- * embedding network of 3D-Speaker, WeSpeaker or NeMo with the metadata of sherpa-onnx. threads: of
- * the engine; 0 = 1. STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED, STENO_ERR_NOMEM.
- * Frozen. */
+ * embedding network of 3D-Speaker, WeSpeaker or NeMo with the metadata of sherpa-onnx; or NVIDIA's
+ * streaming Sortformer, which then tells speakers apart alone: an embedding network beside it only
+ * finds known people. threads: of the engine; 0 = 1. STENO_ERR_IO, STENO_ERR_FORMAT,
+ * STENO_ERR_UNSUPPORTED, STENO_ERR_NOMEM. Frozen. */
 STENO_API STENO_MUST steno_status steno_speakers_open(steno_speakers **out, const char *dir,
                                                       int threads, steno_err *err);
 /* Whether a directory has such networks. Loads nothing. */
@@ -264,7 +265,15 @@ STENO_API STENO_MUST steno_status steno_speakers_find(char **out, const char *gi
                                                       steno_err *err);
 /* Close them, after all diarizations that use them. NULL is accepted. */
 STENO_API void steno_speakers_close(steno_speakers *s);
+/* Seconds after which a Sortformer tells who speaks live: 0.32, 1.04, 10 or 30.4, which NVIDIA
+ * documents; without this call, what its file says, or 10. Before any use of s. STENO_ERR_INVAL;
+ * STENO_ERR_UNSUPPORTED: it is no Sortformer, or one with fixed lengths. */
+STENO_API STENO_MUST steno_status steno_speakers_set_latency(steno_speakers *s, double seconds,
+                                                             steno_err *err);
+/* Print what the networks are for people, one "key  value" per line, as `steno model info` does. */
+STENO_API void steno_speakers_describe(const steno_speakers *s, FILE *out);
 
+/* To a Sortformer, `speakers` and max_speakers are both upper bounds; it takes no threshold. */
 struct steno_speaker_options {
     int speakers;                   /* how many there are, up to 1000; 0 = to be found */
     int min_speakers, max_speakers; /* bounds of the number to be found; 0 = none */

@@ -52,6 +52,7 @@ struct steno_config {
     char *profanity;      /* file of words; "" = none */
     char *vocabulary;     /* the same */
     char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
+    double speakers_latency; /* 0 = the network's */
     int speakers_threads;
     char *speakers_store; /* directory of voice prints; "" = none are kept */
     char *turn_model;     /* the network that judges turns; "" = the fetched one, "none" */

@@ -88,9 +88,12 @@ ROW(STRING, vad_model, "vad", "model", "STENO_VAD_MODEL", "", 0, 0,
     "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: the fetched "
     "one (steno model fetch silero-vad), if there is one. none: no network.")
 ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
-    "Directory with the two networks that tell speakers apart "
+    "Directory with the two networks that tell speakers apart, or with a Sortformer "
     "(docs/speakers.md). Empty: the fetched ones (steno model fetch speakers), if they are there. "
     "none: no networks.")
+ROW(SECONDS, speakers_latency, "speakers", "latency", "STENO_SPEAKERS_LATENCY", "0", 0, 31,
+    "How long after it a Sortformer tells who speaks live: 0.32, 1.04, 10 or 30.4 s; the shorter, "
+    "the more work (docs/speakers.md). 0: what its file says, else 10.")
 ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
     "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
     "one of them some three minutes. As many more follow live sessions, at most 16 each.")

@@ -94,6 +94,8 @@ steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err
     if (!st && dir)
         st = steno_speakers_open(&srv->speakers, dir, 1, err);
     steno_free(dir);
+    if (!st && srv->speakers && srv->conf->speakers_latency > 0)
+        st = steno_speakers_set_latency(srv->speakers, srv->conf->speakers_latency, err);
     return st ? steno_fail_in(err, st, "speakers.model") : check_store(srv, err);
 }
 

@@ -97,14 +97,19 @@ def write(folder, free=False):
         f.writelines(f"{t} {i}\n" for i, t in enumerate(TOKENS))
 
 
-def features(pcm):
-    """[BINS, frames]: NeMo's log-mel, each bin to mean 0 and deviation 1"""
+def log_mel(pcm):
+    """[frames, BINS]: NeMo's"""
     x = pcm.astype(np.float64)
     x = np.pad(np.concatenate([x[:1], x[1:] - 0.97 * x[:-1]]), 256)
     frames = np.lib.stride_tricks.sliding_window_view(x, 512)[::160][:len(pcm) // 160]
     window = np.pad(np.hanning(400), 56)
     power = np.abs(np.fft.rfft(frames * window)) ** 2
-    y = np.log(power @ mel_filters(512).T + 2.0 ** -24)
+    return np.log(power @ mel_filters(512).T + 2.0 ** -24)
+
+
+def features(pcm):
+    """[BINS, frames]: each bin to mean 0 and deviation 1"""
+    y = log_mel(pcm)
     return ((y - y.mean(0)) / (y.std(0, ddof=1) + 1e-5)).T.astype(np.float32)
 
 

@@ -158,7 +158,7 @@ steno_status steno_enrolled_open(steno_enrolled **out, const char *dir, const st
         e ? check_directory(dir, &there, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st && s) {
         e->floats = s->embedding.dim;
-        e->prints = calloc(STENO_ENROLLED_MAX * e->floats, sizeof *e->prints);
+        e->prints = calloc(STENO_ENROLLED_MAX * e->floats + 1, sizeof *e->prints);
         if (!e->prints)
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }

@@ -12,12 +12,23 @@ size_t steno_speaker_print_floats(const steno_speakers *s)
     return s->embedding.dim;
 }
 
+static steno_status need_embedding(const steno_speakers *s, steno_err *err)
+{
+    return s->embedding.dim ? STENO_OK
+                            : steno_fail(err, STENO_ERR_UNSUPPORTED,
+                                         "voice: there is no embedding network beside the "
+                                         "Sortformer, so nobody can be known again");
+}
+
 steno_status steno_diarization_print(const steno_diarization *d, const steno_speakers *s,
                                      float *out, double *seconds, steno_err *err)
 {
     const size_t dim = s->embedding.dim;
     float most = 0;
-    float *one = malloc(dim * sizeof *one);
+    steno_status st = need_embedding(s, err);
+    float *one = st ? NULL : malloc(dim * sizeof *one);
+    if (st)
+        return st;
     memset(out, 0, dim * sizeof *out);
     if (!one)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
@@ -44,8 +55,10 @@ steno_status steno_speaker_print_make(const steno_speakers *s, int sample_rate, 
                                       size_t n, float *out, double *seconds, steno_err *err)
 {
     steno_diarization *d;
-    steno_status st = steno_diarization_open(&d, s, sample_rate,
-                                             &(struct steno_speaker_options){.speakers = 1}, err);
+    steno_status st = need_embedding(s, err);
+    if (!st)
+        st = steno_diarization_open(&d, s, sample_rate,
+                                    &(struct steno_speaker_options){.speakers = 1}, err);
     if (st)
         return st;
     st = steno_diarization_push(d, pcm, n, err);
@@ -87,7 +100,7 @@ steno_status steno_diarization_identify(const steno_diarization *d, const steno_
 {
     const size_t dim = s->embedding.dim, speakers = (size_t)steno_diarization_speakers(d);
     double *like = calloc(n * speakers + 1, sizeof *like);
-    float *voice = malloc(dim * sizeof *voice);
+    float *voice = malloc((dim + 1) * sizeof *voice);
     steno_status st =
         like && voice ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     for (size_t k = 0; !st && k < speakers; k++) {

@@ -23,7 +23,7 @@ static const char usage[] =
     "\n"
     "  info    about a network: inputs, outputs, opsets, metadata, operators before and after the\n"
     "          passes, weights; about a model directory, or a model in one file (whisper.cpp's):\n"
-    "          name, language, sampling rate, sizes\n"
+    "          name, language, sampling rate, sizes; about the networks that tell speakers apart\n"
     "  ops     every operator of this build: domain, name, first opset, last opset (- = "
     "newest)\n"
     "  options every option of a model family: family, name, whether of a model or a stream,\n"
@@ -117,10 +117,23 @@ static bool is_model(const char *path)
     return steno_path_is_dir(path) || (!cli_is_onnx(path) && steno_model_family(path));
 }
 
+static int show_speakers(const char *dir)
+{
+    steno_err err = {0};
+    steno_speakers *s = NULL;
+    if (steno_speakers_open(&s, dir, 1, &err))
+        return cli_fail(&err);
+    steno_speakers_describe(s, stdout);
+    steno_speakers_close(s);
+    return EX_OK;
+}
+
 static int show_model(const struct model_options *o)
 {
     steno_err err = {0};
     steno_model *m = NULL;
+    if (!steno_model_family(o->path) && steno_speakers_is_dir(o->path))
+        return show_speakers(o->path);
     if (steno_model_open(&m, o->path, &o->dir, &err))
         return cli_fail(&err);
     steno_model_describe(m, stdout);

@@ -92,14 +92,17 @@ int cli_speakers(int argc, char **argv)
     struct job j = {0};
     struct cli_option options[] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j.dir, 0, 0,
-         "directory with the two networks (default: $STENO_SPEAKERS, else those that\n"
-         "steno model fetch speakers downloads)"},
+         "directory with the networks (default: $STENO_SPEAKERS, else those that steno model\n"
+         "fetch speakers downloads)"},
         {"--format", CLI_CHOICE, "rttm|json", &j.format, 0, 0,
          "rttm: a line per turn, the default"},
         {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--live", CLI_FLAG, NULL, &j.live, 0, 0,
          "label them as while audio comes: one at a time, never renamed; at most 32, or --max"},
+        {"--latency", CLI_REAL, "S", &j.voices.latency, 0, 0,
+         "with --live and a Sortformer: 0.32, 1.04, 10 or 30.4 s (default: what its file says,\n"
+         "else 10)"},
         CLI_KNOWN_OPTIONS(&j.known),
         CLI_VOICE_OPTIONS(&j.voices),
         {0}};
@@ -110,6 +113,8 @@ int cli_speakers(int argc, char **argv)
         rc = cli_usage("speakers: no recording given");
     if (!rc && j.live && (j.voices.speakers || j.voices.min || j.voices.threshold > 0))
         rc = cli_usage("speakers: --live: not together with --speakers, --min, --threshold");
+    if (!rc && !j.live && j.voices.latency > 0)
+        rc = cli_usage("speakers: --latency needs --live");
     if (!rc)
         rc = cli_voices_open(&j.speakers, j.dir, &j.voices);
     if (!rc && cli_known_open(&j.known, j.speakers, &known_err)) {

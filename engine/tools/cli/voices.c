@@ -15,6 +15,8 @@ int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voic
     steno_status st = steno_speakers_find(&found, dir, &err);
     if (!st)
         st = steno_speakers_open(out, found, (int)o->threads, &err);
+    if (!st && o->latency > 0)
+        st = steno_speakers_set_latency(*out, o->latency, &err);
     steno_free(found);
     return st ? cli_fail(&err) : EX_OK;
 }

@@ -8,6 +8,7 @@
 struct cli_voice_options {
     long speakers, min, max, threads;
     double threshold;
+    double latency; /* s, of a Sortformer live; 0: its own */
 };
 #define CLI_VOICE_OPTIONS(V)                                                                       \
     {"--speakers", CLI_NUMBER, "N", &(V)->speakers, 1, 1000, "how many there are, if known"},      \

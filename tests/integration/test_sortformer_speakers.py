@@ -1,0 +1,9 @@
+"""All of test_speakers.py once more, with a Sortformer (toy_sortformer.py) instead of windows and clusters. TAP."""
+import sys
+
+import test_speakers
+import toy_sortformer
+
+if __name__ == "__main__":
+    test_speakers.toy.write = toy_sortformer.write
+    sys.exit(test_speakers.main())
