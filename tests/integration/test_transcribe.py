@@ -215,6 +215,13 @@ def wrong_options_are_usage_errors():
     fails(EX_USAGE, "--stream", "--format", "srt", ONE, says="--stream")
     fails(EX_USAGE, "--frobnicate", ONE, says="--frobnicate")
     assert b"Usage: steno transcribe" in steno("--help").stdout
+    for command in ("transcribe", "align", "jobs"):
+        r = subprocess.run([STENO, "help", command], capture_output=True, check=True)
+        assert r.stdout.startswith(b"Usage: steno " + command.encode()), r.stdout
+    assert subprocess.run([STENO, "help", "sing"], capture_output=True, check=False).returncode == EX_USAGE
+    fails(EX_USAGE, "--align-model", TONES, "-", says="standard input cannot be heard twice", data=b"no recording")
+    fails(EX_USAGE, "--speaker-model", "x", ONE, says="--speaker-model needs --speakers")
+    fails(EX_USAGE, "--stream", "--words", ONE, says="--stream prints no words")
 
 
 @case

@@ -236,11 +236,7 @@ static steno_status align_words(struct recording *r, steno_err *err)
     steno_status st = steno_word_times_lines(&l, r->transcript, err);
     if (st)
         return st;
-    if (!strcmp(r->name, "-"))
-        st =
-            steno_fail(err, STENO_ERR_INVAL, "--align-model: standard input cannot be heard twice");
-    if (!st)
-        st = steno_recording_open(&again, r->name, (int)r->job->channel, err);
+    st = steno_recording_open(&again, r->name, (int)r->job->channel, err);
     if (!st)
         st = steno_stream_open_lines(&s, r->job->aligner, &so, l.lines, l.n, err);
     if (!st)
@@ -361,12 +357,17 @@ static int transcribe(const struct job *j, const char *name)
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-static int check_job(struct job *j, int files)
+static int check_job(struct job *j, const char *const *files, int n)
 {
-    if (!files)
+    if (!n)
         return cli_usage("transcribe: no recording given");
+    for (int i = 0; i < n && j->aligner_dir; i++)
+        if (!strcmp(files[i], "-"))
+            return cli_usage("transcribe: --align-model: standard input cannot be heard twice");
     if (j->stream && j->format != CLI_FORMAT_TEXT && j->format != CLI_FORMAT_JSON)
         return cli_usage("transcribe: --stream needs format text or json");
+    if (j->stream && j->words && j->format == CLI_FORMAT_TEXT)
+        return cli_usage("transcribe: --stream prints no words as text; --format json does");
     if (j->stream && j->speakers_text)
         return cli_usage("transcribe: --speakers needs the whole recording, not --stream");
     if (j->stream && j->aligner_dir)
@@ -374,9 +375,11 @@ static int check_job(struct job *j, int files)
     if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
         !cli_int("--speakers", j->speakers_text, 1, 1000, &j->voices.speakers))
         return EX_USAGE;
-    if ((j->known.given.n || j->known.enrolled_dir) && !j->speakers_text)
-        return cli_usage("transcribe: %s needs --speakers",
-                         j->known.given.n ? "--known" : "--enrolled");
+    if ((j->known.given.n || j->known.enrolled_dir || j->speakers_dir) && !j->speakers_text)
+        return cli_usage("transcribe: %s needs --speakers", j->known.given.n ? "--known"
+                                                            : j->known.enrolled_dir
+                                                                ? "--enrolled"
+                                                                : "--speaker-model");
     if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
         return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
                          j->stream_opt.beam);
@@ -401,11 +404,11 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
          "text: one line per file, the default; nbest: a list of hypotheses per segment; whisper, "
          "whisperx: the JSON of openai-whisper, of whisperX"},
         {"--max-line-width", CLI_NUMBER, "N", &width, 1, 1000,
-         "srt, vtt: columns of a line (default 42)"},
+         "srt, vtt, lrc: columns of a line (default 42)"},
         {"--max-line-count", CLI_NUMBER, "N", &lines, 1, 100,
-         "srt, vtt: lines of a cue (default 2)"},
+         "srt, vtt, lrc: lines of a cue (default 2)"},
         {"--max-words-per-line", CLI_NUMBER, "N", &line_words, 1, 1000,
-         "srt, vtt: words of a line"},
+         "srt, vtt, lrc: words of a line"},
         {"--highlight-words", CLI_FLAG, NULL, &j->subtitle.highlight, 0, 0,
          "srt, vtt: underline each word while it is heard"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
@@ -474,7 +477,7 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
     j->subtitle.lines = (int)lines;
     j->subtitle.line_words = (int)line_words;
     j->model_opt.precision = (enum steno_precision)precision;
-    return rc ? rc : check_job(j, *n);
+    return rc ? rc : check_job(j, files, *n);
 }
 
 static steno_status open_vad(struct job *j, steno_err *err)

@@ -165,6 +165,22 @@ static int passes(void)
     return EX_OK;
 }
 
+/* Run a command; argv[0] is its name. */
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(argv[0], commands[i].name))
+            return commands[i].run(argc, argv);
+    return cli_usage("unknown command '%s'", argv[0]);
+}
+
+/* "steno help COMMAND" is "steno COMMAND --help". */
+static int help_of(char *command)
+{
+    char option[] = "--help", *argv[] = {command, option, NULL};
+    return run_command(2, argv);
+}
+
 int main(int argc, char **argv)
 {
     steno_pages_for_large();
@@ -181,9 +197,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return argc > 2 && !strcmp(argv[2], "--names")    ? names()
                : argc > 2 && !strcmp(argv[2], "--passes") ? passes()
+               : argc > 2 && argv[2][0] != '-'            ? help_of(argv[2])
                                                           : help();
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    return cli_usage("unknown command '%s'", argv[1]);
+    return run_command(argc - 1, argv + 1);
 }
