@@ -14,7 +14,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(__file__))
-from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, eventually, tap  # noqa: E402
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap  # noqa: E402
 
 with open(DIGITS, "rb") as _f:
     WAV = _f.read()
@@ -277,6 +277,19 @@ def wrong_parameters_are_named(d):
                               ("language", "de", "speaks 'en', not 'de'")]:
         e = error_of(transcribe(d, (name, value)), 400)
         assert e["param"] == name.replace("[]", "") and says in e["message"], (name, e)
+
+
+@case
+def a_vocabulary_costs_a_model_without_hotwords_nothing(_d):
+    with tempfile.NamedTemporaryFile("w") as words:
+        words.write("nine\nAnn Schmidt :2.5\n")
+        words.flush()
+        with Stenod(f"text.vocabulary={words.name}") as other:
+            status, _, body = other.request("POST", "/v1/transcribe", WAV)
+            assert status == 200 and json.loads(body)["text"] == DIGITS_TEXT, body
+            samples, rate = pcm()
+            got = converse(f"{other.ws}?sample_rate={rate}", [samples, '{"type":"end"}'])
+            assert [m["text"] for m in got.messages if m["type"] == "final"] == [DIGITS_TEXT], got
 
 
 # ---- bad bodies ----------------------------------------------------------------------------------

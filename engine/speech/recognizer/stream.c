@@ -136,7 +136,7 @@ static steno_status open_state(steno_stream *s, const char *vocabulary, steno_er
                                     .no_word_times = s->opt.no_word_times,
                                     .hints = s->opt.hints,
                                     .asked = s->asked,
-                                    .vocabulary = vocabulary,
+                                    .vocabulary = s->model->info.takes_hotwords ? vocabulary : NULL,
                                     .options = s->opt.options,
                                     .n_options = s->opt.n_options,
                                     .alignment = s->alignment};
