@@ -124,6 +124,7 @@ static steno_status put_cue_lines(struct steno_buf *out, const steno_transcript 
     steno_status st = tabs ? steno_buf_puts(out, "start\tend\ttext\n") : STENO_OK;
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
         const struct steno_event *seg = steno_transcript_segment(t, i);
+        const unsigned channel = steno_transcript_segment_channel(t, i);
         size_t n;
         const char *text = stripped(t, i, &n);
         char label[LABEL];
@@ -132,6 +133,8 @@ static steno_status put_cue_lines(struct steno_buf *out, const steno_transcript 
                                       llround(1000 * seg->end)));
         if (*label_of(t, i, label))
             THEN(st, steno_buf_printf(out, "[%s]: ", label));
+        else if (channel)
+            THEN(st, steno_buf_printf(out, "Channel %u: ", channel));
         for (size_t k = 0; k < n && tabs; k++)
             THEN(st, steno_buf_add(out, text[k] == '\t' ? " " : text + k, 1));
         if (!tabs)

@@ -75,10 +75,14 @@ static steno_status put_chars(struct steno_buf *out, const struct steno_event *s
 static const char *speaker_of(const steno_transcript *t, size_t i, char label[LABEL])
 {
     const unsigned speaker = steno_transcript_segment_speaker(t, i);
+    const unsigned channel = steno_transcript_segment_channel(t, i);
     const char *name = steno_transcript_speaker_name(t, speaker);
-    if (!speaker || name)
+    if (name || (!speaker && !channel))
         return name;
-    snprintf(label, LABEL, "SPEAKER_%02u", speaker - 1);
+    if (speaker)
+        snprintf(label, LABEL, "SPEAKER_%02u", speaker - 1);
+    else
+        snprintf(label, LABEL, "Channel %u", channel);
     return label;
 }
 

@@ -69,6 +69,11 @@ def the_native_answer_names_the_channel_of_each_segment(d):
     assert got["text"] == alone(d, LEFT)["text"] + "\n" + alone(d, RIGHT)["text"]
     assert abs(got["duration"] - len(LEFT) / RATE) < 0.01, got["duration"]
     assert post(d, "/v1/transcribe?multichannel=true&format=text")[1] == got["text"] + "\n"
+    who = [(f"Channel {s['channel']}", s["text"]) for s in got["segments"]]
+    lines = post(d, "/v1/transcribe?multichannel=true&format=tsv")[1].splitlines()[1:]
+    assert [line.split("\t")[2] for line in lines] == [": ".join(x) for x in who], lines
+    x = json.loads(post(d, "/v1/transcribe?multichannel=true&format=whisperx")[1])
+    assert [(s["speaker"], s["text"]) for s in x["segments"]] == who and all("speaker" in w for w in x["word_segments"]), x
 
 
 @case
