@@ -46,6 +46,8 @@ steno_status steno_upload_align_parameter(void *user, const char *name, const ch
 steno_status steno_upload_align_field(struct steno_upload *up, steno_err *err)
 {
     up->fault.param = up->in.field_name;
+    if (!up->in.field.len) /* forms of pages send the fields that nobody filled in */
+        return STENO_OK;
     if (steno_buf_add(&up->in.field, "", 1))
         return steno_fail(err, STENO_ERR_INVAL, "%s: is too long", up->in.field_name);
     if (memchr(up->in.field.data, '\0', up->in.field.len - 1))
