@@ -592,7 +592,8 @@ steno_status steno_upload_check_wants(struct steno_upload *up, steno_err *err)
     st = check_diarized(up, err);
     if (!st)
         st = check_known(up, err);
-    if (!st && up->form != STENO_UPLOAD_WHISPER_ASR) /* its clients send numbers in any case */
+    /* clients of whisper-asr-webservice send numbers in any case */
+    if (!st && (up->form != STENO_UPLOAD_WHISPER_ASR || up->want.ask.voices.on))
         st = steno_voices_check(&up->want.ask.voices, &up->fault.param, err);
     return st;
 }

@@ -233,6 +233,8 @@ def a_language_is_detected_in_the_first_30_seconds(d):
 @case
 def errors_of_asr_have_a_detail(d):
     wrong(asr(d, "output=xml"), "detail", 400, "output: 'xml' is not one of txt, json, srt, vtt, tsv")
+    wrong(asr(d, "diarize=true&min_speakers=3&max_speakers=2"), "detail", 400, "min_speakers: 3 is more than max_speakers, 2")
+    good(asr(d, "min_speakers=3&max_speakers=2"), "text/plain; charset=utf-8")  # its clients send them in any case
     wrong(asr(d, "encode=perhaps"), "detail", 400, "encode: 'perhaps' is neither true nor false")
     wrong(asr(d, "language=klingon"), "detail", 400, "language: 'klingon'")
     wrong(asr(d, "model=mine"), "detail", 404, "the model 'mine' does not exist")
