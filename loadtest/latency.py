@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Latency of live sessions as voice agents feel it, of one user on a core of its own: one server after the other, the same clips.
 
-    latency.py [--core N] [--json FILE] [--repeat N] [--ways finalize,silence,semantic] --pieces FILE.json AUDIO MODEL...
+    latency.py [--core N] [--json FILE] [--repeat N] [--ways finalize,silence,semantic] [--set KEY=VALUE] [--beside NAME=URL]
+               --pieces FILE.json AUDIO MODEL...
 
 MODEL: a directory for stenod, or what `steno model fetch` calls it. FILE.json: a list of {"file" (below AUDIO), "begin_sample", "end_sample"
 (at the file's rate), "complete"}: utterances, and pieces that break off within a sentence. A clip is sent in pieces of 20 ms at the pace of
@@ -13,8 +14,12 @@ Each model is run in three ways:
 - silence: the server ends the turn after 0.5 s of silence
 - semantic: by the turn network (docs/turns.md), if the server has it
 
+--set is an option of the `start` message (stabilize_partials=no). --beside measures a server of another kind that runs already, in the ways
+finalize and silence (latency_peers.py has their names: whisper-live, whisperlivekit).
+
 Figures, those of pipecat's stt-benchmark where it has them:
 - TTFS: from the end of speech to the final that has the last word. Complete clips alone.
+- whole: from the end of speech to the first result that has all words of the last one, and all later results have them
 - word: from the end of a word, as the final times it, to the first partial (or final) that has it
 - partials: sent for each second of speech
 - taken back: words that a later partial or the final has no more in their place, of all words that were shown. Case and marks count in the
@@ -32,6 +37,8 @@ import tempfile
 import time
 
 import websockets
+
+from latency_peers import PEERS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("B", os.path.join(HERE, "..", "build", "release"))
@@ -117,7 +124,7 @@ def stays(before, after):
 
 class Figures:
     def __init__(self):
-        self.ttfs, self.word, self.cut, self.missed, self.incomplete, self.complete = [], [], 0, 0, 0, 0
+        self.ttfs, self.whole, self.word, self.cut, self.missed, self.incomplete, self.complete = [], [], [], 0, 0, 0, 0
         self.partials, self.seconds, self.shown, self.back, self.back_plain = 0, 0.0, 0, 0, 0
 
     def add(self, got, seconds, complete):
@@ -128,6 +135,7 @@ class Figures:
             done = [t - seconds for t, m in ended]
             if done:
                 self.ttfs.append(done[0])
+                self.whole.append(self.whole_at(got) - seconds)
             else:
                 self.missed += 1
         else:
@@ -136,6 +144,20 @@ class Figures:
         self.seconds += seconds
         for segment in {m["segment"] for _, m in finals}:
             self.add_segment([(t, m) for t, m in got if m.get("segment") == segment and m["type"] in ("partial", "final")])
+
+    @staticmethod
+    def whole_at(got):
+        """When the words of the last result were there for good: the texts of all segments, one behind the other."""
+        shown, texts, since = {}, [], 0.0
+        for t, m in got:
+            if m["type"] in ("partial", "final"):
+                shown[m["segment"]] = [plain(w) for w in m["text"].split()]
+                texts.append((t, [w for s in sorted(shown) for w in shown[s]]))
+        for t, words in reversed(texts):
+            if words != texts[-1][1]:
+                break
+            since = t
+        return since
 
     def add_segment(self, messages):
         self.partials += len(messages) - 1
@@ -162,6 +184,7 @@ class Figures:
         def of(values, share):
             return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else None
         return {"clips": self.complete + self.incomplete, "ttfs": [of(self.ttfs, p) for p in (.5, .95, .99)],
+                "whole": [of(self.whole, p) for p in (.5, .95)],
                 "word": [of(self.word, p) for p in (.5, .95)], "partials_per_second": self.partials / self.seconds if self.seconds else 0, "taken_back": self.back / max(1, self.shown),
                 "taken_back_plain": self.back_plain / max(1, self.shown),
                 "cut_off": [self.cut, self.incomplete], "missed": [self.missed, self.complete]}
@@ -170,8 +193,28 @@ class Figures:
 def show(model, way, r):
     def ms(values):
         return " / ".join("-" if v is None else f"{1000 * v:.0f}" for v in values)
-    print(f"| {model} | {way} | {ms(r['ttfs'])} | {ms(r['word'])} | {r['partials_per_second']:.1f} | {100 * r['taken_back']:.1f} / "
+    print(f"| {model} | {way} | {ms(r['ttfs'])} | {ms(r['whole'])} | {ms(r['word'])} | {r['partials_per_second']:.1f} | {100 * r['taken_back']:.1f} / "
           f"{100 * r['taken_back_plain']:.1f} | {r['cut_off'][0]} of {r['cut_off'][1]} | {r['missed'][0]} of {r['missed'][1]} |", flush=True)
+
+
+def pair(text):
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text}: expected NAME=VALUE")
+    return name, value
+
+
+def measure_beside(a, clips, rows):
+    """Servers of other kinds, which run already."""
+    for name, url in a.beside:
+        if name not in PEERS:
+            sys.exit(f"--beside {name}: expected one of {', '.join(PEERS)}")
+        for way in [w for w in a.ways if w != "semantic"]:
+            figures = Figures()
+            for pcm, complete in clips * a.repeat:
+                figures.add(asyncio.run(PEERS[name](url, pcm, way)), len(pcm) / RATE, complete)
+            rows.append({"model": name, "way": way, **figures.row()})
+            show(name, way, rows[-1])
 
 
 def main():
@@ -181,31 +224,34 @@ def main():
     p.add_argument("--ways", default=",".join(WAYS), type=lambda s: s.split(","))
     p.add_argument("--repeat", type=int, default=1)
     p.add_argument("--json")
+    p.add_argument("--set", action="append", default=[], type=pair)
+    p.add_argument("--beside", action="append", default=[], type=pair)
     p.add_argument("audio")
-    p.add_argument("model", nargs="+")
+    p.add_argument("model", nargs="*")
     a = p.parse_args()
     with open(a.pieces, encoding="utf-8") as f:
         pieces = json.load(f)
     clips = [(read_clip(os.path.join(a.audio, c["file"]), c["begin_sample"], c["end_sample"]), c["complete"]) for c in pieces]
     rows = []
-    print("| model | turn ends by | TTFS, ms: median / p95 / p99 | word, ms: median / p95 | partials a second | taken back, %: as shown / words | "
-          "cut off | missed |\n|---|---|---|---|---|---|---|---|")
+    print("| model | turn ends by | TTFS, ms: median / p95 / p99 | whole, ms: median / p95 | word, ms: median / p95 | partials a second | "
+          "taken back, %: as shown / words | cut off | missed |\n|---|---|---|---|---|---|---|---|---|")
     for model in a.model:
         server = Server(model, a.core)
         for way in a.ways:
             figures = Figures()
             for _ in range(a.repeat):
                 for pcm, complete in clips:
-                    got, refused = asyncio.run(talk(server.url, WAYS[way], pcm, way))
+                    got, refused = asyncio.run(talk(server.url, {**WAYS[way], **dict(a.set)}, pcm, way))
                     if refused:
                         break
                     figures.add(got, len(pcm) / RATE, complete)
             if refused:
-                print(f"| {model} | {way} | {refused} | | | | | |")
+                print(f"| {model} | {way} | {refused} | | | | | | |")
                 continue
             rows.append({"model": os.path.basename(model.rstrip('/')), "way": way, **figures.row()})
             show(rows[-1]["model"], way, rows[-1])
         server.stop()
+    measure_beside(a, clips, rows)
     if a.json:
         with open(a.json, "w", encoding="utf-8") as f:
             json.dump(rows, f, indent=1)

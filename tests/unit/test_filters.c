@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "speech/recognizer/filters.h"
-#include "speech/recognizer/partial_marks.h"
 
 #define MAX_WORDS 64
 
@@ -310,36 +309,6 @@ static void words_that_are_not_in_the_text_are_left_out(void **state)
     assert_int_equal(ev.n_words, 0);
 }
 
-/* The marks at the end of what may change are not shown. */
-static void last_marks_of_partials_wait(void **state)
-{
-    static const char *const rows[][2] = {
-        {"and so my...", "and so my"},
-        {"and so?!", "and so"},
-        {"so, it", "so, it"},
-        {"\xe4\xbd\xa0\xe5\xa5\xbd\xe3\x80\x82", "\xe4\xbd\xa0\xe5\xa5\xbd"},
-        {"a ...", "a ..."},
-        {"?", "?"}};
-    struct steno_event ev;
-    (void)state;
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        ev = event_of(rows[i][0], STENO_PARTIAL);
-        assert_int_equal(steno_partial_drop_marks(&ev, arena), STENO_OK);
-        assert_string_equal(ev.text, rows[i][1]);
-        assert_words_spell_text(&ev);
-    }
-    ev = event_of("it is.", STENO_PARTIAL); /* that stays */
-    ev.stable_words = 2;
-    ev.stable_bytes = strlen(ev.text);
-    assert_int_equal(steno_partial_drop_marks(&ev, arena), STENO_OK);
-    assert_string_equal(ev.text, "it is.");
-    ev = event_of("it is.", STENO_PARTIAL); /* a section is complete */
-    ev.sections = (const struct steno_section[]){{.text = "it is.", .n_words = 2}};
-    ev.n_sections = 1;
-    assert_int_equal(steno_partial_drop_marks(&ev, arena), STENO_OK);
-    assert_string_equal(ev.text, "it is.");
-}
-
 static void wrong_hints_are_refused(void **state)
 {
     static const struct steno_filter_options wrong[] = {
@@ -370,7 +339,6 @@ int main(void)
         cmocka_unit_test(words_keep_their_times),
         cmocka_unit_test(sections_and_alternatives_are_filtered_too),
         cmocka_unit_test(words_that_are_not_in_the_text_are_left_out),
-        cmocka_unit_test(last_marks_of_partials_wait),
         cmocka_unit_test(wrong_hints_are_refused),
     };
     return cmocka_run_group_tests(tests, open_arena, close_arena);

@@ -82,6 +82,7 @@ static void pieces_of_any_length_give_the_text(void **state)
 /* ---- partials ------------------------------------------------------------------------------ */
 
 #define MAX_PARTIALS 200
+#define MAX_WORDS 200 /* of an utterance */
 
 struct live {
     char stable[2000], finals[4000], partials[MAX_PARTIALS][1200];
@@ -119,13 +120,12 @@ static void read_live(steno_stream *s, struct live *l)
     }
 }
 
-static void run_live(steno_model *m, const float *pcm, size_t n, size_t piece, bool partials,
-                     struct live *l)
+static void run_options(steno_model *m, const float *pcm, size_t n, size_t piece,
+                        const struct steno_stream_options *o, struct live *l)
 {
-    const struct steno_stream_options o = {.sample_rate = 16000, .no_partials = !partials};
     steno_stream *s;
     memset(l, 0, sizeof *l);
-    assert_int_equal(steno_stream_open(&s, m, &o, NULL), STENO_OK);
+    assert_int_equal(steno_stream_open(&s, m, o, NULL), STENO_OK);
     for (size_t at = 0; at < n; at += piece) {
         assert_int_equal(steno_stream_push(s, pcm + at, n - at < piece ? n - at : piece, NULL),
                          STENO_OK);
@@ -134,6 +134,13 @@ static void run_live(steno_model *m, const float *pcm, size_t n, size_t piece, b
     assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
     read_live(s, l);
     steno_stream_close(s);
+}
+
+static void run_live(steno_model *m, const float *pcm, size_t n, size_t piece, bool partials,
+                     struct live *l)
+{
+    const struct steno_stream_options o = {.sample_rate = 16000, .no_partials = !partials};
+    run_options(m, pcm, n, piece, &o, l);
 }
 
 /* Partials and finals, however the audio comes. */
@@ -188,6 +195,59 @@ static void partials_of_base_keep_what_is_stable(void **state)
 {
     (void)state;
     check_model("base", "audio/real/es-mx_en-us.wav", getenv("STENO_WHISPER_ALL") ? 3 : 1);
+}
+
+/* Words of partials that a later partial, or the final, has no more in their place, of all that
+ * were shown, %; whole partials and finals in the order of a run, one utterance. */
+static double taken_back(const struct live *l)
+{
+    char before[MAX_WORDS][40], now[MAX_WORDS][40];
+    size_t n = 0, shown = 0, back = 0;
+    for (size_t i = 0; i <= l->n_partials; i++) {
+        char text[4000], *rest = NULL, *p;
+        size_t m = 0, kept = 0;
+        const char *from =
+            i < l->n_partials ? strchr(strchr(l->partials[i], ' ') + 1, ' ') : l->finals;
+        snprintf(text, sizeof text, "%s", from);
+        for (p = strtok_r(text, " \n", &rest); p && m < MAX_WORDS; p = strtok_r(NULL, " \n", &rest))
+            snprintf(now[m++], sizeof now[0], "%s", p);
+        for (size_t k = 0; k < n && k < m;
+             k++) /* marks that are put behind a word change nothing */
+            kept +=
+                !strncmp(before[k], now[k], strlen(before[k])) &&
+                strlen(now[k]) == strlen(before[k]) + strspn(now[k] + strlen(before[k]), ".,?!");
+        back += n - kept;
+        shown += m - kept;
+        memcpy(before, now, sizeof now);
+        n = m;
+    }
+    return 100.0 * (double)back / (double)shown;
+}
+
+/* An utterance of 11 s: finals are the same, partials take fewer words back. */
+static void steady_partials_change_no_final(void **state)
+{
+    static const struct steno_option guesses = {"stabilize_partials", "no"};
+    static struct live steady, every;
+    const char *dir = whisper_model("tiny.en");
+    struct steno_model_options o = steno_model_options_default();
+    struct steno_stream_options all = {.sample_rate = 16000, .options = &guesses, .n_options = 1};
+    steno_model *m;
+    size_t n;
+    float *pcm = dir ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
+    (void)state;
+    if (!pcm)
+        skip();
+    assert_int_equal(steno_model_open(&m, dir, &o, NULL), STENO_OK);
+    run_live(m, pcm, n, 1600, true, &steady);
+    run_options(m, pcm, n, 1600, &all, &every);
+    assert_string_equal(steady.finals, every.finals);
+    assert_true(steady.n_partials > every.n_partials);
+    print_message("taken back: %.1f %%, of every guess %.1f %%\n", taken_back(&steady),
+                  taken_back(&every));
+    assert_true(taken_back(&steady) <= 10 && taken_back(&every) >= 2 * taken_back(&steady));
+    steno_model_close(m);
+    free(pcm);
 }
 
 /* Partials of a stream whose work waits this long for a worker before each push of 0.1 s. */
@@ -415,6 +475,7 @@ int main(void)
         cmocka_unit_test(partials_of_tiny_en_keep_what_is_stable),
         cmocka_unit_test(partials_of_a_long_utterance_keep_what_is_stable),
         cmocka_unit_test(partials_of_base_keep_what_is_stable),
+        cmocka_unit_test(steady_partials_change_no_final),
         cmocka_unit_test(partials_that_wait_for_a_worker_become_rarer),
         cmocka_unit_test(side_by_side_no_word_is_lost_or_doubled),
         cmocka_unit_test(side_by_side_no_text_is_skipped),

@@ -141,6 +141,7 @@ struct steno_hypothesis {
 enum steno_step_goal {
     STENO_STEP_ADVANCE, /* segments: process accepted samples; nobody reads hypotheses */
     STENO_STEP_PARTIAL, /* segments: give the best hypothesis so far; windows: more may follow */
+    STENO_STEP_GLANCE,  /* segments with an interval: a partial on which no later result depends */
     STENO_STEP_FINAL,   /* segments: give all hypotheses of the finished segment; windows: the last
                          * window before a new recording */
     STENO_STEP_EARLY    /* segments with early: as FINAL of a segment that probably ends here. The

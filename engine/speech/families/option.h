@@ -7,6 +7,7 @@
 #define STENO_OPTION_ALL "all" /* the family of options that all families have */
 #define STENO_OPTION_ITN "itn"
 #define STENO_OPTION_PUNCTUATION "punctuation"
+#define STENO_OPTION_STABILIZE "stabilize_partials"
 
 /* The last value of an option; NULL: the option is not set. */
 const char *steno_option_value(const struct steno_option *options, size_t n, const char *name);

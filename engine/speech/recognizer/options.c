@@ -16,6 +16,10 @@ static const struct steno_option_info of_all[] = {
      "auto|on|off", "auto",
      "write marks and capitals of finals by a network (docs/punctuation.md); auto: where there is "
      "one and the model writes neither"},
+    {STENO_OPTION_ALL, STENO_OPTION_STABILIZE, STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0,
+     NULL, "yes",
+     "partials of models that read the utterance again for each keep words that were shown, and "
+     "marks wait until they are stable; no: every guess at once"},
 };
 #define N_OF_ALL (sizeof of_all / sizeof *of_all)
 

@@ -8,7 +8,6 @@
 #include "speech/recognizer/aligned.h"
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/filters.h"
-#include "speech/recognizer/partial_marks.h"
 #include "speech/recognizer/written.h"
 
 #define FIRST_WORDS 16 /* room per utterance at first */
@@ -76,6 +75,7 @@ void steno_results_close(struct steno_results *r)
     free(r->sections);
     steno_arena_free(r->written);
     steno_arena_free(r->filtered);
+    steno_steady_free(&r->steady);
     steno_events_free(&r->events);
 }
 
@@ -245,17 +245,13 @@ static steno_status add_shown(steno_stream *s, struct steno_event *ev)
 {
     const bool anew = s->model->info.feeding == STENO_FEED_SEGMENTS && ev->kind == STENO_PARTIAL;
     struct steno_results *r = &s->results;
-    steno_status st = STENO_OK;
-    if (s->filters || anew) {
+    steno_status st = anew && s->steady ? steno_steady_apply(&r->steady, ev) : STENO_OK;
+    if (!st && s->filters) {
         if (r->filtered)
             steno_arena_reset(r->filtered);
         else
             r->filtered = steno_arena_new(0);
-        st = r->filtered ? STENO_OK : STENO_ERR_NOMEM;
-        if (!st && anew)
-            st = steno_partial_drop_marks(ev, r->filtered);
-        if (!st && s->filters)
-            st = steno_filters_apply(s->filters, ev, r->filtered);
+        st = r->filtered ? steno_filters_apply(s->filters, ev, r->filtered) : STENO_ERR_NOMEM;
     }
     return st ? st : steno_events_add(&r->events, ev);
 }
@@ -537,6 +533,7 @@ steno_status steno_results_end_segment(steno_stream *s, struct steno_event *fina
     if (st)
         return st;
     r->segment++;
+    steno_steady_reset(&r->steady);
     r->pausing = words;
     r->word_end = final->end;
     return STENO_OK;

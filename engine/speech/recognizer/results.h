@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "speech/families/family.h"
 #include "speech/recognizer/events.h"
+#include "speech/recognizer/steady.h"
 #include "speech/text/words.h"
 
 /* Confined. Memory is small at first and grows with the utterances. */
@@ -19,7 +20,8 @@ struct steno_results {
     struct steno_section *sections; /* [cap_sections] of the best one */
     size_t cap_sections;
     steno_arena *written;  /* what grammars wrote of the final's alternatives; NULL: nothing yet */
-    steno_arena *filtered; /* what was made of the last event to be shown; NULL: nothing yet */
+    steno_arena *filtered; /* what filters made of the last event; NULL: nothing yet */
+    struct steno_steady steady;
     struct steno_events events;
     int64_t segment; /* counts finals */
     uint64_t shown;  /* fingerprint of the last partial; 0: none */

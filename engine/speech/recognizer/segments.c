@@ -9,6 +9,10 @@
  * also when there is new speech and the segment has grown by its interval, which becomes longer as
  * the segment does.
  *
+ * Between two partials of such a family there is a glance, if they wait for nobody: a partial that
+ * is shown and changes nothing else, so that a word is seen sooner, and what is agreed on, and the
+ * finals, stay as they are.
+ *
  * A final may be begun early, if the family can (segments.early). Its audio ends `trail` behind the
  * last sound, and silence from there to the endpoint is dropped, so the end is known before the
  * endpoint. Sound includes soft speech, which is below the rule on energy in noise. The final is
@@ -39,12 +43,14 @@
 /* An interval is this many times as long as partials waited for a worker. So workers with many
  * streams come to a balance, in which partials wait an eighth of their interval. */
 #define PER_WAIT 8.0
-#define LONGEST_INTERVAL 4.0 /* s, however long they waited */
-#define TRAIL 0.3            /* s of silence behind the last sound that a final hears */
-#define LATE_ENDPOINT 5.0    /* s: with more silence before it, finals are not begun early */
-#define PATIENCE 0.5         /* of the endpoint's silence, until a final is begun */
-#define LONG_PART 0.6        /* of the longest segment, from which on shorter pauses end it */
-#define LEAST_PAUSE 0.05     /* s: more than the closure of most stops within a word */
+#define LONGEST_GLANCE_WAIT 0.01 /* s: partials that wait longer share the worker with others */
+#define GLANCE_PAUSE 0.1         /* s of silence, from which on there is none */
+#define LONGEST_INTERVAL 4.0     /* s, however long they waited */
+#define TRAIL 0.3                /* s of silence behind the last sound that a final hears */
+#define LATE_ENDPOINT 5.0        /* s: with more silence before it, finals are not begun early */
+#define PATIENCE 0.5             /* of the endpoint's silence, until a final is begun */
+#define LONG_PART 0.6            /* of the longest segment, from which on shorter pauses end it */
+#define LEAST_PAUSE 0.05         /* s: more than the closure of most stops within a word */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -89,7 +95,8 @@ static void begin_segment(steno_stream *s)
     g->quiet = 0;
     g->partial = to_samples(s, FIRST_PARTIAL);
     g->heard = true;
-    g->due = g->final = false;
+    g->glance = SIZE_MAX;
+    g->due = g->final = g->glancing = false;
     g->early = STENO_EARLY_NONE;
     g->calm = 0;
     g->patience = to_samples(s, PATIENCE * s->opt.endpoint.silence_after);
@@ -331,6 +338,14 @@ static bool partial_due(const steno_stream *s)
            (g->heard || g->whole) && (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
 }
 
+static bool glance_due(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    return acceptable(s) >= g->glance && wants_partials(s) && g->early == STENO_EARLY_NONE &&
+           silence(s) < to_samples(s, GLANCE_PAUSE) &&
+           (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
+}
+
 /* Seconds between partials: they are rarer if they wait for workers. */
 static double interval(const steno_stream *s)
 {
@@ -363,6 +378,8 @@ static steno_status accept(steno_stream *s)
     g->due = g->due || (!s->family_cuts && partial_due(s));
     if (!st && !g->due && early_due(s))
         begin_early(s);
+    if (!st && !g->due && glance_due(s))
+        g->due = g->glancing = true;
     return st;
 }
 
@@ -478,6 +495,8 @@ static size_t missing_by_rules(const steno_stream *s)
         need = longest - g->n;
     if (early < need)
         need = early;
+    if (missing_to(g->glance, g->n) < need)
+        need = missing_to(g->glance, g->n) + !missing_to(g->glance, g->n);
     return wants_partials(s) && partial < need ? partial : need;
 }
 
@@ -515,6 +534,7 @@ static void fill_item(const steno_stream *s, struct steno_step_item *item)
     item->n = g->final || g->early == STENO_EARLY_RUNS ? audible(s, g->n - g->keep) : g->n;
     item->goal = g->final                       ? STENO_STEP_FINAL
                  : g->early == STENO_EARLY_RUNS ? STENO_STEP_EARLY
+                 : g->glancing                  ? STENO_STEP_GLANCE
                  : wants_partials(s)            ? STENO_STEP_PARTIAL
                                                 : STENO_STEP_ADVANCE;
 }
@@ -555,6 +575,15 @@ static size_t next_partial(const steno_stream *s)
     return n + (grown > every ? grown : every);
 }
 
+/* Samples of the segment at which a glance is due, between the partial of now and the next one. */
+static size_t next_glance(const steno_stream *s)
+{
+    const size_t now = acceptable(s), partial = s->in.g.partial;
+    return has_interval(s) && s->steady && s->in.g.wait <= LONGEST_GLANCE_WAIT && partial > now
+               ? now + (partial - now) / 2
+               : SIZE_MAX;
+}
+
 /* Partials wait as long as the last one did, and those before it. */
 static void note_wait(steno_stream *s)
 {
@@ -568,10 +597,16 @@ static steno_status finish_partial(steno_stream *s, steno_status st)
     struct steno_segments *g = &s->in.g;
     if (is_incremental(s))
         drop_accepted(s);
-    note_wait(s);
-    g->partial = next_partial(s);
-    g->heard = false;
-    g->due = false;
+    if (g->glancing) {
+        g->queued = s->queued;
+        g->glance = SIZE_MAX;
+    } else {
+        note_wait(s);
+        g->partial = next_partial(s);
+        g->glance = next_glance(s);
+        g->heard = false;
+    }
+    g->due = g->glancing = false;
     return st || s->opt.no_partials ? st : steno_results_partial(s);
 }
 

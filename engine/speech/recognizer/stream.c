@@ -33,12 +33,13 @@ static enum steno_when option_when(const steno_stream *s, const char *name)
     return on ? STENO_WHEN_ON : STENO_WHEN_OFF;
 }
 
-/* Whether finals are rewritten by a grammar and a punctuation network. */
+/* Whether finals are rewritten by a grammar and a punctuation network, and partials calmed. */
 static steno_status choose_writing(steno_stream *s, steno_err *err)
 {
     const steno_model *m = s->model;
     s->itn = option_when(s, STENO_OPTION_ITN);
     s->punctuation = option_when(s, STENO_OPTION_PUNCTUATION);
+    s->steady = option_when(s, STENO_OPTION_STABILIZE) != STENO_WHEN_OFF;
     if (s->itn == STENO_WHEN_ON && !m->grammars.n &&
         !steno_options_family_has(s->family, STENO_OPTION_ITN))
         return steno_fail(

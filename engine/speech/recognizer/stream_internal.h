@@ -49,6 +49,8 @@ struct steno_segments {
     int64_t quiet;  /* hops since the last one with speech */
     size_t partial; /* samples of the segment at which the next partial is due */
     bool heard;     /* speech since the last partial */
+    size_t glance;  /* samples at which a glance is due; SIZE_MAX: none is */
+    bool glancing;  /* the step that is due is one of a glance */
     double queued;  /* s that the stream had been queued when the last partial ended */
     double wait;    /* s that partials wait for a worker, recently */
     int64_t calm;   /* hops since the last one with speech, soft speech included */
@@ -125,6 +127,7 @@ struct steno_stream {
     double queued;  /* s that its work has waited for a worker */
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
+    bool steady;      /* partials keep what was shown, where they can */
     bool no_early;    /* finals are not begun before their endpoint */
     bool listens;     /* audio is taken while the steps of an early final are due */
 };

@@ -215,11 +215,6 @@ steno_status steno_whisper_aligner_ask(steno_whisper_aligner *a, steno_whisper_s
 static steno_status add_heads(steno_whisper_aligner *a, const steno_whisper_runner *r,
                               const struct steno_whisper_ask *ask, int32_t *jump, steno_err *err)
 {
-    a->scores = malloc(a->rows * a->columns * sizeof *a->scores);
-    a->row = malloc((3 * a->columns + MEDIAN - 1) * sizeof *a->row);
-    a->sum = calloc(a->kept * a->columns, sizeof *a->sum);
-    if (!a->scores || !a->row || !a->sum)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     a->mean = a->row + a->columns + MEDIAN - 1;
     a->scale = a->mean + a->columns;
     for (size_t i = 0; i < a->m->n_heads; i++) {
@@ -227,6 +222,23 @@ static steno_status add_heads(steno_whisper_aligner *a, const steno_whisper_runn
         add_head(a);
     }
     return warp_all(a, jump, err);
+}
+
+steno_status steno_whisper_aligner_jumps(steno_whisper_aligner *a, steno_whisper_runner *r,
+                                         const struct steno_whisper_ask *ask, int32_t *jump,
+                                         steno_err *err)
+{
+    steno_status st;
+    a->scores = malloc(a->rows * a->columns * sizeof *a->scores);
+    a->row = malloc((3 * a->columns + MEDIAN - 1) * sizeof *a->row);
+    a->sum = calloc(a->kept * a->columns, sizeof *a->sum);
+    st = a->scores && a->row && a->sum ? add_heads(a, r, ask, jump, err)
+                                       : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    free(a->scores);
+    free(a->row);
+    free(a->sum);
+    a->scores = a->row = a->sum = NULL;
+    return st;
 }
 
 steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, steno_whisper_runner *r,
@@ -242,11 +254,7 @@ steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, steno_whisper_
     if (!st)
         st = read_probabilities(a, r, ask, out->probability, err);
     if (!st)
-        st = add_heads(a, r, ask, out->jump, err);
-    free(a->scores);
-    free(a->row);
-    free(a->sum);
-    a->scores = a->row = a->sum = NULL;
+        st = steno_whisper_aligner_jumps(a, r, ask, out->jump, err);
     if (st)
         steno_whisper_alignment_free(out);
     return st;

@@ -18,6 +18,7 @@
 #define TIMES_PER_SECOND 50
 #define LONG_SECONDS 8.0 /* of audio, from which on partials begin later: LEAST_ROWS hold less */
 #define LONG_PIECES 200  /* with more in the window they do not */
+#define HELD_BACK 0.2    /* s: a word that ends so near the end of the audio may go on */
 /* Of 15 segments of English speech, tiny.en, finals that had to be decoded again because of agreed
  * text, and the delay of a stable word: 2 hypotheses in a row and no word held back 7, 2.1 s;
  * 2 and 2 words 5, 2.7 s; 3 and 1 3, 3.6 s; 4 and 2 2, 5.0 s. */
@@ -36,7 +37,17 @@ struct steno_whisper_live {
     bool begun, done;
     double seconds; /* of audio */
     size_t rows;    /* of the encoded window */
-    size_t most;    /* pieces */
+    bool by_characters;
+    /* The text beside the audio: which of its pieces lie too near the end to be shown. */
+    steno_whisper_aligner *aligner; /* borrowed; NULL: all are shown */
+    struct steno_whisper_ask place;
+    bool placing;
+    size_t sot;    /* of the prompt: where the transcript begins */
+    size_t hidden; /* pieces at the end of the hypothesis */
+    /* A glance is shown and forgotten: what partials agree on does not change by it. */
+    bool glances, glanced;
+    struct steno_whisper_agreement glance;
+    size_t most; /* pieces */
     /* prompt, agreed pieces, draft */
     int32_t text[STENO_WHISPER_PROMPT_MAX + STENO_WHISPER_MAX_TEXT];
     size_t pick[STENO_WHISPER_MAX_TEXT + 2];
@@ -64,11 +75,12 @@ static bool begins_word(const void *arg, int32_t id)
 }
 
 steno_status steno_whisper_live_open(steno_whisper_live **out, const struct steno_whisper *m,
-                                     steno_err *err)
+                                     steno_whisper_aligner *aligner, steno_err *err)
 {
     steno_whisper_live *l = calloc(1, sizeof *l);
     if (l) {
         l->m = m;
+        l->aligner = aligner;
         l->done = true;
         l->agreed.first_time = m->special.first_time;
         l->agreed.begins_word = begins_word;
@@ -118,18 +130,19 @@ static void join_whisper_live(const steno_whisper_live *l, struct steno_whisper_
 void steno_whisper_live_join(steno_whisper_live *l)
 {
     join_whisper_live(l, &l->agreed);
-    l->n_before = 0;
+    l->glanced = false;
+    l->n_before = l->hidden = 0;
     l->from = 0;
 }
 
 const int32_t *steno_whisper_live_hypothesis(steno_whisper_live *l, const float **log_probs,
                                              size_t *n, size_t *agreed)
 {
-    l->whole = l->agreed;
+    l->whole = l->glanced ? l->glance : l->agreed;
     join_whisper_live(l, &l->whole);
     *log_probs = l->whole.log_probs;
-    *n = l->whole.n;
     *agreed = l->whole.agreed;
+    *n = l->whole.n - least(l->hidden, l->whole.n - *agreed);
     return l->whole.ids;
 }
 
@@ -155,7 +168,8 @@ void steno_whisper_live_next_window(steno_whisper_live *l)
 {
     l->wide = l->full = false;
     l->done = true;
-    l->n_before = 0;
+    l->glances = l->glanced = false;
+    l->n_before = l->hidden = 0;
     l->from = 0;
 }
 
@@ -171,6 +185,11 @@ steno_status steno_whisper_live_keep(steno_whisper_live *l, steno_err *err)
 void steno_whisper_live_restore(steno_whisper_live *l)
 {
     *l = *l->kept; /* l->kept stays, since the copy was made with it */
+}
+
+void steno_whisper_live_begin(steno_whisper_live *l, bool glance)
+{
+    l->glances = glance;
 }
 
 /* ---- the encoder --------------------------------------------------------------------------- */
@@ -198,6 +217,7 @@ steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_whisper_runn
     l->rows = rows;
     l->o = w->o;
     l->seconds = (double)n / FRAMES_PER_SECOND;
+    l->by_characters = w->by_characters;
     l->most = (size_t)(16 + (w->by_characters ? 15 : 8) * l->seconds);
     l->most = l->most < STENO_WHISPER_MAX_TEXT ? l->most : STENO_WHISPER_MAX_TEXT;
     if (rows < (size_t)l->m->dims.audio_ctx && n < 2 * rows) {
@@ -239,6 +259,8 @@ steno_status steno_whisper_live_start(steno_whisper_live *l, const int32_t *prom
     l->now.n = a->agreed;
     l->now.ended = false;
     l->n_prompt = n;
+    l->sot = sot;
+    l->placing = false;
     l->n_draft = old - a->agreed;
     l->n_pick = 0;
     if (sot + 1 < n + a->agreed)
@@ -254,7 +276,9 @@ bool steno_whisper_live_ask(steno_whisper_live *l, struct steno_whisper_ask *ask
     static const size_t first = 0;
     if (l->done)
         return false;
-    if (l->begun)
+    if (l->placing)
+        *ask = l->place;
+    else if (l->begun)
         *ask = (struct steno_whisper_ask){
             .state = l->state, .token = &l->token, .parent = &first, .n = 1};
     else
@@ -351,13 +375,84 @@ static steno_status judge_whisper_live(steno_whisper_live *l, bool *bad, bool *s
     return STENO_OK;
 }
 
-steno_status steno_whisper_live_take(steno_whisper_live *l, const struct steno_whisper_ask *ask,
-                                     bool *again, steno_err *err)
+/* ---- what is shown (AlignAtt: Papi, Turchi, Negri, 2023; for Whisper SimulStreaming, 2025) ------
+ */
+
+/* The result becomes the hypothesis, without its last `hidden` pieces. */
+static void keep_result(steno_whisper_live *l, size_t hidden)
 {
-    const bool more = l->begun ? write_piece(l, ask->logits) : check_draft(l, ask);
-    bool bad, silent;
+    struct steno_whisper_agreement *a = &l->glance;
+    l->placing = false;
+    l->done = true;
+    l->hidden = hidden;
+    l->glanced = l->glances;
+    if (!l->glances) {
+        steno_whisper_agreement_add(&l->agreed, l->now.ids, l->now.log_probs, l->now.n);
+        begin_later(l);
+        return;
+    }
+    *a = l->agreed;
+    a->n = l->now.n;
+    memcpy(a->ids, l->now.ids, a->n * sizeof *a->ids);
+    memcpy(a->log_probs, l->now.log_probs, a->n * sizeof *a->log_probs);
+}
+
+/* The result is there: ask where its pieces lie in the audio. */
+static void place_result(steno_whisper_live *l)
+{
+    const size_t columns = (size_t)(l->seconds * TIMES_PER_SECOND);
+    const size_t times = l->text[l->n_prompt - 1] == l->m->special.no_times;
+    int32_t ids[STENO_WHISPER_MAX_TEXT];
+    size_t n = 0;
+    for (size_t i = 0; i < l->now.n; i++)
+        if (l->now.ids[i] < l->m->special.first_time)
+            ids[n++] = l->now.ids[i];
+    l->placing = l->aligner && n &&
+                 !steno_whisper_aligner_ask(l->aligner, l->state, l->text + l->sot,
+                                            l->n_prompt - l->sot - times, ids, n,
+                                            least(columns, l->rows), &l->place, NULL);
+    l->done = !l->placing;
+    if (!l->placing)
+        keep_result(l, 0);
+}
+
+/* Pieces of the result from the first word on that ends within HELD_BACK of the audio's end: a word
+ * ends where the next one begins, piece i of the text at jump[i]. */
+static size_t count_hidden(const steno_whisper_live *l, const int32_t *jump)
+{
+    const double limit = (l->seconds - HELD_BACK) * TIMES_PER_SECOND;
+    const struct steno_whisper_decoded *d = &l->now;
+    size_t word = 0, text = 0;
+    for (size_t i = 0; i < d->n; i++) {
+        if (d->ids[i] >= l->m->special.first_time)
+            continue;
+        if (!text || l->by_characters || begins_word(l->m->bpe, d->ids[i]))
+            word = i;
+        if (jump[++text] > limit)
+            return d->n - word;
+    }
+    return 0;
+}
+
+static steno_status take_places(steno_whisper_live *l, steno_whisper_runner *net, steno_err *err)
+{
+    int32_t jump[STENO_WHISPER_MAX_TEXT + 1];
+    steno_status st = steno_whisper_aligner_jumps(l->aligner, net, &l->place, jump, err);
+    if (!st)
+        keep_result(l, count_hidden(l, jump));
+    return st;
+}
+
+steno_status steno_whisper_live_take(steno_whisper_live *l, steno_whisper_runner *net,
+                                     const struct steno_whisper_ask *ask, bool *again,
+                                     steno_err *err)
+{
+    bool more, bad, silent;
     steno_status st;
     *again = false;
+    if (l->placing)
+        return take_places(l, net, err);
+    more = l->begun ? write_piece(l, ask->logits) : check_draft(l, ask);
     l->begun = true;
     if (more)
         return STENO_OK;
@@ -365,14 +460,14 @@ steno_status steno_whisper_live_take(steno_whisper_live *l, const struct steno_w
     st = judge_whisper_live(l, &bad, &silent, err);
     if (st)
         return st;
+    if (l->glances && (bad || silent))
+        return STENO_OK;
     if (bad && !silent && !l->full) {
         l->full = l->wide = *again = true;
         return STENO_OK;
     }
     l->full = false;
-    if (bad || silent)
-        return STENO_OK;
-    steno_whisper_agreement_add(&l->agreed, l->now.ids, l->now.log_probs, l->now.n);
-    begin_later(l);
+    if (!bad && !silent)
+        place_result(l);
     return STENO_OK;
 }

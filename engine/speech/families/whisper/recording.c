@@ -377,7 +377,7 @@ static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *n
         return take_language(j, ask, err);
     case STENO_WHISPER_HEARING:
     case STENO_WHISPER_WRITING:
-        return steno_whisper_partial_take(j, ask, err);
+        return steno_whisper_partial_take(j, net, ask, err);
     case STENO_WHISPER_ALIGNING:
         st = steno_whisper_segments_take(j, net, ask, err);
         return st ? st : finish_words(j, before, err);

@@ -41,6 +41,7 @@ struct steno_whisper_recording_options {
     /* The text so far goes before each window, until one was decoded at a higher temperature */
     bool condition;
     float condition_reset;
+    bool every_guess;     /* partials show words that may go on, too */
     bool carry;           /* of streams: the text of an utterance goes before the next one, too */
     const char *prompt;   /* text that goes before the first window, or NULL */
     const char *prefix;   /* text that the first window begins with, or NULL */
@@ -127,8 +128,10 @@ STENO_MUST steno_status steno_whisper_recording_next(steno_whisper_recording *r,
 
 /* Begin a partial of the audio behind the windows that are finished, unless a window is due: the
  * recording is ready until it has ended. No samples may be pushed in between; the end of the
- * recording drops it. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_err *err);
+ * recording drops it. glance: a partial on which nothing that follows depends; none where the
+ * language is not known yet. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_recording_partial(steno_whisper_recording *r, bool glance,
+                                                        steno_err *err);
 /* What the last partial of the growing window says: pieces ids [n], timestamps among them, of which
  * the first `agreed` will not change: the window's result will begin with their text. Valid until
  * the next step. n is 0 if there is no partial. */

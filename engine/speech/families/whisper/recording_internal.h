@@ -202,6 +202,7 @@ STENO_MUST steno_status steno_whisper_partial_ask(steno_whisper_recording *j,
                                                   struct steno_whisper_ask *ask, steno_err *err);
 /* The step has been run. */
 STENO_MUST steno_status steno_whisper_partial_take(steno_whisper_recording *j,
+                                                   steno_whisper_runner *net,
                                                    const struct steno_whisper_ask *ask,
                                                    steno_err *err);
 

@@ -33,23 +33,27 @@ static void begin_with_prefix(steno_whisper_recording *r)
     memset(a->log_probs, 0, a->n * sizeof *a->log_probs);
 }
 
-steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_err *err)
+steno_status steno_whisper_recording_partial(steno_whisper_recording *r, bool glance,
+                                             steno_err *err)
 {
+    const bool heard =
+        r->at.language >= 0 || (r->at.heard >= 0 && (glance || growing_frames(r) > HEARD_FRAMES));
     steno_status st = STENO_OK;
-    if (steno_whisper_recording_ready(r) || r->ended || !growing_frames(r))
+    if (steno_whisper_recording_ready(r) || r->ended || !growing_frames(r) || (glance && !heard))
         return STENO_OK;
     if (!r->live)
-        st = steno_whisper_live_open(&r->live, r->m, err);
+        st = steno_whisper_live_open(&r->live, r->m, r->o.every_guess ? NULL : r->aligner, err);
     if (st || !has_room(r))
         return st;
+    steno_whisper_live_begin(r->live, glance);
+    if (!r->o.every_guess)
+        steno_whisper_state_keep_keys(r->state);
     r->at.seek = r->at.next_seek;
     if (r->at.seek == 0)
         begin_with_prefix(r);
     r->n_cuts = r->n_read = 0;
     r->encoded = false;
-    r->phase = r->at.language >= 0 || (r->at.heard >= 0 && growing_frames(r) > HEARD_FRAMES)
-                   ? STENO_WHISPER_WRITING
-                   : STENO_WHISPER_HEARING;
+    r->phase = heard ? STENO_WHISPER_WRITING : STENO_WHISPER_HEARING;
     return STENO_OK;
 }
 
@@ -100,7 +104,7 @@ steno_status steno_whisper_partial_ask(steno_whisper_recording *j, steno_whisper
                : steno_fail(err, STENO_ERR_INTERNAL, "a partial without a step");
 }
 
-steno_status steno_whisper_partial_take(steno_whisper_recording *j,
+steno_status steno_whisper_partial_take(steno_whisper_recording *j, steno_whisper_runner *net,
                                         const struct steno_whisper_ask *ask, steno_err *err)
 {
     struct steno_whisper_ask more;
@@ -111,7 +115,7 @@ steno_status steno_whisper_partial_take(steno_whisper_recording *j,
         j->phase = STENO_WHISPER_WRITING;
         return start_partial(j, err);
     }
-    st = steno_whisper_live_take(j->live, ask, &again, err);
+    st = steno_whisper_live_take(j->live, net, ask, &again, err);
     if (again)
         j->encoded = false;
     else if (st || !steno_whisper_live_ask(j->live, &more))

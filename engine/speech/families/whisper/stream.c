@@ -58,6 +58,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     const struct steno_whisper_model *m = model;
     struct stream *s;
     steno_status st;
+    bool steady;
     if (o->beam > STENO_WHISPER_MAX_BEAM)
         return steno_fail(err, STENO_ERR_INVAL, "beam: %d is more than %d", o->beam,
                           STENO_WHISPER_MAX_BEAM);
@@ -74,6 +75,8 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
         steno_whisper_state_free(s);
         return st;
     }
+    if (steno_option_get_flag(o->options, o->n_options, STENO_OPTION_STABILIZE, &steady))
+        s->o.every_guess = !steady;
     s->o.few_words = o->no_word_times && !(s->o.hallucination_silence > 0);
     if (o->beam)
         s->o.decode.search.beam = (size_t)o->beam;
@@ -277,8 +280,9 @@ static bool prepare_whisper_stream(struct steno_step_item *item)
     struct stream *s = item->state;
     item->st = STENO_OK;
     item->more = false;
-    if (item->goal == STENO_STEP_PARTIAL && s->rec)
-        item->st = steno_whisper_recording_partial(s->rec, item->err);
+    if ((item->goal == STENO_STEP_PARTIAL || item->goal == STENO_STEP_GLANCE) && s->rec)
+        item->st =
+            steno_whisper_recording_partial(s->rec, item->goal == STENO_STEP_GLANCE, item->err);
     if ((item->goal == STENO_STEP_FINAL || item->goal == STENO_STEP_EARLY) && !s->ended) {
         if (item->n > s->accepted)
             item->st = push_whisper_stream(s, item->pcm + (s->accepted - item->dropped),

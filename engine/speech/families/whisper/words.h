@@ -35,6 +35,11 @@ STENO_MUST steno_status steno_whisper_aligner_take(steno_whisper_aligner *a,
                                                    const struct steno_whisper_ask *ask,
                                                    struct steno_whisper_alignment *out,
                                                    steno_err *err);
+/* The same without probabilities: jump [n + 1], which is the caller's. */
+STENO_MUST steno_status steno_whisper_aligner_jumps(steno_whisper_aligner *a,
+                                                    steno_whisper_runner *r,
+                                                    const struct steno_whisper_ask *ask,
+                                                    int32_t *jump, steno_err *err);
 void steno_whisper_alignment_free(struct steno_whisper_alignment *a);
 
 /* A word of a window: pieces first .. first + n of the text. */
