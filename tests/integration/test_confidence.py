@@ -23,8 +23,8 @@ def listed(where, *texts):
     return name
 
 
-def words(model):
-    p = steno("transcribe", "--model", model, "--words", "--format", "json", DIGITS)
+def words(model, *more):
+    p = steno("transcribe", "--model", model, *more, "--words", "--format", "json", DIGITS)
     assert p.returncode == 0, p.stderr
     j = json.loads(p.stdout)
     return [w["confidence"] for s in j["segments"] for w in s["words"]], j["confidence"]
@@ -67,6 +67,18 @@ def a_stored_map_changes_every_word():
             code, _, body = server.request("POST", "/v1/transcribe?words=true", f.read(), {"Content-Type": "audio/wav"})
             live = [w["confidence"] for s in json.loads(body)["segments"] for w in s["words"]]
             assert code == 200 and live == after, (live, after)
+
+
+@case
+def a_map_of_another_language_is_left_alone():
+    with tempfile.TemporaryDirectory() as d:
+        model = copy_of_model(d)
+        before = words(model)
+        for language, same in (("de", True), ("en", False)):
+            with open(os.path.join(model, "confidence.json"), "w") as f:
+                json.dump({"knots": [[0, 0.5]], "language": language}, f)
+            got = words(model, "--language", "en")
+            assert (got == before) == same, (language, got, before)
 
 
 @case

@@ -106,7 +106,7 @@ static void the_error_is_by_bins(void **state)
     const struct confidence_sample s[] = {
         {0.05f, false, false}, {0.05f, true, false}, {0.05f, false, false}, {0.95f, true, false},
         {0.95f, true, false},  {0.95f, true, false}, {0.95f, true, false},  {1, false, false}};
-    const struct steno_confidence_map half = {1, {{0.5f, 0.5f}}};
+    const struct steno_confidence_map half = {1, "", {{0.5f, 0.5f}}};
     (void)state;
     assert_true(fabs(confidence_error(s, 8, NULL) - (0.85 + 0.8) / 8) < 1e-6);
     assert_true(fabs(confidence_error(s, 8, &half) - 1.0 / 8) < 1e-6);
@@ -172,9 +172,11 @@ static void wrong_maps_are_refused(void **state)
         const char *text, *message;
     } rows[] = {
         {"", "m: line 1"},
-        {"[]", "m: line 1: an object with the list 'knots' alone is expected"},
+        {"[]", "m: line 1: an object with the list 'knots' and perhaps 'language' is expected"},
         {"{\"knots\": [], \"n\": 1}", "m: line 1: an object with"},
         {"{\"knots\": []}", "m: line 1: an object with"},
+        {"{\"knots\": [[0, 1]], \"language\": 1}", "m: line 1: 'language' is a code"},
+        {"{\"knots\": [[0, 1]], \"language\": \"Plattdeutsch\"}", "m: line 1: 'language' is"},
         {"{\"knots\": [[0.1, 0.2],\n[0.3]]}", "m: line 2: a knot is two numbers of 0 to 1"},
         {"{\"knots\": [[0.1, 1.2]]}", "m: line 1: a knot is two numbers of 0 to 1"},
         {"{\"knots\": [[-0.1, 0.2]]}", "m: line 1: a knot is two numbers of 0 to 1"},
@@ -204,7 +206,7 @@ static void wrong_maps_are_refused(void **state)
 
 static void what_is_stored_is_read(void **state)
 {
-    const struct steno_confidence_map m = {2, {{0.25f, 0.5f}, {0.75f, 0.875f}}};
+    const struct steno_confidence_map m = {2, "nds", {{0.25f, 0.5f}, {0.75f, 0.875f}}};
     struct steno_confidence_map got = {0};
     char dir[] = "/tmp/steno-confidence-XXXXXX", file[64];
     (void)state;
@@ -214,6 +216,7 @@ static void what_is_stored_is_read(void **state)
     assert_int_equal(steno_confidence_map_store(&m, dir, NULL), STENO_OK);
     assert_int_equal(steno_confidence_map_open(&got, dir, NULL), STENO_OK);
     assert_true(got.n == 2 && got.knot[1].from == 0.75f && got.knot[1].to == 0.875f);
+    assert_string_equal(got.language, "nds");
     snprintf(file, sizeof file, "%s/confidence.json", dir);
     assert_int_equal(remove(file), 0);
     assert_int_equal(remove(dir), 0);

@@ -44,8 +44,7 @@ static steno_status reserve_parts(struct steno_results *r, size_t words, size_t 
     return st;
 }
 
-steno_status steno_results_open(struct steno_results *r, int n_best,
-                                const struct steno_confidence_map *map)
+steno_status steno_results_open(struct steno_results *r, int n_best)
 {
     steno_status st = steno_events_init(&r->events);
     r->n_best = (size_t)n_best;
@@ -56,7 +55,6 @@ steno_status steno_results_open(struct steno_results *r, int n_best,
         st = STENO_ERR_NOMEM;
     for (size_t i = 0; r->words && i < r->n_best; i++) {
         steno_words_init(&r->words[i]);
-        r->words[i].map = map;
         if (!st)
             st = steno_words_reserve(&r->words[i], FIRST_WORDS, FIRST_TEXT);
     }
@@ -127,6 +125,25 @@ static void fill_tokens(const steno_stream *s, const struct steno_hypothesis *h,
                                       .end = s->feeder->frame_time(s, h->spans[i].last + 1)};
 }
 
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* The language of a hypothesis, which may be NULL: as the model has it, else the one given; "": not
+ * known. */
+static const char *language_of(const steno_stream *s, const struct steno_hypothesis *h)
+{
+    const char *language = h && h->language ? h->language : s->given;
+    return language ? language : "";
+}
+
+/* Make the words of a hypothesis, with the model's map of confidences if it is for its language. */
+static steno_status build_words(const steno_stream *s, const struct steno_hypothesis *h,
+                                size_t stable, struct steno_words *out)
+{
+    const struct steno_confidence_map *map = &s->model->confidence;
+    out->map = !*map->language || !strcmp(map->language, language_of(s, h)) ? map : NULL;
+    return steno_words_build(out, s->model->info.tokens, h->spans, h->n, stable);
+}
+
 /* ---- sections -------------------------------------------------------------------------------- */
 
 /* The words that begin in spans [from, to). *at: the first word that may. */
@@ -157,14 +174,6 @@ static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis
         o->seek = from + o->seek;
     }
     return st;
-}
-
-/* The language of a hypothesis, which may be NULL: as the model has it, else the one given; "": not
- * known. */
-static const char *language_of(const steno_stream *s, const struct steno_hypothesis *h)
-{
-    const char *language = h && h->language ? h->language : s->given;
-    return language ? language : "";
 }
 
 /* What is known of the best hypothesis besides its words; h NULL: there is none. */
@@ -232,7 +241,7 @@ static steno_status build_best(steno_stream *s)
     if (!n)
         *h = (struct steno_hypothesis){0};
     if (!st)
-        st = steno_words_build(&r->words[0], s->model->info.tokens, h->spans, h->n, stable);
+        st = build_words(s, h, stable, &r->words[0]);
     if (!st)
         st = reserve_parts(r, r->words[0].n, h->n);
     if (st)
@@ -468,7 +477,7 @@ static steno_status build_alternative(steno_stream *s, size_t i, size_t *n)
     struct steno_results *r = &s->results;
     struct steno_words *w = &r->words[*n];
     const struct steno_hypothesis h = r->hyps[i];
-    steno_status st = steno_words_build(w, s->model->info.tokens, h.spans, h.n, h.n);
+    steno_status st = build_words(s, &h, h.n, w);
     if (st)
         return st;
     for (size_t k = 0; !h.ids && k < *n; k++)

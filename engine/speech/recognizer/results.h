@@ -42,8 +42,7 @@ void steno_results_place(const steno_stream *s, const struct steno_word_frames *
 /* Queue a final that is complete: it ends the segment. STENO_ERR_NOMEM, STENO_ERR_LIMIT. */
 STENO_MUST steno_status steno_results_end_segment(steno_stream *s, struct steno_event *final);
 
-STENO_MUST steno_status steno_results_open(struct steno_results *r, int n_best,
-                                           const struct steno_confidence_map *map);
+STENO_MUST steno_status steno_results_open(struct steno_results *r, int n_best);
 void steno_results_close(struct steno_results *r);
 
 /* Queue an event. start: speech has begun. partial: unless it is the same as the last partial.

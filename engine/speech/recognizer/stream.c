@@ -152,7 +152,7 @@ static steno_status open_state(steno_stream *s, const char *vocabulary, steno_er
     s->opt.n_best = o.n_best;
     s->family_cuts = o.cuts;
     s->opt.no_endpointing |= o.cuts;
-    if (steno_results_open(&s->results, o.n_best, &s->model->confidence))
+    if (steno_results_open(&s->results, o.n_best))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return STENO_OK;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,10 +49,16 @@ steno_status steno_confidence_map_read(struct steno_confidence_map *m,
                                        steno_err *err)
 {
     const struct steno_json_node *knots = steno_json_get(root, "knots"), *at = knots ? knots : root;
+    const struct steno_json_node *language = steno_json_get(root, "language");
     const char *wrong = NULL;
     *m = (struct steno_confidence_map){0};
-    if (!knots || knots->kind != STENO_JSON_LIST || !knots->n || root->n != 1)
-        wrong = "an object with the list 'knots' alone is expected";
+    if (!knots || knots->kind != STENO_JSON_LIST || !knots->n || root->n != 1 + (language != NULL))
+        wrong = "an object with the list 'knots' and perhaps 'language' is expected";
+    else if (language &&
+             (language->kind != STENO_JSON_STRING || strlen(language->text) >= sizeof m->language))
+        wrong = "'language' is a code such as \"en\"";
+    else if (language)
+        snprintf(m->language, sizeof m->language, "%s", language->text);
     for (const struct steno_json_node *n = wrong ? NULL : knots->first; n && !wrong; n = n->next) {
         at = n;
         wrong = read_knot(m, n);
@@ -99,6 +106,8 @@ static steno_status write_map(const struct steno_confidence_map *m, struct steno
     for (size_t i = 0; i < m->n && !st; i++)
         st = steno_buf_printf(out, "%s[%.9g, %.4f]", i ? ", " : "", (double)m->knot[i].from,
                               (double)m->knot[i].to);
+    if (!st && *m->language)
+        return steno_buf_printf(out, "], \"language\": \"%s\"}\n", m->language);
     return st ? st : steno_buf_puts(out, "]}\n");
 }
 

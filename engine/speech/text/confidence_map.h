@@ -2,9 +2,10 @@
  * the share of such words that are right. `steno model calibrate` fits it on recordings of known
  * text (docs/decoder.md), and it lies beside the model:
  *
- *     {"knots": [[0.31, 0.4], [0.8, 0.97]]}
+ *     {"knots": [[0.31, 0.4], [0.8, 0.97]], "language": "en"}
  *
- * Between two knots it is a straight line, outside of them the nearest knot's. Frozen. */
+ * Between two knots it is a straight line, outside of them the nearest knot's. With a language it
+ * is for results in that one alone. Frozen. */
 #ifndef STENO_TEXT_CONFIDENCE_MAP_H
 #define STENO_TEXT_CONFIDENCE_MAP_H
 
@@ -16,7 +17,8 @@
 #define STENO_CONFIDENCE_LEAST 0.001f /* of what a map gives: logarithms are taken of it */
 
 struct steno_confidence_map {
-    size_t n; /* 0: confidences stay */
+    size_t n;         /* 0: confidences stay */
+    char language[8]; /* "": every one */
     struct steno_confidence_knot {
         float from, to; /* 0..1; from rises, to does not fall */
     } knot[STENO_CONFIDENCE_KNOTS];

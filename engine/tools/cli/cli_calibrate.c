@@ -231,6 +231,7 @@ static void print_measures(const struct calibration *c, double error)
 
 static int report(struct calibration *c, const struct steno_confidence_map *stored, steno_err *err)
 {
+    const char *language = c->language ? steno_language_code(c->language) : NULL;
     struct steno_confidence_map map;
     double before, crosswise;
     confidence_sort(c->sample, c->n);
@@ -250,6 +251,8 @@ static int report(struct calibration *c, const struct steno_confidence_map *stor
         fputs("steno: nothing was written: a map does not help the other half\n", stderr);
         return EX_DATAERR;
     }
+    if (language)
+        snprintf(map.language, sizeof map.language, "%s", language);
     return steno_confidence_map_store(&map, c->m->dir, err) ? cli_fail(err) : EX_OK;
 }
 
@@ -289,7 +292,8 @@ int cli_calibrate(int argc, char **argv)
         {"--write", CLI_FLAG, NULL, &c.write, 0, 0,
          "write the map of all recordings into the model's directory, if maps of one half help "
          "the other"},
-        {"--language", CLI_TEXT, "CODE", &c.language, 0, 0, "language of the recordings"},
+        {"--language", CLI_TEXT, "CODE", &c.language, 0, 0,
+         "language of the recordings; a map that is written is for it alone"},
         {"--precision", CLI_CHOICE, CLI_PRECISIONS, &c.precision, 0, 0,
          "precision of the weights, auto by default"},
         {"--threads", CLI_NUMBER, "N", &c.threads, 1, 256, "threads of the engine (default 1)"},
