@@ -98,7 +98,7 @@ def write(folder, free=False):
 
 
 def log_mel(pcm):
-    """[frames, BINS]: NeMo's"""
+    """[frames, BINS]: NeMo's log-mel"""
     x = pcm.astype(np.float64)
     x = np.pad(np.concatenate([x[:1], x[1:] - 0.97 * x[:-1]]), 256)
     frames = np.lib.stride_tricks.sliding_window_view(x, 512)[::160][:len(pcm) // 160]
@@ -107,10 +107,13 @@ def log_mel(pcm):
     return np.log(power @ mel_filters(512).T + 2.0 ** -24)
 
 
-def features(pcm):
+def normalised(y, ddof=1):
     """[BINS, frames]: each bin to mean 0 and deviation 1"""
-    y = log_mel(pcm)
-    return ((y - y.mean(0)) / (y.std(0, ddof=1) + 1e-5)).T.astype(np.float32)
+    return ((y - y.mean(0)) / (y.std(0, ddof=ddof) + 1e-5)).T.astype(np.float32)
+
+
+def features(pcm):
+    return normalised(log_mel(pcm))
 
 
 class Reference:

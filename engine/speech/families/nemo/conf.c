@@ -40,6 +40,18 @@ static steno_status find_first(char **out, const struct steno_nemo_conf *c, bool
     return st;
 }
 
+/* Parakeet unified's encoder for windows that overlap. */
+static bool is_buffered(const steno_onnx_head *h)
+{
+    const char *type = steno_onnx_head_meta(h, "streaming_model_type");
+    return type && strcmp(type, "nemo_parakeet_unified_streaming") == 0;
+}
+
+static bool is_streaming(const steno_onnx_head *h)
+{
+    return steno_onnx_head_has_input(h, "cache_last_channel") || is_buffered(h);
+}
+
 static bool is_nemo(const steno_onnx_head *h)
 {
     const char *type = steno_onnx_head_meta(h, "model_type");
@@ -181,7 +193,7 @@ bool steno_nemo_conf_probe(const char *dir, bool *streaming)
         h = steno_nemo_conf_head(dir);
     nemo = h && is_nemo(h);
     if (nemo)
-        *streaming = steno_onnx_head_has_input(h, "cache_last_channel");
+        *streaming = is_streaming(h);
     steno_onnx_head_close(h);
     return nemo;
 }
@@ -198,7 +210,7 @@ static steno_status read_normalisation(struct steno_nemo_conf *c, const steno_on
                           "%s: metadata normalize_type is '%.40s', expected per_feature, NA or "
                           "nothing",
                           file, type);
-    if (c->per_feature && c->streaming)
+    if (c->per_feature && c->streaming && !c->buffered)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: metadata normalize_type is per_feature, which needs whole "
                           "recordings, and the encoder has caches",
@@ -220,25 +232,58 @@ static void read_gigaam(struct steno_nemo_conf *c, const steno_onnx_head *h)
         c->vocab--;
 }
 
+/* A window: frames before a chunk, the chunk, and frames behind it; each a whole number of frames
+ * of scores. */
+static steno_status read_windows(struct steno_nemo_conf *c, const steno_onnx_head *h,
+                                 const char *file, steno_err *err)
+{
+    int64_t past, chunk, behind, seen = 0;
+    const struct steno_metadata_number want[] = {
+        {"left_feature_frames", 0, 4096, &c->past, true},
+        {"chunk_feature_frames", 1, 4096, &c->shift, true},
+        {"right_feature_frames", 0, 4096, &seen, true},
+        {"left_encoder_frames", 0, 4096, &past, true},
+        {"chunk_encoder_frames", 1, 4096, &chunk, true},
+        {"right_encoder_frames", 0, 4096, &behind, true},
+    };
+    steno_status st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
+    c->window = c->past + c->shift + seen;
+    if (!st && c->kind != STENO_NEMO_TRANSDUCER)
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "%s: windows that overlap are served for transducers alone", file);
+    if (!st && (c->past != past * c->subsampling || c->shift != chunk * c->subsampling ||
+                seen != behind * c->subsampling))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: metadata: windows of %lld, %lld and %lld feature frames are not %lld "
+                        "times %lld, %lld and %lld encoder frames",
+                        file, (long long)c->past, (long long)c->shift, (long long)seen,
+                        (long long)c->subsampling, (long long)past, (long long)chunk,
+                        (long long)behind);
+    return st;
+}
+
 steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c, const steno_onnx_head *h,
                                       const char *file, steno_err *err)
 {
+    const bool caches = c->streaming && !c->buffered;
     const struct steno_metadata_number want[] = {
         {"vocab_size", 1, 1 << 20, &c->vocab, !c->onnx_asr},
         {"subsampling_factor", 1, 64, &c->subsampling, !c->onnx_asr},
         {"feat_dim", 1, 512, &c->bins, false},
-        {"window_size", 1, 4096, &c->window, c->streaming},
-        {"chunk_shift", 1, 4096, &c->shift, c->streaming},
-        {"cache_last_channel_dim1", 1, 4096, &c->channel[0], c->streaming},
-        {"cache_last_channel_dim2", 1, 65536, &c->channel[1], c->streaming},
-        {"cache_last_channel_dim3", 1, 65536, &c->channel[2], c->streaming},
-        {"cache_last_time_dim1", 1, 4096, &c->time[0], c->streaming},
-        {"cache_last_time_dim2", 1, 65536, &c->time[1], c->streaming},
-        {"cache_last_time_dim3", 1, 65536, &c->time[2], c->streaming},
+        {"window_size", 1, 4096, &c->window, caches},
+        {"chunk_shift", 1, 4096, &c->shift, caches},
+        {"cache_last_channel_dim1", 1, 4096, &c->channel[0], caches},
+        {"cache_last_channel_dim2", 1, 65536, &c->channel[1], caches},
+        {"cache_last_channel_dim3", 1, 65536, &c->channel[2], caches},
+        {"cache_last_time_dim1", 1, 4096, &c->time[0], caches},
+        {"cache_last_time_dim2", 1, 65536, &c->time[1], caches},
+        {"cache_last_time_dim3", 1, 65536, &c->time[2], caches},
         {"num_decoder_layers", 1, 256, &c->decoder_layers, false},
         {"decoder_hidden_size", 1, 65536, &c->decoder_hidden, false},
     };
     steno_status st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
+    if (!st && c->buffered)
+        st = read_windows(c, h, file, err);
     if (!st)
         read_gigaam(c, h);
     if (!st && c->streaming && c->shift > c->window)
@@ -348,7 +393,8 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
     if (st)
         return st;
     file = steno_path_join(c->dir, c->encoder);
-    c->streaming = steno_onnx_head_has_input(h, "cache_last_channel");
+    c->streaming = is_streaming(h);
+    c->buffered = is_buffered(h);
     c->quantized = steno_onnx_head_quantized(h);
     st = file ? find_tokens(c, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->dir);
     if (!st && c->onnx_asr && c->kind != kind)

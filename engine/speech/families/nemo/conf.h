@@ -24,7 +24,8 @@ enum steno_nemo_kind { STENO_NEMO_CTC, STENO_NEMO_TRANSDUCER, STENO_NEMO_CANARY 
 struct steno_nemo_conf {
     char *dir;
     enum steno_nemo_kind kind;
-    bool streaming;                         /* the encoder has caches */
+    bool streaming;                         /* the encoder has caches, or buffered: */
+    bool buffered;                          /* .. no caches, and windows that overlap */
     bool onnx_asr;                          /* layout */
     char *encoder, *decoder, *joiner;       /* files; joiner NULL: part of the decoder, or none */
     char *tokens;                           /* file */
@@ -36,6 +37,7 @@ struct steno_nemo_conf {
     int64_t vocab;                          /* without the blank; 0: not said */
     int64_t bins, subsampling;              /* bins 0: not said */
     int64_t window, shift;                  /* streaming: feature frames of a step */
+    int64_t past;                           /* buffered: those of a window before its chunk */
     int64_t channel[3], time[3];            /* streaming: caches of one stream */
     int64_t max_tokens;                     /* transducer: of a frame; 0: not said */
     int64_t decoder_layers, decoder_hidden; /* Canary */

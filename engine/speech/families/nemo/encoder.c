@@ -1,5 +1,9 @@
 /* Steps of a streaming encoder. All caches have the streams as their first dimension, so a stream's
- * share of each is one block; the outputs are in the order of the inputs. */
+ * share of each is one block; the outputs are in the order of the inputs.
+ *
+ * Parakeet unified has no caches: each window is encoded whole, and the frames of its chunk are
+ * taken. As in NeMo, a window has no more frames before its chunk than the recording, and is
+ * normalised by itself; sherpa-onnx puts zeros there, which count in the statistics. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +35,7 @@ struct steno_nemo_encoder {
     struct cache cache[CACHES];
     int max;
     float *x;         /* [max, bins, window] */
+    float *windows;   /* buffered: [max, window, bins], as they came; and one to normalise */
     int64_t *lengths; /* [max] */
     int64_t prompts[STENO_BATCH_MAX];
     char *caches;  /* shares of max streams, cache by cache */
@@ -51,6 +56,10 @@ static size_t window_of(const struct steno_nemo_model *m)
 static steno_status bind_nemo_encoder(steno_nemo_encoder *e, steno_err *err)
 {
     const struct steno_nemo_conf *c = &e->m->conf;
+    if (c->buffered) {
+        e->stride = 0;
+        return STENO_OK;
+    }
     const struct steno_shape shapes[CACHES] = {
         {.rank = 4, .dim = {1, c->channel[0], c->channel[1], c->channel[2]}},
         {.rank = 4, .dim = {1, c->time[0], c->time[1], c->time[2]}},
@@ -82,8 +91,10 @@ static steno_status allocate(steno_nemo_encoder *e, steno_err *err)
     e->x = steno_aligned_zeroed(max * window_of(m) * sizeof *e->x);
     e->caches = steno_aligned_zeroed(max * e->stride);
     e->rows = steno_aligned_zeroed(max * frames_of(m) * m->dim * sizeof *e->rows);
+    if (m->conf.buffered)
+        e->windows = steno_aligned_zeroed((max + 1) * window_of(m) * sizeof *e->windows);
     e->lengths = steno_aligned_zeroed(max * sizeof *e->lengths);
-    if (!e->x || !e->caches || !e->rows || !e->lengths)
+    if (!e->x || !e->caches || !e->rows || !e->lengths || (m->conf.buffered && !e->windows))
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a batch of the encoder");
     for (size_t i = 0; i < max; i++)
         e->lengths[i] = m->conf.window;
@@ -118,19 +129,29 @@ void steno_nemo_encoder_close(steno_nemo_encoder *e)
         return;
     steno_session_close(e->session);
     steno_aligned_free(e->x);
+    steno_aligned_free(e->windows);
     steno_aligned_free(e->lengths);
     steno_aligned_free(e->caches);
     steno_aligned_free(e->rows);
     free(e);
 }
 
-void steno_nemo_encoder_put(steno_nemo_encoder *e, int i, const float *window)
+/* [frames, bins] to [bins, frames]. */
+static void turn_window(const float *window, size_t frames, size_t bins, float *x)
 {
-    const size_t frames = (size_t)e->m->conf.window, bins = (size_t)e->m->conf.bins;
-    float *x = e->x + (size_t)i * window_of(e->m);
     for (size_t t = 0; t < frames; t++)
         for (size_t b = 0; b < bins; b++)
             x[b * frames + t] = window[t * bins + b];
+}
+
+void steno_nemo_encoder_put(steno_nemo_encoder *e, int i, const float *window)
+{
+    const size_t each = window_of(e->m);
+    if (e->m->conf.buffered)
+        memcpy(e->windows + (size_t)i * each, window, each * sizeof *window);
+    else
+        turn_window(window, (size_t)e->m->conf.window, (size_t)e->m->conf.bins,
+                    e->x + (size_t)i * each);
 }
 
 static struct steno_tensor tensor_of(const struct cache *a, int size, void *data)
@@ -226,10 +247,111 @@ static const float *take_rows(steno_nemo_encoder *e, int n)
     return e->rows;
 }
 
+/* ---- windows that overlap -------------------------------------------------------------------- */
+
+/* Frames of a window that are used: zeros before a recording are none of it. */
+static size_t used_frames(const struct steno_nemo_model *m, int64_t past)
+{
+    return (size_t)(m->sherpa ? m->conf.window : m->conf.window - m->conf.past + past);
+}
+
+static void fill_window(steno_nemo_encoder *e, int i, size_t used, float *x)
+{
+    const struct steno_nemo_model *m = e->m;
+    const size_t bins = (size_t)m->conf.bins, each = window_of(m);
+    float *copy = e->windows + (size_t)e->max * each;
+    memcpy(copy, e->windows + (size_t)(i + 1) * each - used * bins, used * bins * sizeof *copy);
+    if (m->conf.per_feature)
+        steno_cmvn_utterance(copy, used, bins, &m->norm);
+    turn_window(copy, used, bins, x);
+}
+
+static steno_status run_windows(steno_nemo_encoder *e, int64_t used, int n, steno_err *err)
+{
+    const struct steno_nemo_model *m = e->m;
+    const struct steno_tensor x = {
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {n, m->conf.bins, used}}, .data = e->x};
+    struct steno_tensor length = {
+        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {n}}, .data = e->lengths};
+    const struct steno_tensor *y;
+    steno_status st = steno_session_set(e->session, m->audio, &x, err);
+    char got[96];
+    for (int i = 0; i < n; i++)
+        e->lengths[i] = used;
+    if (!st)
+        st = steno_session_set(e->session, m->length, &length, err);
+    if (!st)
+        st = steno_session_run(e->session, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", m->conf.encoder);
+    y = steno_session_get(e->session, m->scores);
+    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != n ||
+        (size_t)y->shape.dim[1] != m->dim || y->shape.dim[2] != used / m->conf.subsampling)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: an output of %s, expected %d x %zu x %lld frames", m->conf.encoder,
+                          steno_shape_str(&y->shape, got, sizeof got), n, m->dim,
+                          (long long)(used / m->conf.subsampling));
+    return STENO_OK;
+}
+
+/* Rows of the chunk of stream i, out of place k of a run over `used` frames. */
+static void take_chunk(steno_nemo_encoder *e, int i, int k, size_t used)
+{
+    const struct steno_nemo_model *m = e->m;
+    const size_t frames = frames_of(m), dim = m->dim, all = used / (size_t)m->conf.subsampling;
+    const size_t first = all - (size_t)((m->conf.window - m->conf.past) / m->conf.subsampling);
+    const float *y = (const float *)steno_session_get(e->session, m->scores)->data;
+    for (size_t t = 0; t < frames; t++)
+        for (size_t d = 0; d < dim; d++)
+            e->rows[((size_t)i * frames + t) * dim + d] =
+                y[((size_t)k * dim + d) * all + first + t];
+}
+
+void steno_nemo_encoder_pass(const struct steno_nemo_model *m, struct steno_nemo_caches *c)
+{
+    c->past = c->fresh ? m->conf.shift : c->past + m->conf.shift;
+    c->past = c->past < m->conf.past ? c->past : m->conf.past;
+    c->fresh = c->fresh && !m->conf.buffered;
+}
+
+/* Streams whose windows have as many frames share a run. */
+static steno_status step_windows(steno_nemo_encoder *e, struct steno_nemo_caches *const *c, int n,
+                                 const float **rows, steno_err *err)
+{
+    const struct steno_nemo_model *m = e->m;
+    size_t used[STENO_BATCH_MAX];
+    int of[STENO_BATCH_MAX];
+    for (int i = 0; i < n; i++)
+        used[i] = used_frames(m, c[i]->fresh ? 0 : c[i]->past);
+    for (int i = 0; i < n; i++) {
+        const size_t frames = used[i];
+        int k = 0;
+        steno_status st;
+        for (int j = i; j < n && frames; j++) {
+            if (used[j] != frames)
+                continue;
+            fill_window(e, j, frames, e->x + (size_t)k * frames * (size_t)m->conf.bins);
+            of[k++] = j;
+            used[j] = 0;
+        }
+        st = k ? run_windows(e, (int64_t)frames, k, err) : STENO_OK;
+        if (st)
+            return st;
+        while (k-- > 0)
+            take_chunk(e, of[k], k, frames);
+    }
+    for (int i = 0; i < n; i++)
+        steno_nemo_encoder_pass(m, c[i]);
+    *rows = e->rows;
+    return STENO_OK;
+}
+
 steno_status steno_nemo_encoder_step(steno_nemo_encoder *e, struct steno_nemo_caches *const *c,
                                      int n, int size, const float **rows, steno_err *err)
 {
     steno_status st;
+    if (e->m->conf.buffered)
+        return step_windows(e, c, n, rows, err);
     for (int i = 0; i < n; i++)
         if (!c[i]->data && !(c[i]->data = steno_aligned_zeroed(e->stride)))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -245,6 +367,8 @@ steno_status steno_nemo_encoder_step(steno_nemo_encoder *e, struct steno_nemo_ca
     *rows = take_rows(e, n);
     return STENO_OK;
 }
+
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 /* Run a step of two streams that begin, alone or together, on noise. rows: [2, frames, dim]. */
 static steno_status run_two(steno_nemo_encoder *e, bool together, float *rows, steno_err *err)

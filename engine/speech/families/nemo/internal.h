@@ -102,6 +102,8 @@ void steno_nemo_worker_close(void *worker);
 struct steno_nemo_caches {
     char *data;     /* [cache_bytes] */
     bool fresh;     /* a recording begins: all count as zero */
+    int64_t past;   /* of windows that overlap: frames of the recording before the next chunk, no
+                     * more than one window has */
     int64_t prompt; /* of an encoder that takes one */
 };
 
@@ -121,6 +123,8 @@ void steno_nemo_encoder_put(steno_nemo_encoder *e, int i, const float *window);
 STENO_MUST steno_status steno_nemo_encoder_step(steno_nemo_encoder *e,
                                                 struct steno_nemo_caches *const *c, int n, int size,
                                                 const float **rows, steno_err *err);
+/* A step without a run: of a window without speech. */
+void steno_nemo_encoder_pass(const struct steno_nemo_model *m, struct steno_nemo_caches *c);
 /* Check caches and outputs of the network with steps on noise; sets m->cache_bytes, and m->alone
  * where the streams of a batch change each other's frames. */
 STENO_MUST steno_status steno_nemo_encoder_try(struct steno_nemo_model *m, steno_err *err);

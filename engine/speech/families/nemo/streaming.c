@@ -1,7 +1,8 @@
 /* Family nemo_streaming: encoders with caches, fed by windows. A window has the frames of a step
  * and, before them, some of the step before, which the convolutions at the encoder's beginning
  * need. In front of the first step NeMo has zeros there; sherpa-onnx begins with the first frames
- * of the recording, and so passes over the scores of one step. */
+ * of the recording, and so passes over the scores of one step. Or encoders without caches, whose
+ * windows overlap (Parakeet unified). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,9 @@ static void get_info_nemo_streaming(const void *model, struct steno_family_info 
     const double frame = (double)STENO_NEMO_HOP / STENO_NEMO_RATE;
     steno_nemo_info(m, out);
     out->chunk_seconds = frame * (double)c->shift;
-    out->lookahead_seconds = m->sherpa ? frame * (double)(c->window - c->shift) : 0;
+    out->lookahead_seconds = c->buffered ? frame * (double)(c->window - c->past - c->shift)
+                             : m->sherpa ? frame * (double)(c->window - c->shift)
+                                         : 0;
     out->stream_bytes =
         m->cache_bytes + (size_t)(c->window * c->bins) * sizeof(float) +
         (steno_nemo_is_transducer(m)
@@ -60,7 +63,9 @@ static void get_info_nemo_streaming(const void *model, struct steno_family_info 
         (struct steno_windows_info){.front = m->base.front,
                                     .frames = (size_t)c->window,
                                     .shift = (size_t)c->shift,
-                                    .zeros = m->sherpa ? 0 : (size_t)(c->window - c->shift),
+                                    .zeros = c->buffered ? (size_t)c->past
+                                             : m->sherpa ? 0
+                                                         : (size_t)(c->window - c->shift),
                                     .right_padding = TAIL,
                                     .rows = nemo_streaming_rows_of(m)};
 }
@@ -138,6 +143,7 @@ static steno_status reset_nemo_streaming(void *state, enum steno_reset what, ste
 static steno_status skip_nemo_streaming(void *state)
 {
     struct stream *s = state;
+    steno_nemo_encoder_pass(model_of_nemo_streaming(s), &s->caches);
     if (model_of_nemo_streaming(s)->quiet)
         steno_token_search_give(search_of(s), model_of_nemo_streaming(s)->quiet,
                                 nemo_streaming_rows_of(model_of_nemo_streaming(s)));
@@ -250,7 +256,8 @@ static steno_status trial_open(void **trial, void *worker, steno_err *err)
     }
     t->worker = w;
     for (int i = 0; i < STENO_BATCH_MAX; i++)
-        t->caches[i] = (struct steno_nemo_caches){.fresh = true, .prompt = m->prompts.automatic};
+        t->caches[i] = (struct steno_nemo_caches){
+            .fresh = !m->conf.buffered, .past = m->conf.past, .prompt = m->prompts.automatic};
     for (int i = 0; i < w->max; i++) {
         steno_noise_fill(noise, window, (uint32_t)i);
         steno_nemo_encoder_put(w->encoder, i, noise);
