@@ -53,6 +53,9 @@ static void files_of_gigaam_are_named_by_their_kind(void **state)
         bool version_3;
     } cases[] = {{"{\"model_type\": \"gigaam-v2-ctc\"}", "v2_ctc", false},
                  {"{\"model_type\": \"gigaam-v3-e2e-rnnt\"}", "v3_e2e_rnnt", true},
+                 {"{\"model_type\": \"gigaam-multilingual-ctc\", \"version\": \"v3\"}",
+                  "multilingual_ctc", true},
+                 {"{\"model_type\": \"gigaam-multilingual-ctc\"}", "multilingual_ctc", false},
                  {"{\"model_type\": \"gigaam-v3-../../x-ctc\"}", NULL, false},
                  {"{\"model_type\": \"gigaam-v3\"}", NULL, false},
                  {"{\"model_type\": \"gigaam-ctc\"}", NULL, false},

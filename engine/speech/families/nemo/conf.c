@@ -73,6 +73,11 @@ static steno_status read_integer(const struct steno_json_node *root, const char 
     return STENO_OK;
 }
 
+static bool is_version_3(const char *version)
+{
+    return version[0] == 'v' && version[1] > '2' && version[1] <= '9';
+}
+
 /* "gigaam-v3-e2e-ctc" -> the files' stem "v3_e2e_ctc"; a version stands before the kind. */
 static bool read_gigaam_type(struct steno_nemo_conf *c, const char *type)
 {
@@ -87,7 +92,7 @@ static bool read_gigaam_type(struct steno_nemo_conf *c, const char *type)
         (strcmp(kind, "-ctc") != 0 && strcmp(kind, "-rnnt") != 0))
         return false;
     c->gigaam = true;
-    c->version_3 = version[0] == 'v' && version[1] > '2' && version[1] <= '9';
+    c->version_3 = is_version_3(version);
     c->kind = strcmp(kind, "-ctc") == 0 ? STENO_NEMO_CTC : STENO_NEMO_TRANSDUCER;
     c->max_tokens = TOKENS_OF_GIGAAM;
     n = strlen(version);
@@ -114,8 +119,12 @@ static steno_status read_type(struct steno_nemo_conf *c, const struct steno_json
             c->kind = types[i].kind;
             return STENO_OK;
         }
-    if (read_gigaam_type(c, n->text))
+    if (read_gigaam_type(c, n->text)) {
+        const struct steno_json_node *version = steno_json_get(root, "version");
+        if (version && version->kind == STENO_JSON_STRING) /* "multilingual" has none in its type */
+            c->version_3 = is_version_3(version->text);
         return STENO_OK;
+    }
     return steno_fail(err, STENO_ERR_UNSUPPORTED,
                       "%s:%zu: model_type is '%.60s', expected nemo-conformer-ctc, "
                       "nemo-conformer-rnnt, nemo-conformer-tdt, nemo-conformer-aed, gigaam-v3-ctc "
