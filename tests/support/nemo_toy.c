@@ -202,7 +202,7 @@ static void put_encoder_keys(struct gguf_make *g, bool live)
     gguf_make_u32(g, "stt.parakeet.encoder.conv_kernel", 3);
     gguf_make_u32(g, "stt.parakeet.encoder.subsampling_factor", 2);
     gguf_make_u32(g, "stt.parakeet.encoder.subsampling_channels", CHANNELS);
-    gguf_make_u32(g, "stt.parakeet.encoder.pos_emb_max_len", 2000);
+    gguf_make_u32(g, "stt.parakeet.encoder.pos_emb_max_len", 5000);
     gguf_make_i32(g, "stt.parakeet.encoder.att_context_left", live ? 6 : -1);
     gguf_make_text(g, "stt.parakeet.encoder.att_context_style",
                    live ? "chunked_limited" : "regular");
@@ -288,6 +288,92 @@ static void write_gguf(enum nemo_toy_format f, struct steno_buf *out)
     gguf_make_end(&g, out);
 }
 
+/* ---- CrispASR ------------------------------------------------------------------------------ */
+
+/* NeMo's name with some parts shortened. */
+static void crispasr_name(const char *ours, char *out, size_t size)
+{
+    static const char *const parts[][2] = {
+        {"encoder.pre_encode.", "encoder.pre."},
+        {"norm_feed_forward", "norm_ff"},
+        {"feed_forward", "ff"},
+        {"norm_self_att", "norm_attn"},
+        {"self_attn.linear_", "attn."},
+        {"self_attn.", "attn."},
+        {"pointwise_conv", "pw"},
+        {"depthwise_conv", "dw"},
+        {"batch_norm", "bn"},
+        {"decoder.prediction.embed", "decoder.embed"},
+        {"decoder.prediction.dec_rnn.lstm.weight_ih_l0", "decoder.lstm.0.w_ih"},
+        {"decoder.prediction.dec_rnn.lstm.weight_hh_l0", "decoder.lstm.0.w_hh"},
+        {"decoder.prediction.dec_rnn.lstm.bias_h_l0", "decoder.lstm.0.b_ih"},
+        {"joint_net.2.", "out."}};
+    snprintf(out, size, "%s", ours);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *at = strstr(out, parts[i][0]);
+        char rest[128];
+        if (!at)
+            continue;
+        snprintf(rest, sizeof rest, "%s", at + strlen(parts[i][0]));
+        snprintf(out + (at - out), size - (size_t)(at - out), "%s%s", parts[i][1], rest);
+    }
+}
+
+static void put_crispasr_tensors(struct gguf_make *g, const struct tensor *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct steno_buf b;
+        char name[128];
+        crispasr_name(all[i].ours, name, sizeof name);
+        steno_buf_init(&b, 1 << 20);
+        put_elements(&b, &all[i], false);
+        gguf_make_tensor(g, name, 0, all[i].rank, all[i].dim, b.data, b.len);
+        steno_buf_free(&b);
+    }
+}
+
+static void write_crispasr(struct steno_buf *out)
+{
+    static const float zeros[4 * PRED];
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {{"sample_rate", 16000},
+                 {"n_mels", MELS},
+                 {"n_fft", 512},
+                 {"win_length", 400},
+                 {"hop_length", 160},
+                 {"d_model", D},
+                 {"n_layers", 1},
+                 {"n_heads", HEADS},
+                 {"ff_dim", FF},
+                 {"subsampling_factor", 2},
+                 {"subsampling_channels", CHANNELS},
+                 {"conv_kernel", 3},
+                 {"pred_hidden", PRED},
+                 {"pred_layers", 1},
+                 {"joint_hidden", PRED},
+                 {"blank_id", PIECES},
+                 {"n_tdt_durations", DURATIONS}};
+    struct gguf_make g;
+    gguf_make_begin(&g);
+    gguf_make_text(&g, "general.architecture", "parakeet");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "parakeet.%s", sizes[i].key);
+        gguf_make_u32(&g, key, sizes[i].value);
+    }
+    gguf_make_flag(&g, "parakeet.xscaling", false);
+    gguf_make_ints(&g, "parakeet.tdt_durations", DURATIONS, (const int32_t[]){0, 1});
+    gguf_make_texts(&g, "tokenizer.ggml.tokens", PIECES, pieces);
+    put_crispasr_tensors(&g, shared, sizeof shared / sizeof *shared);
+    put_crispasr_tensors(&g, transducer, sizeof transducer / sizeof *transducer);
+    gguf_make_tensor(&g, "decoder.lstm.0.b_hh", 0, 1, (const int64_t[]){4 * PRED}, zeros,
+                     sizeof zeros);
+    gguf_make_tensor(&g, "preprocessor.window", 0, 1, (const int64_t[]){1}, zeros, sizeof *zeros);
+    gguf_make_end(&g, out);
+}
+
 /* ---- ggml ---------------------------------------------------------------------------------- */
 
 /* Convolutions with one tap lose their axes of 1, and biases of convolutions get some. */
@@ -312,7 +398,7 @@ static void put_ggml_tensors(struct steno_buf *b, const struct tensor *t, size_t
 
 static void write_ggml(struct steno_buf *b)
 {
-    const uint32_t header[] = {PIECES, 2000,     D, HEADS, 1, MELS,      0, 512,
+    const uint32_t header[] = {PIECES, 5000,     D, HEADS, 1, MELS,      0, 512,
                                2,      CHANNELS, 3, PRED,  1, DURATIONS, 10};
     u(b, 0x67676d6c, 4);
     for (size_t i = 0; i < sizeof header / sizeof *header; i++)
@@ -336,7 +422,9 @@ static void write_ggml(struct steno_buf *b)
 
 void nemo_toy_write(enum nemo_toy_format f, struct steno_buf *out)
 {
-    if (f == NEMO_TOY_GGML)
+    if (f == NEMO_TOY_CRISPASR)
+        write_crispasr(out);
+    else if (f == NEMO_TOY_GGML)
         write_ggml(out);
     else
         write_gguf(f, out);

@@ -10,6 +10,7 @@ enum nemo_toy_format {
     NEMO_TOY_GGUF_CTC,
     NEMO_TOY_GGUF_RNNT, /* a transducer without durations */
     NEMO_TOY_GGUF_LIVE, /* with caches and a prompt, and no durations */
+    NEMO_TOY_CRISPASR,  /* the first as CrispASR's GGUF */
     NEMO_TOY_GGML,      /* the weights of the first */
     NEMO_TOY_FORMATS
 };

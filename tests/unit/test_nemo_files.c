@@ -223,20 +223,17 @@ static void compare_graphs(struct steno_graph *x, struct steno_graph *y)
     }
 }
 
-static void both_formats_give_the_same_networks(void **state)
+/* The format against transcribe.cpp's GGUF, with the same weights. */
+static void compare_format(enum nemo_toy_format format)
 {
     struct steno_buf b[2];
-    steno_nemo_file *f[2] = {parse_toy(NEMO_TOY_GGUF, &b[0]), parse_toy(NEMO_TOY_GGML, &b[1])};
+    steno_nemo_file *f[2] = {parse_toy(NEMO_TOY_GGUF, &b[0]), parse_toy(format, &b[1])};
     const struct steno_nemo_file_info *i = steno_nemo_file_info(f[0]);
-    (void)state;
-    assert_string_equal(i->languages, "en de");
     assert_string_equal(i->tokens, "<unk> 0\n\xE2\x96\x81"
                                    "a 1\nb 2\n<blk> 3\n");
     assert_string_equal(steno_nemo_file_info(f[1])->tokens, i->tokens);
-    assert_int_equal(i->arch.vocab, 3);
-    assert_int_equal(i->arch.durations, 2);
     assert_int_equal(steno_nemo_file_info(f[1])->arch.joint, i->arch.joint);
-    assert_int_equal(steno_nemo_file_info(f[1])->max_tokens, i->max_tokens);
+    assert_int_equal(steno_nemo_file_info(f[1])->arch.durations, 2);
     for (int part = STENO_NEMO_ENCODER; part <= STENO_NEMO_JOINER; part++) {
         struct steno_graph *g[2] = {NULL, NULL};
         steno_err err = {0};
@@ -251,6 +248,25 @@ static void both_formats_give_the_same_networks(void **state)
         steno_nemo_file_close(f[k]);
         steno_buf_free(&b[k]);
     }
+}
+
+static void formats_give_the_same_networks(void **state)
+{
+    struct steno_buf b;
+    steno_nemo_file *f = parse_toy(NEMO_TOY_GGUF, &b), *ggml;
+    const struct steno_nemo_file_info *i = steno_nemo_file_info(f);
+    (void)state;
+    assert_string_equal(i->languages, "en de");
+    assert_int_equal(i->arch.vocab, 3);
+    assert_int_equal(i->max_tokens, 10);
+    steno_nemo_file_close(f);
+    steno_buf_free(&b);
+    ggml = parse_toy(NEMO_TOY_GGML, &b);
+    assert_int_equal(steno_nemo_file_info(ggml)->max_tokens, 10);
+    steno_nemo_file_close(ggml);
+    steno_buf_free(&b);
+    compare_format(NEMO_TOY_GGML);
+    compare_format(NEMO_TOY_CRISPASR);
 }
 
 static void scores_of_ctc_are_in_the_encoder(void **state)
@@ -477,6 +493,22 @@ static void every_fault_of_a_streaming_encoder_is_named(void **state)
                   "'prompt_kernel.2.bias' is missing");
 }
 
+static void every_fault_of_crispasr_is_named(void **state)
+{
+    const enum nemo_toy_format crispasr = NEMO_TOY_CRISPASR;
+    (void)state;
+    check_refused(crispasr, "parakeet.xscaling", "parakeet.xscalinG", 17,
+                  "key 'parakeet.xscaling' is missing");
+    check_refused(crispasr, "n_fft\4\0\0\0\0\2", "n_fft\4\0\0\0\0\4", 11,
+                  "key 'parakeet.n_fft' is missing or no number from 512 to 512");
+    check_refused(crispasr, "blank_id\4\0\0\0\3", "blank_id\4\0\0\0\2", 13,
+                  "parakeet.blank_id is not 3, the pieces");
+    check_refused(crispasr, "n_tdt_durations\4\0\0\0\2", "n_tdt_durations\4\0\0\0\1", 20,
+                  "key 'parakeet.tdt_durations': known: 0, 1, 2");
+    check_refused(crispasr, "decoder.lstm.0.b_hh", "decoder.lstm.1.b_hh", 19,
+                  "bias_hh_l0' is missing");
+}
+
 /* The chunk is one of those of the training. */
 static void a_chunk_can_be_chosen(void **state)
 {
@@ -502,7 +534,7 @@ int main(void)
         cmocka_unit_test(rounded_files_are_near),
         cmocka_unit_test(blocks_may_be_rounded_again),
         cmocka_unit_test(a_file_says_its_languages),
-        cmocka_unit_test(both_formats_give_the_same_networks),
+        cmocka_unit_test(formats_give_the_same_networks),
         cmocka_unit_test(scores_of_ctc_are_in_the_encoder),
         cmocka_unit_test(a_transducer_needs_no_durations),
         cmocka_unit_test(a_file_is_a_model),
@@ -510,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(every_fault_is_named),
         cmocka_unit_test(every_fault_of_a_streaming_encoder_is_named),
+        cmocka_unit_test(every_fault_of_crispasr_is_named),
         cmocka_unit_test(a_chunk_can_be_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

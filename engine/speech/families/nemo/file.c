@@ -101,7 +101,7 @@ steno_status steno_nemo_file_add(steno_nemo_file *f, const char *name,
     struct steno_nemo_tensor zeros = *t;
     char other[STENO_GGUF_MAX_NAME + 64];
     steno_status st = add_tensor(f, name, t, err);
-    if (st || !bias)
+    if (st || !bias || t->both)
         return st;
     snprintf(other, sizeof other, "%.*s.bias_hh_l%s", (int)(bias - name), name,
              bias + strlen(LSTM_BIAS));

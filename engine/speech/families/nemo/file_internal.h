@@ -1,4 +1,4 @@
-/* For the readers of one file: read_gguf.c, read_ggml.c. */
+/* For the readers of one file: read_gguf.c, read_crispasr.c, read_ggml.c. */
 #ifndef STENO_FAMILIES_NEMO_FILE_INTERNAL_H
 #define STENO_FAMILIES_NEMO_FILE_INTERNAL_H
 
@@ -17,6 +17,7 @@ struct steno_nemo_tensor {
     struct steno_torch_tensor t; /* as the builder sees it */
     const struct steno_ggml_type *type;
     const unsigned char *data; /* NULL: zeros */
+    bool both;                 /* biases of an LSTM are in the file; else their sum */
     bool ifog;                 /* gates of an LSTM in this order, where PyTorch has i, f, g, o */
 };
 
@@ -37,7 +38,7 @@ struct steno_nemo_file {
 };
 
 /* Add a tensor; dim [rank] in PyTorch's order. The bias of an LSTM, bias_ih_lN, gets a bias_hh_lN
- * of zeros beside it. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+ * of zeros beside it, unless the file has both. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_nemo_file_add(steno_nemo_file *f, const char *name,
                                             const struct steno_nemo_tensor *t, steno_err *err);
 /* Add the next piece of the vocabulary. STENO_ERR_FORMAT, STENO_ERR_LIMIT. */
@@ -46,6 +47,44 @@ STENO_MUST steno_status steno_nemo_file_piece(steno_nemo_file *f, const char *pi
 /* First extent of a tensor, for what a file does not say; 0: there is none. */
 int64_t steno_nemo_file_extent(const steno_nemo_file *f, const char *name);
 
+/* ---- GGUF: gguf_parts.c ---- */
+
+/* A name that begins with `from` in the file, and with `to` in NeMo. */
+struct steno_nemo_rename {
+    const char *from, *to;
+};
+/* Those of a layer stand behind "LAYERS" and its number, those of an LSTM behind "LSTM" and its. */
+struct steno_nemo_names {
+    const char *layers, *lstm;
+    const struct steno_nemo_rename *of_model;
+    size_t n_model;
+    const struct steno_nemo_rename *of_layer;
+    size_t n_layer;
+    const struct steno_nemo_rename *of_lstm;
+    size_t n_lstm;
+};
+/* Add the tensors that have a name in NeMo. STENO_ERR_UNSUPPORTED: an element type. */
+STENO_MUST steno_status steno_nemo_gguf_tensors(steno_nemo_file *f,
+                                                const struct steno_nemo_names *names,
+                                                steno_err *err);
+struct steno_nemo_wanted {
+    const char *key;
+    int64_t min, max, *to;
+    int64_t fallback; /* min - 1: the key is needed */
+};
+/* Read n keys. STENO_ERR_FORMAT names the first that is missing or out of its range. */
+STENO_MUST steno_status steno_nemo_gguf_numbers(const steno_nemo_file *f,
+                                                const struct steno_nemo_wanted *w, size_t n,
+                                                steno_err *err);
+/* Check the list of durations at `key`, which arch.durations counts. STENO_ERR_UNSUPPORTED. */
+STENO_MUST steno_status steno_nemo_gguf_durations(const steno_nemo_file *f, const char *key,
+                                                  steno_err *err);
+
+/* ---- formats ---- */
+
+/* Has f->gguf CrispASR's keys? Reads them into f, as the next two do. */
+bool steno_nemo_is_crispasr(const steno_nemo_file *f);
+STENO_MUST steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err);
 /* Each fills f from bytes, which outlive it, but for the blank behind the pieces. */
 STENO_MUST steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t n,
                                              steno_err *err);

@@ -19,110 +19,34 @@
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-struct rename {
-    const char *from, *to;
-};
-
 /* Begins of names; those of a layer stand behind its number. */
-static const struct rename of_model[] = {{"enc.pre_encode.", "encoder.pre_encode."},
-                                         {"pred.embed.", "decoder.prediction.embed."},
-                                         {"joint.enc.", "joint.enc."},
-                                         {"joint.pred.", "joint.pred."},
-                                         {"joint.out.", "joint.joint_net.2."},
-                                         {"head.ctc.", "decoder.decoder_layers.0."},
-                                         {"prompt.mlp.", "prompt_kernel."}};
-static const struct rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
-                                         {"ff1.", "feed_forward1."},
-                                         {"norm_attn.", "norm_self_att."},
-                                         {"attn.", "self_attn."},
-                                         {"norm_conv.", "norm_conv."},
-                                         {"conv.pointwise1.", "conv.pointwise_conv1."},
-                                         {"conv.depthwise.", "conv.depthwise_conv."},
-                                         {"conv.pointwise2.", "conv.pointwise_conv2."},
-                                         {"conv.bn.", "conv.batch_norm."},
-                                         {"norm_ff2.", "norm_feed_forward2."},
-                                         {"ff2.", "feed_forward2."},
-                                         {"norm_out.", "norm_out."}};
-static const struct rename of_lstm[] = {
+static const struct steno_nemo_rename of_model[] = {{"enc.pre_encode.", "encoder.pre_encode."},
+                                                    {"pred.embed.", "decoder.prediction.embed."},
+                                                    {"joint.enc.", "joint.enc."},
+                                                    {"joint.pred.", "joint.pred."},
+                                                    {"joint.out.", "joint.joint_net.2."},
+                                                    {"head.ctc.", "decoder.decoder_layers.0."},
+                                                    {"prompt.mlp.", "prompt_kernel."}};
+static const struct steno_nemo_rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
+                                                    {"ff1.", "feed_forward1."},
+                                                    {"norm_attn.", "norm_self_att."},
+                                                    {"attn.", "self_attn."},
+                                                    {"norm_conv.", "norm_conv."},
+                                                    {"conv.pointwise1.", "conv.pointwise_conv1."},
+                                                    {"conv.depthwise.", "conv.depthwise_conv."},
+                                                    {"conv.pointwise2.", "conv.pointwise_conv2."},
+                                                    {"conv.bn.", "conv.batch_norm."},
+                                                    {"norm_ff2.", "norm_feed_forward2."},
+                                                    {"ff2.", "feed_forward2."},
+                                                    {"norm_out.", "norm_out."}};
+static const struct steno_nemo_rename of_lstm[] = {
     {"Wx", "weight_ih_l"}, {"Wh", "weight_hh_l"}, {"bias", "bias_ih_l"}};
 
-static const struct rename *find_rename(const struct rename *table, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(table[i].from, name, strlen(table[i].from)) == 0)
-            return &table[i];
-    return NULL;
-}
-#define FIND(table, name) find_rename(table, sizeof(table) / sizeof *(table), name)
-
-/* NeMo's name, cut to `size`; false: none that the networks need. */
-static bool nemo_name(const char *name, char *out, size_t size)
-{
-    const struct rename *r = FIND(of_model, name);
-    unsigned layer;
-    int used = 0;
-    if (r) {
-        snprintf(out, size, "%s%s", r->to, name + strlen(r->from));
-        return true;
-    }
-    if (sscanf(name, "enc.blocks.%4u.%n", &layer, &used) == 1 && used) {
-        r = FIND(of_layer, name + used);
-        if (r)
-            snprintf(out, size, "encoder.layers.%u.%s%s", layer, r->to,
-                     name + used + strlen(r->from));
-        return r != NULL;
-    }
-    if (sscanf(name, "pred.lstm.%4u.%n", &layer, &used) != 1 || !used)
-        return false;
-    r = FIND(of_lstm, name + used);
-    if (r)
-        snprintf(out, size, "decoder.prediction.dec_rnn.lstm.%s%u", r->to, layer);
-    return r != NULL;
-}
-
-static steno_status read_tensors(steno_nemo_file *f, steno_err *err)
-{
-    steno_status st = STENO_OK;
-    for (size_t i = 0; i < steno_gguf_count(f->gguf) && !st; i++) {
-        const struct steno_gguf_tensor *from = steno_gguf_get(f->gguf, i);
-        struct steno_nemo_tensor t = {.type = from->type, .data = from->data};
-        char name[STENO_GGUF_MAX_NAME + 32];
-        if (!nemo_name(from->name, name, sizeof name))
-            continue;
-        if (!from->type)
-            return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                              "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read", f->name,
-                              from->name, (unsigned)from->number);
-        t.t.rank = from->rank;
-        memcpy(t.t.dim, from->dim, (size_t)from->rank * sizeof *from->dim);
-        st = steno_nemo_file_add(f, name, &t, err);
-    }
-    return st;
-}
+#define TABLE(t) t, sizeof(t) / sizeof *(t)
+static const struct steno_nemo_names gguf_names = {"enc.blocks.", "pred.lstm.", TABLE(of_model),
+                                                   TABLE(of_layer), TABLE(of_lstm)};
 
 /* ---- keys ---------------------------------------------------------------------------------- */
-
-struct wanted {
-    const char *key;
-    int64_t min, max, *to;
-    int64_t fallback; /* min - 1: the key is needed */
-};
-
-static steno_status read_numbers(const steno_nemo_file *f, const struct wanted *w, size_t n,
-                                 steno_err *err)
-{
-    double any;
-    for (size_t i = 0; i < n; i++) {
-        if (steno_gguf_int(f->gguf, w[i].key, w[i].min, w[i].max, w[i].to))
-            continue;
-        if (w[i].fallback < w[i].min || steno_gguf_number(f->gguf, w[i].key, &any))
-            return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: key '%s' is missing or no number from %lld to %lld", f->name,
-                              w[i].key, (long long)w[i].min, (long long)w[i].max);
-        *w[i].to = w[i].fallback;
-    }
-    return STENO_OK;
-}
 
 static steno_status unsupported(const steno_nemo_file *f, const char *key, const char *known,
                                 steno_err *err)
@@ -198,10 +122,10 @@ static steno_status read_streaming(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t drop, before;
-    const struct wanted numbers[] = {
+    const struct steno_nemo_wanted numbers[] = {
         {KEY "encoder.streaming.drop_extra_pre_encoded", 0, 1024, &drop, DROPPED},
         {KEY "encoder.streaming.pre_encode_cache_size", 0, 1024, &before, a->factor + 1}};
-    steno_status st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st && (drop != DROPPED || before != a->factor + 1 || a->before != a->kernel - 1 ||
                 a->kernel < 2 || f->info.per_feature))
         st =
@@ -286,13 +210,14 @@ static steno_status read_prompts(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     double any;
-    const struct wanted numbers[] = {{KEY "prompt.num_prompts", 1, 4096, &a->prompts, 0},
-                                     {KEY "prompt.hidden", 1, 1 << 20, &a->prompt_hidden, 0},
-                                     {KEY "prompt.auto_id", 0, 4095, &f->info.automatic, -1}};
+    const struct steno_nemo_wanted numbers[] = {
+        {KEY "prompt.num_prompts", 1, 4096, &a->prompts, 0},
+        {KEY "prompt.hidden", 1, 1 << 20, &a->prompt_hidden, 0},
+        {KEY "prompt.auto_id", 0, 4095, &f->info.automatic, -1}};
     steno_status st;
     if (!steno_gguf_number(f->gguf, KEY "prompt.num_prompts", &any))
         return STENO_OK;
-    st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st && !is_text(f, KEY "prompt.activation", "relu"))
         st = unsupported(f, KEY "prompt.activation", "relu", err);
     if (!st && !a->streaming)
@@ -306,7 +231,7 @@ static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t scale = 0;
-    const struct wanted numbers[] = {
+    const struct steno_nemo_wanted numbers[] = {
         {FRONT "num_mels", 1, 512, &a->in, 0},
         {KEY "encoder.n_layers", 1, 256, &a->layers, 0},
         {KEY "encoder.d_model", 2, 65536, &a->d, 1},
@@ -319,31 +244,14 @@ static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
         {KEY "encoder.att_context_left", -1, 100000, &a->left, -1},
         {KEY "encoder.att_context_right", -1, 100000, &a->right, -1},
         {KEY "encoder.xscaling", 0, 1, &scale, 0}};
-    steno_status st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
-    const struct wanted context[] = {
+    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    const struct steno_nemo_wanted context[] = {
         {KEY "encoder.conv_context_left", 0, 1024, &a->before, (a->kernel - 1) / 2}};
     if (!st)
-        st = read_numbers(f, context, 1, err);
+        st = steno_nemo_gguf_numbers(f, context, 1, err);
     a->xscale = scale != 0;
     a->out = a->d;
     return st ? st : check_kind(f, err);
-}
-
-/* The search counts frames by the numbers of durations. */
-static steno_status read_durations(steno_nemo_file *f, steno_err *err)
-{
-    struct steno_gguf_list l;
-    int64_t i = 0, v;
-    if (!steno_gguf_list(f->gguf, KEY "tdt.durations", &l))
-        return unsupported(f, KEY "tdt.durations", "a list", err);
-    for (; steno_gguf_next_int(&l, &v) && v == i; i++)
-        continue;
-    if (l.left || i != f->info.arch.durations)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: key '" KEY "tdt.durations': known: 0, 1, 2, .. in this order, as "
-                          "many as joint.num_extra_outputs",
-                          f->name);
-    return STENO_OK;
 }
 
 static steno_status read_head(steno_nemo_file *f, steno_err *err)
@@ -351,7 +259,7 @@ static steno_status read_head(steno_nemo_file *f, steno_err *err)
     struct steno_nemo_arch *a = &f->info.arch;
     const char *kind = steno_gguf_text(f->gguf, KEY "head_kind");
     const bool tdt = !kind || strcmp(kind, "tdt") == 0;
-    const struct wanted numbers[] = {
+    const struct steno_nemo_wanted numbers[] = {
         {KEY "predictor.hidden", 1, 65536, &a->pred, 0},
         {KEY "predictor.n_layers", 1, 64, &a->pred_layers, 0},
         {KEY "joint.hidden", 1, 65536, &a->joint, 0},
@@ -366,11 +274,11 @@ static steno_status read_head(steno_nemo_file *f, steno_err *err)
     }
     if (!tdt && strcmp(kind, "rnnt") != 0)
         return unsupported(f, KEY "head_kind", "tdt, rnnt, ctc", err);
-    st = read_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
     a->joint_activation = steno_gguf_text(f->gguf, KEY "joint.activation");
     if (!st && (!a->joint_activation || !steno_list_holds(ACTIVATIONS, a->joint_activation)))
         st = unsupported(f, KEY "joint.activation", ACTIVATIONS, err);
-    return st || !tdt ? st : read_durations(f, err);
+    return st || !tdt ? st : steno_nemo_gguf_durations(f, KEY "tdt.durations", err);
 }
 
 static steno_status read_vocabulary(steno_nemo_file *f, steno_err *err)
@@ -422,6 +330,8 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t 
     if (!steno_gguf_text(f->gguf, "general.architecture") ||
         !is_text(f, "general.architecture", "parakeet"))
         return unsupported(f, "general.architecture", "parakeet", err);
+    if (steno_nemo_is_crispasr(f))
+        return steno_nemo_read_crispasr(f, err);
     st = check_features(f, err);
     if (!st)
         st = read_encoder(f, err);
@@ -432,5 +342,5 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t 
     if (!st)
         st = read_vocabulary(f, err);
     read_languages(f);
-    return st ? st : read_tensors(f, err);
+    return st ? st : steno_nemo_gguf_tensors(f, &gguf_names, err);
 }
