@@ -93,8 +93,34 @@ def keys(folder, meta, nodes, t):
     return k
 
 
+def of_crispasr(keys, tensors):
+    """The same as CrispASR's converter writes it, where the encoder has a prompt."""
+    parts = (("enc.pre_encode.", "encoder.pre."), ("enc.blocks.", "encoder.layers."), ("attn.linear_", "attn."), ("pointwise", "pw"), ("depthwise", "dw"),
+             ("pred.embed", "decoder.embed"), ("pred.lstm", "decoder.lstm"), (".Wx", ".w_ih"), (".Wh", ".w_hh"), ("prompt.mlp", "prompt_kernel"))
+    for name in list(tensors):
+        x, new = tensors.pop(name), name
+        for a, b in parts:
+            new = new.replace(a, b)
+        if name.startswith("pred.lstm") and name.endswith("bias"):
+            tensors[new.replace("bias", "b_ih")], new, x = x / 4, new.replace("bias", "b_hh"), x * 0.75
+        tensors[new] = x
+    n, lists = "nemotron.", (keys[P + "prompt.dictionary.locales"], keys[P + "prompt.dictionary.indices"])
+    same = {"n_mels": F + "num_mels", "sample_rate": F + "sample_rate", "n_fft": F + "n_fft", "win_length": F + "win_length", "hop_length": F + "hop_length",
+            "d_model": E + "d_model", "n_layers": E + "n_layers", "n_heads": E + "n_heads", "ff_dim": E + "d_ff", "conv_kernel": E + "conv_kernel",
+            "subsampling_factor": E + "subsampling_factor", "subsampling_channels": E + "subsampling_channels", "xscaling": E + "xscaling",
+            "pred_hidden": P + "predictor.hidden", "pred_layers": P + "predictor.n_layers", "joint_hidden": P + "joint.hidden",
+            "n_tdt_durations": P + "joint.num_extra_outputs", "num_prompts": P + "prompt.num_prompts", "prompt_kernel_mid": P + "prompt.hidden"}
+    pieces, chunks = keys["tokenizer.ggml.tokens"][:-1], keys[E + "att_context_size_choices"]
+    new = {"general.architecture": "nemotron", **{n + k: keys[v] for k, v in same.items()}, n + "causal_downsampling": True,
+           n + "conv_norm_type": "layer_norm", n + "att_context_style": "chunked_limited", n + "att_context_left": chunks[::2],
+           n + "att_context_right": chunks[1::2], n + "blank_id": len(pieces), n + "prompt_langs": lists[0], n + "prompt_ids": lists[1],
+           "tokenizer.ggml.tokens": pieces}
+    keys.clear()
+    keys.update(new)
+
+
 def convert(folder, path, change=None):
-    """change(keys, tensors) spoils what is written."""
+    """change(keys, tensors) changes what is written."""
     nodes, meta = weights(folder + "/encoder.onnx")
     heads = next(c[0].shape[0] for k, c in nodes if k == "Add" and c and c[0].ndim == 2)
     t = encoder(nodes, int(meta["cache_last_channel_dim1"]), heads) | heads_of(folder)

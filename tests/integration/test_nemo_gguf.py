@@ -78,6 +78,24 @@ def a_language_is_the_prompt(folder):
 
 
 @case
+def crispasr_writes_the_same_model(folder):
+    model, zoo = f"{folder}/crispasr.gguf", os.path.join(ZOO, MODELS[0])
+    nemo_gguf.convert(zoo, model, nemo_gguf.of_crispasr)
+    for recording in recordings():
+        for args in ((), ("--language", "de")):
+            assert transcribe(model, recording, *args) == transcribe(zoo, recording, *args), (recording, args)
+    assert transcribe(model, recordings()[0], "--lookahead", "0") == transcribe(f"{folder}/{MODELS[0]}.gguf", recordings()[0], "--lookahead", "0")
+    for key, value, message in (("att_context_style", "regular", "known: layer_norm or batch_norm, chunked_limited"), ("prompt_ids", [1], "no lists of one length"),
+                                ("att_context_left", [16], "att_context_*: known"), ("causal_downsampling", False, "no number from 1 to 1")):
+        def spoil(keys, tensors, key=key, value=value):
+            nemo_gguf.of_crispasr(keys, tensors)
+            keys["nemotron." + key] = value
+        nemo_gguf.convert(zoo, f"{folder}/bad.gguf", spoil)
+        r = steno("model", "info", f"{folder}/bad.gguf")
+        assert r.returncode and message in r.stderr, (message, r.stderr)
+
+
+@case
 def a_chunk_is_chosen_by_its_lookahead(folder):
     model = f"{folder}/{MODELS[0]}.gguf"
     assert "streaming: 320 ms" in steno("model", "info", model).stdout

@@ -502,7 +502,7 @@ static void every_fault_of_crispasr_is_named(void **state)
     check_refused(crispasr, "n_fft\4\0\0\0\0\2", "n_fft\4\0\0\0\0\4", 11,
                   "key 'parakeet.n_fft' is missing or no number from 512 to 512");
     check_refused(crispasr, "blank_id\4\0\0\0\3", "blank_id\4\0\0\0\2", 13,
-                  "parakeet.blank_id is not 3, the pieces");
+                  "blank_id is not 3, the pieces");
     check_refused(crispasr, "n_tdt_durations\4\0\0\0\2", "n_tdt_durations\4\0\0\0\1", 20,
                   "key 'parakeet.tdt_durations': known: 0, 1, 2");
     check_refused(crispasr, "decoder.lstm.0.b_hh", "decoder.lstm.1.b_hh", 19,

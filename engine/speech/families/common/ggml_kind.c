@@ -41,7 +41,7 @@ static enum steno_ggml_kind kind_of_gguf(const void *bytes, size_t n)
     text = steno_gguf_text(g, "general.architecture");
     if (text && strcmp(text, "whisper") == 0)
         kind = STENO_GGML_WHISPER;
-    if (text && strcmp(text, "parakeet") == 0)
+    if (text && (strcmp(text, "parakeet") == 0 || strcmp(text, "nemotron") == 0))
         kind = STENO_GGML_PARAKEET;
     steno_gguf_close(g);
     return kind;

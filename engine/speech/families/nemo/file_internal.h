@@ -80,6 +80,13 @@ STENO_MUST steno_status steno_nemo_gguf_numbers(const steno_nemo_file *f,
 STENO_MUST steno_status steno_nemo_gguf_durations(const steno_nemo_file *f, const char *key,
                                                   steno_err *err);
 
+/* Check the chunks in f->context, and take the first. STENO_ERR_UNSUPPORTED. */
+STENO_MUST steno_status steno_nemo_gguf_contexts(steno_nemo_file *f, steno_err *err);
+/* Two lists, languages and numbers below arch.prompts: a JSON object, as the metadata of ONNX files
+ * have it. STENO_ERR_FORMAT, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_nemo_gguf_dictionary(steno_nemo_file *f, const char *locales,
+                                                   const char *indices, steno_err *err);
+
 /* ---- formats ---- */
 
 /* Has f->gguf CrispASR's keys? Reads them into f, as the next two do. */

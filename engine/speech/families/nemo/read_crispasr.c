@@ -1,16 +1,24 @@
-/* GGUF of Parakeet as CrispASR's converter writes it (models/convert-parakeet-to-gguf.py of
- * CrispASR): keys parakeet.*, and NeMo's names with some parts shortened. Features are those of the
- * training, normalised per feature, and the joint network has ReLU: it says neither. */
+/* GGUF of Parakeet and of Nemotron streaming as CrispASR's converters write it
+ * (models/convert-parakeet-to-gguf.py and convert-nemotron-to-gguf.py of CrispASR): keys parakeet.*
+ * or nemotron.*, and NeMo's names with some parts shortened. Features are those of the training,
+ * and the joint network has ReLU: they do not say so. */
 #include "speech/families/nemo/file_internal.h"
 
-#define KEY "parakeet."
+#include <stdio.h>
+#include <string.h>
+
+#define PARAKEET "parakeet."
+#define NEMOTRON "nemotron."
+#define AUTOMATIC 101 /* the prompt of a dictionary without "auto" */
+#define MOST 24       /* numbers of a table */
 #define TOKENS "tokenizer.ggml.tokens"
 
 static const struct steno_nemo_rename of_model[] = {{"encoder.pre.", "encoder.pre_encode."},
                                                     {"decoder.embed.", "decoder.prediction.embed."},
                                                     {"joint.enc.", "joint.enc."},
                                                     {"joint.pred.", "joint.pred."},
-                                                    {"joint.out.", "joint.joint_net.2."}};
+                                                    {"joint.out.", "joint.joint_net.2."},
+                                                    {"prompt_kernel.", "prompt_kernel."}};
 static const struct steno_nemo_rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
                                                     {"ff1.", "feed_forward1."},
                                                     {"norm_attn.", "norm_self_att."},
@@ -34,46 +42,121 @@ static const struct steno_nemo_rename of_lstm[] = {
 static const struct steno_nemo_names crispasr_names = {
     "encoder.layers.", "decoder.lstm.", TABLE(of_model), TABLE(of_layer), TABLE(of_lstm)};
 
-bool steno_nemo_is_crispasr(const steno_nemo_file *f)
+static bool has_number(const steno_nemo_file *f, const char *key)
 {
     double any;
-    return steno_gguf_number(f->gguf, KEY "d_model", &any);
+    return steno_gguf_number(f->gguf, key, &any);
+}
+
+static bool is_nemotron(const steno_nemo_file *f)
+{
+    return has_number(f, NEMOTRON "d_model");
+}
+
+bool steno_nemo_is_crispasr(const steno_nemo_file *f)
+{
+    return has_number(f, PARAKEET "d_model") || is_nemotron(f);
+}
+
+/* The same keys behind either prefix. */
+static steno_status read_numbers_of(const steno_nemo_file *f, const struct steno_nemo_wanted *w,
+                                    size_t n, steno_err *err)
+{
+    struct steno_nemo_wanted full[MOST];
+    char keys[MOST][48];
+    for (size_t i = 0; i < n; i++) {
+        snprintf(keys[i], sizeof *keys, "%s%s", is_nemotron(f) ? NEMOTRON : PARAKEET, w[i].key);
+        full[i] = w[i];
+        full[i].key = keys[i];
+    }
+    return steno_nemo_gguf_numbers(f, full, n, err);
 }
 
 static steno_status read_sizes(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
-    int64_t scale, fixed, all;
-    const struct steno_nemo_wanted numbers[] = {
-        {KEY "sample_rate", 16000, 16000, &fixed, 0},
-        {KEY "n_fft", 512, 512, &fixed, 0},
-        {KEY "win_length", 400, 400, &fixed, 0},
-        {KEY "hop_length", 160, 160, &fixed, 0},
-        {KEY "n_mels", 1, 512, &a->in, 0},
-        {KEY "d_model", 2, 65536, &a->d, 1},
-        {KEY "n_layers", 1, 256, &a->layers, 0},
-        {KEY "n_heads", 1, 1024, &a->heads, 0},
-        {KEY "ff_dim", 1, 1 << 20, &a->ff, 0},
-        {KEY "conv_kernel", 1, 1024, &a->kernel, 0},
-        {KEY "subsampling_factor", 2, 64, &a->factor, 1},
-        {KEY "subsampling_channels", 1, 65536, &a->channels, 0},
-        {KEY "xscaling", 0, 1, &scale, -1},
-        {KEY "att_context_left", -1, 100000, &a->left, -1},
-        {KEY "att_context_right", -1, 100000, &a->right, -1},
-        {KEY "global_tokens", 0, 0, &all, 0},
-        {KEY "pred_hidden", 1, 65536, &a->pred, 0},
-        {KEY "pred_layers", 1, 64, &a->pred_layers, 0},
-        {KEY "joint_hidden", 1, 65536, &a->joint, 0},
-        {KEY "n_tdt_durations", 0, 1000, &a->durations, -1}};
-    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    int64_t scale = 0, fixed;
+    const struct steno_nemo_wanted numbers[] = {{"sample_rate", 16000, 16000, &fixed, 0},
+                                                {"n_fft", 512, 512, &fixed, 0},
+                                                {"win_length", 400, 400, &fixed, 0},
+                                                {"hop_length", 160, 160, &fixed, 0},
+                                                {"n_mels", 1, 512, &a->in, 0},
+                                                {"d_model", 2, 65536, &a->d, 1},
+                                                {"n_layers", 1, 256, &a->layers, 0},
+                                                {"n_heads", 1, 1024, &a->heads, 0},
+                                                {"ff_dim", 1, 1 << 20, &a->ff, 0},
+                                                {"conv_kernel", 2, 1024, &a->kernel, 0},
+                                                {"subsampling_factor", 2, 64, &a->factor, 1},
+                                                {"subsampling_channels", 1, 65536, &a->channels, 0},
+                                                {"xscaling", 0, 1, &scale, -1},
+                                                {"pred_hidden", 1, 65536, &a->pred, 0},
+                                                {"pred_layers", 1, 64, &a->pred_layers, 0},
+                                                {"joint_hidden", 1, 65536, &a->joint, 0},
+                                                {"n_tdt_durations", 0, 1000, &a->durations, -1}};
+    steno_status st = read_numbers_of(f, numbers, sizeof numbers / sizeof *numbers, err);
     a->xscale = scale != 0;
-    a->before = (a->kernel - 1) / 2;
     a->positions = 5000;
     a->out = a->d;
     a->model_type = "EncDecRNNTBPEModel";
     a->joint_activation = "relu";
-    f->info.per_feature = true;
     return st;
+}
+
+/* Whole segments. */
+static steno_status read_parakeet(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    int64_t none;
+    const struct steno_nemo_wanted numbers[] = {{"att_context_left", -1, 100000, &a->left, -1},
+                                                {"att_context_right", -1, 100000, &a->right, -1},
+                                                {"global_tokens", 0, 0, &none, 0}};
+    a->before = (a->kernel - 1) / 2;
+    f->info.per_feature = true;
+    return read_numbers_of(f, numbers, sizeof numbers / sizeof *numbers, err);
+}
+
+static steno_status read_chunks(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_gguf_list left, right;
+    size_t n = 0;
+    if (steno_gguf_list(f->gguf, NEMOTRON "att_context_left", &left) &&
+        steno_gguf_list(f->gguf, NEMOTRON "att_context_right", &right) && left.left == right.left)
+        while (n < STENO_NEMO_MAX_CONTEXTS && steno_gguf_next_int(&left, &f->context[n][0]) &&
+               steno_gguf_next_int(&right, &f->context[n][1]))
+            n++;
+    else
+        left.left = 1;
+    f->n_contexts = left.left ? 0 : n;
+    return steno_nemo_gguf_contexts(f, err);
+}
+
+/* An encoder with caches and a prompt. */
+static steno_status read_nemotron(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    const char *norm = steno_gguf_text(f->gguf, NEMOTRON "conv_norm_type");
+    const char *style = steno_gguf_text(f->gguf, NEMOTRON "att_context_style");
+    int64_t causal;
+    const struct steno_nemo_wanted numbers[] = {
+        {"causal_downsampling", 1, 1, &causal, 0},
+        {"num_prompts", 1, 4096, &a->prompts, 0},
+        {"prompt_kernel_mid", 1, 1 << 20, &a->prompt_hidden, 0}};
+    steno_status st = read_numbers_of(f, numbers, sizeof numbers / sizeof *numbers, err);
+    if (!st && (!norm || !style || strcmp(style, "chunked_limited") != 0 ||
+                (strcmp(norm, "layer_norm") != 0 && strcmp(norm, "batch_norm") != 0)))
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "%s: " NEMOTRON "conv_norm_type is '%.40s', att_context_style '%.40s'; "
+                        "known: layer_norm or batch_norm, chunked_limited",
+                        f->name, norm ? norm : "", style ? style : "");
+    if (st)
+        return st;
+    a->before = a->kernel - 1;
+    a->layer_norm = strcmp(norm, "layer_norm") == 0;
+    a->causal = a->chunked = a->streaming = true;
+    f->info.automatic = AUTOMATIC < a->prompts ? AUTOMATIC : 0;
+    st = read_chunks(f, err);
+    return st ? st
+              : steno_nemo_gguf_dictionary(f, NEMOTRON "prompt_langs", NEMOTRON "prompt_ids", err);
 }
 
 /* All pieces, behind which the blank is. */
@@ -87,9 +170,10 @@ static steno_status read_pieces(steno_nemo_file *f, steno_err *err)
     if (!steno_gguf_list(f->gguf, TOKENS, &l) || !l.left)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' is missing", f->name);
     all = (int64_t)l.left;
-    if (!steno_gguf_int(f->gguf, KEY "blank_id", all, all, &blank))
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: " KEY "blank_id is not %lld, the pieces",
-                          f->name, (long long)all);
+    if (!steno_gguf_int(f->gguf, is_nemotron(f) ? NEMOTRON "blank_id" : PARAKEET "blank_id", all,
+                        all, &blank))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: blank_id is not %lld, the pieces", f->name,
+                          (long long)all);
     while (!st && steno_gguf_next_text(&l, &p, &n))
         st = steno_nemo_file_piece(f, p, n, err);
     if (!st && l.left)
@@ -100,8 +184,10 @@ static steno_status read_pieces(steno_nemo_file *f, steno_err *err)
 steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err)
 {
     steno_status st = read_sizes(f, err);
+    if (!st)
+        st = is_nemotron(f) ? read_nemotron(f, err) : read_parakeet(f, err);
     if (!st && f->info.arch.durations)
-        st = steno_nemo_gguf_durations(f, KEY "tdt_durations", err);
+        st = steno_nemo_gguf_durations(f, PARAKEET "tdt_durations", err);
     if (!st)
         st = read_pieces(f, err);
     return st ? st : steno_nemo_gguf_tensors(f, &crispasr_names, err);

@@ -10,12 +10,9 @@
 #define TOKENS "tokenizer.ggml.tokens"
 #define ACTIVATIONS "relu sigmoid tanh"
 #define PROMPTS KEY "prompt.dictionary."
-#define LOCALE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-#define MAX_CONTEXT 65536 /* encoder frames */
-#define MAX_CHUNK 2048    /* feature frames */
-#define DROPPED 2         /* encoder frames of the feature frames before a chunk */
-#define CODE 16           /* bytes of a language with its region */
-#define CUT 1e-6          /* f32 of 0.97 is not its f64 */
+#define DROPPED 2 /* encoder frames of the feature frames before a chunk */
+#define CODE 16   /* bytes of a language with its region */
+#define CUT 1e-6  /* f32 of 0.97 is not its f64 */
 
 /* ---- names --------------------------------------------------------------------------------- */
 
@@ -88,33 +85,19 @@ static steno_status check_features(steno_nemo_file *f, steno_err *err)
     return STENO_OK;
 }
 
-/* Pairs of encoder frames before and behind; without a list those of the keys. */
+/* Without a list of chunks the one of the keys. */
 static steno_status read_contexts(steno_nemo_file *f, steno_err *err)
 {
-    struct steno_nemo_arch *a = &f->info.arch;
     struct steno_gguf_list l = {0};
     int64_t v;
     size_t n = 0;
-    f->context[0][0] = a->left;
-    f->context[0][1] = a->right;
+    f->context[0][0] = f->info.arch.left;
+    f->context[0][1] = f->info.arch.right;
     if (steno_gguf_list(f->gguf, KEY "encoder.att_context_size_choices", &l))
         for (; n < 2 * STENO_NEMO_MAX_CONTEXTS && steno_gguf_next_int(&l, &v); n++)
             f->context[n / 2][n % 2] = v;
-    f->n_contexts = n ? n / 2 : 1;
-    for (size_t i = 0; i < f->n_contexts; i++) {
-        const int64_t left = f->context[i][0], right = f->context[i][1];
-        if (l.left || n % 2 || left < 1 || left > MAX_CONTEXT || right < 0 ||
-            a->factor * (right + 1) > MAX_CHUNK || left % (right + 1))
-            return steno_fail(
-                err, STENO_ERR_UNSUPPORTED,
-                "%s: encoder.att_context_*: known: pairs of at most %d frames before, "
-                "in whole chunks, and those of a chunk behind its first, %d feature "
-                "frames at most",
-                f->name, MAX_CONTEXT, MAX_CHUNK);
-    }
-    a->left = f->context[0][0];
-    a->right = f->context[0][1];
-    return STENO_OK;
+    f->n_contexts = l.left || n % 2 ? 0 : n ? n / 2 : 1;
+    return steno_nemo_gguf_contexts(f, err);
 }
 
 /* An encoder with caches: chunks that see no later frames. */
@@ -168,43 +151,6 @@ static steno_status check_kind(steno_nemo_file *f, steno_err *err)
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static bool is_locale(const char *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!p[i] || !strchr(LOCALE, p[i]))
-            return false;
-    return n > 0 && n < CODE;
-}
-
-/* Two lists, names and numbers: a JSON object, as the metadata of ONNX files have it. */
-static steno_status read_dictionary(steno_nemo_file *f, steno_err *err)
-{
-    struct steno_gguf_list names, numbers;
-    bool good = true;
-    const char *p;
-    int64_t v;
-    size_t n;
-    if (!steno_gguf_list(f->gguf, PROMPTS "locales", &names) ||
-        !steno_gguf_list(f->gguf, PROMPTS "indices", &numbers) || names.left != numbers.left)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: keys '" PROMPTS "locales' and 'indices' are no lists of one length",
-                          f->name);
-    while (good && names.left)
-        good = steno_gguf_next_text(&names, &p, &n) && steno_gguf_next_int(&numbers, &v) &&
-               is_locale(p, n) && v >= 0 && v < f->info.arch.prompts &&
-               !steno_buf_printf(&f->prompts, "%c\"%.*s\":%lld", f->prompts.len ? ',' : '{', (int)n,
-                                 p, (long long)v);
-    if (!good)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: key '" PROMPTS "locales': a name that is no language, or a number "
-                          "that is none of %lld prompts",
-                          f->name, (long long)f->info.arch.prompts);
-    if (steno_buf_puts(&f->prompts, f->prompts.len ? "}" : "{}"))
-        return steno_fail(err, STENO_ERR_LIMIT, "%s: too many prompts", f->name);
-    f->info.prompts = f->prompts.data;
-    return STENO_OK;
-}
-
 /* Nemotron 3.5: the encoder is told a language. */
 static steno_status read_prompts(steno_nemo_file *f, steno_err *err)
 {
@@ -224,7 +170,7 @@ static steno_status read_prompts(steno_nemo_file *f, steno_err *err)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
                         "%s: an encoder with prompts that does not stream, which is not known",
                         f->name);
-    return st ? st : read_dictionary(f, err);
+    return st ? st : steno_nemo_gguf_dictionary(f, PROMPTS "locales", PROMPTS "indices", err);
 }
 
 static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
@@ -327,11 +273,11 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t 
     f->info.format = "GGUF";
     if (st)
         return st;
+    if (steno_nemo_is_crispasr(f))
+        return steno_nemo_read_crispasr(f, err);
     if (!steno_gguf_text(f->gguf, "general.architecture") ||
         !is_text(f, "general.architecture", "parakeet"))
         return unsupported(f, "general.architecture", "parakeet", err);
-    if (steno_nemo_is_crispasr(f))
-        return steno_nemo_read_crispasr(f, err);
     st = check_features(f, err);
     if (!st)
         st = read_encoder(f, err);
