@@ -2,6 +2,7 @@
 /* covers: engine/speech/families/nemo/file.c */
 /* covers: engine/speech/families/nemo/gguf_parts.c */
 /* covers: engine/speech/families/nemo/read_crispasr.c */
+/* covers: engine/speech/families/nemo/read_parakeet_cpp.c */
 /* covers: engine/speech/families/nemo/read_ggml.c */
 /* covers: engine/speech/families/nemo/read_gguf.c */
 /* covers: engine/speech/families/common/ggml_kind.c */

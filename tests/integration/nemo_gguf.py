@@ -119,6 +119,42 @@ def of_crispasr(keys, tensors):
     keys.update(new)
 
 
+def of_parakeet_cpp(keys, tensors):
+    """The same as parakeet.cpp's converter writes it: NeMo's names."""
+    parts = (("enc.pre_encode.", "encoder.pre_encode."), ("enc.blocks.", "encoder.layers."), ("norm_ff", "norm_feed_forward"), (".ff", ".feed_forward"),
+             ("norm_attn", "norm_self_att"), (".attn.", ".self_attn."), ("pointwise", "pointwise_conv"), ("depthwise", "depthwise_conv"), ("conv.bn", "conv.batch_norm"),
+             ("pred.embed", "decoder.prediction.embed"), ("joint.out", "joint.joint_net.2"), ("prompt.mlp", "prompt_kernel"))
+    for name in list(tensors):
+        x, new = tensors.pop(name), name
+        for a, b in parts:
+            new = new.replace(a, b)
+        if name.startswith("pred.lstm"):
+            layer, kind = name.split(".")[2:]
+            stem = "decoder.prediction.dec_rnn.lstm."
+            new = stem + {"Wx": "weight_ih_l", "Wh": "weight_hh_l", "bias": "bias_ih_l"}[kind] + layer
+            if kind == "bias":
+                tensors[stem + "bias_hh_l" + layer], x = x / 4, x * 0.75
+        tensors[new] = x
+    p, e, f = "parakeet.", "parakeet.encoder.", "parakeet.preprocessor."
+    same = {e + "d_model": E + "d_model", e + "n_layers": E + "n_layers", e + "n_heads": E + "n_heads", e + "ff_dim": E + "d_ff", e + "conv_kernel": E + "conv_kernel",
+            e + "conv_norm_type": E + "conv_norm_type", e + "subsampling_factor": E + "subsampling_factor", e + "subsampling_conv_channels": E + "subsampling_channels",
+            e + "xscaling": E + "xscaling", e + "pos_emb_max_len": E + "pos_emb_max_len", e + "att_context_presets": E + "att_context_size_choices",
+            e + "att_context_left": E + "att_context_left", e + "att_context_right": E + "att_context_right", e + "att_context_style": E + "att_context_style",
+            p + "streaming.drop_extra_pre_encoded": E + "streaming.drop_extra_pre_encoded", f + "sample_rate": F + "sample_rate", f + "n_mels": F + "num_mels",
+            f + "n_fft": F + "n_fft", f + "win_length": F + "win_length", f + "hop_length": F + "hop_length", f + "preemph": F + "pre_emphasis",
+            p + "decoder.pred_hidden": P + "predictor.hidden", p + "decoder.pred_rnn_layers": P + "predictor.n_layers", p + "joint.joint_hidden": P + "joint.hidden",
+            p + "joint.activation": P + "joint.activation", p + "prompt.num_prompts": P + "prompt.num_prompts",
+            p + "prompt.dictionary.keys": P + "prompt.dictionary.locales", p + "prompt.dictionary.values": P + "prompt.dictionary.indices"}
+    pieces = keys["tokenizer.ggml.tokens"][:-1]
+    new = {"general.architecture": "parakeet", p + "arch": "rnnt", p + "vocab_size": len(pieces), p + "blank_id": len(pieces), p + "tokenizer.pieces": pieces,
+           f + "normalize": "NA", e + "causal_downsampling": True, e + "conv_causal": True, p + "decoding.max_symbols": 10,
+           **{k: keys[v] for k, v in same.items() if v in keys}}
+    if P + "prompt.num_prompts" in keys:
+        new[p + "prompt.present"] = True
+    keys.clear()
+    keys.update(new)
+
+
 def convert(folder, path, change=None):
     """change(keys, tensors) changes what is written."""
     nodes, meta = weights(folder + "/encoder.onnx")

@@ -96,6 +96,26 @@ def crispasr_writes_the_same_model(folder):
 
 
 @case
+def parakeet_cpp_writes_the_same_models(folder):
+    model = f"{folder}/parakeet_cpp.gguf"
+    for name in MODELS:
+        zoo = os.path.join(ZOO, name)
+        nemo_gguf.convert(zoo, model, nemo_gguf.of_parakeet_cpp)
+        for recording in recordings():
+            said = transcribe(model, recording)
+            assert said["text"] == transcribe(zoo, recording)["text"] and said["text"], (name, recording)
+    for key, value, message in (("arch", "aed", "known: tdt hybrid_tdt_ctc rnnt"), ("encoder.conv_causal", False, "no number from 1 to 1"),
+                                ("preprocessor.normalize", "per_feature", "needs whole recordings"), ("preprocessor.preemph", 0.5, "is not 0.97"),
+                                ("encoder.att_context_presets", [16, 3, 16], "att_context_*: known"), ("blank_id", 5, "parakeet.blank_id is not")):
+        def spoil(keys, tensors, key=key, value=value):
+            nemo_gguf.of_parakeet_cpp(keys, tensors)
+            keys["parakeet." + key] = value
+        nemo_gguf.convert(os.path.join(ZOO, MODELS[0]), f"{folder}/bad.gguf", spoil)
+        r = steno("model", "info", f"{folder}/bad.gguf")
+        assert r.returncode and message in r.stderr, (message, r.stderr)
+
+
+@case
 def a_chunk_is_chosen_by_its_lookahead(folder):
     model = f"{folder}/{MODELS[0]}.gguf"
     assert "streaming: 320 ms" in steno("model", "info", model).stdout

@@ -1,6 +1,6 @@
 /* One file with a whole model of NeMo (Parakeet: TDT, RNNT, CTC): whisper.cpp's
- * ggml-parakeet-*.bin, and GGUF as transcribe.cpp and CrispASR write it. The file has weights,
- * vocabulary and sizes, no networks; those are made by build.h. Frozen after open. */
+ * ggml-parakeet-*.bin, and GGUF as transcribe.cpp, CrispASR and parakeet.cpp write it. The file has
+ * weights, vocabulary and sizes, no networks; those are made by build.h. Frozen after open. */
 #ifndef STENO_FAMILIES_NEMO_FILE_H
 #define STENO_FAMILIES_NEMO_FILE_H
 

@@ -1,4 +1,5 @@
-/* For the readers of one file: read_gguf.c, read_crispasr.c, read_ggml.c. */
+/* For the readers of one file: read_gguf.c, read_crispasr.c,
+ * read_parakeet_cpp.c, read_ggml.c. */
 #ifndef STENO_FAMILIES_NEMO_FILE_INTERNAL_H
 #define STENO_FAMILIES_NEMO_FILE_INTERNAL_H
 
@@ -62,6 +63,7 @@ struct steno_nemo_names {
     size_t n_layer;
     const struct steno_nemo_rename *of_lstm;
     size_t n_lstm;
+    bool both; /* biases of an LSTM */
 };
 /* Add the tensors that have a name in NeMo. STENO_ERR_UNSUPPORTED: an element type. */
 STENO_MUST steno_status steno_nemo_gguf_tensors(steno_nemo_file *f,
@@ -87,11 +89,17 @@ STENO_MUST steno_status steno_nemo_gguf_contexts(steno_nemo_file *f, steno_err *
 STENO_MUST steno_status steno_nemo_gguf_dictionary(steno_nemo_file *f, const char *locales,
                                                    const char *indices, steno_err *err);
 
+/* The pieces of the list at `key`, behind which the blank is. STENO_ERR_FORMAT, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_nemo_gguf_pieces(steno_nemo_file *f, const char *key,
+                                               const char *blank_key, steno_err *err);
+
 /* ---- formats ---- */
 
-/* Has f->gguf CrispASR's keys? Reads them into f, as the next two do. */
+/* Has f->gguf the keys of CrispASR, of parakeet.cpp? Read them into f, as the next two do. */
 bool steno_nemo_is_crispasr(const steno_nemo_file *f);
 STENO_MUST steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err);
+bool steno_nemo_is_parakeet_cpp(const steno_nemo_file *f);
+STENO_MUST steno_status steno_nemo_read_parakeet_cpp(steno_nemo_file *f, steno_err *err);
 /* Each fills f from bytes, which outlive it, but for the blank behind the pieces. */
 STENO_MUST steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t n,
                                              steno_err *err);

@@ -60,8 +60,7 @@ steno_status steno_nemo_gguf_tensors(steno_nemo_file *f, const struct steno_nemo
     steno_status st = STENO_OK;
     for (size_t i = 0; i < steno_gguf_count(f->gguf) && !st; i++) {
         const struct steno_gguf_tensor *from = steno_gguf_get(f->gguf, i);
-        struct steno_nemo_tensor t = {
-            .type = from->type, .data = from->data, .both = names->n_lstm > 3};
+        struct steno_nemo_tensor t = {.type = from->type, .data = from->data, .both = names->both};
         char name[STENO_GGUF_MAX_NAME + 32];
         if (!nemo_name(names, from->name, name, sizeof name))
             continue;
@@ -163,4 +162,25 @@ steno_status steno_nemo_gguf_dictionary(steno_nemo_file *f, const char *locales,
         return steno_fail(err, STENO_ERR_LIMIT, "%s: too many prompts", f->name);
     f->info.prompts = f->prompts.data;
     return STENO_OK;
+}
+
+steno_status steno_nemo_gguf_pieces(steno_nemo_file *f, const char *key, const char *blank_key,
+                                    steno_err *err)
+{
+    struct steno_gguf_list l;
+    int64_t all, blank;
+    const char *p;
+    size_t n;
+    steno_status st = STENO_OK;
+    if (!steno_gguf_list(f->gguf, key, &l) || !l.left)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: key '%s' is missing", f->name, key);
+    all = (int64_t)l.left;
+    if (!steno_gguf_int(f->gguf, blank_key, all, all, &blank))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %s is not %lld, the pieces", f->name,
+                          blank_key, (long long)all);
+    while (!st && steno_gguf_next_text(&l, &p, &n))
+        st = steno_nemo_file_piece(f, p, n, err);
+    if (!st && l.left)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: key '%s' has no texts", f->name, key);
+    return st;
 }

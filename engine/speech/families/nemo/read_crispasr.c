@@ -40,7 +40,7 @@ static const struct steno_nemo_rename of_lstm[] = {
     {"w_ih", "weight_ih_l"}, {"w_hh", "weight_hh_l"}, {"b_ih", "bias_ih_l"}, {"b_hh", "bias_hh_l"}};
 #define TABLE(t) t, sizeof(t) / sizeof *(t)
 static const struct steno_nemo_names crispasr_names = {
-    "encoder.layers.", "decoder.lstm.", TABLE(of_model), TABLE(of_layer), TABLE(of_lstm)};
+    "encoder.layers.", "decoder.lstm.", TABLE(of_model), TABLE(of_layer), TABLE(of_lstm), true};
 
 static bool has_number(const steno_nemo_file *f, const char *key)
 {
@@ -159,28 +159,6 @@ static steno_status read_nemotron(steno_nemo_file *f, steno_err *err)
               : steno_nemo_gguf_dictionary(f, NEMOTRON "prompt_langs", NEMOTRON "prompt_ids", err);
 }
 
-/* All pieces, behind which the blank is. */
-static steno_status read_pieces(steno_nemo_file *f, steno_err *err)
-{
-    struct steno_gguf_list l;
-    int64_t all, blank;
-    const char *p;
-    size_t n;
-    steno_status st = STENO_OK;
-    if (!steno_gguf_list(f->gguf, TOKENS, &l) || !l.left)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' is missing", f->name);
-    all = (int64_t)l.left;
-    if (!steno_gguf_int(f->gguf, is_nemotron(f) ? NEMOTRON "blank_id" : PARAKEET "blank_id", all,
-                        all, &blank))
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: blank_id is not %lld, the pieces", f->name,
-                          (long long)all);
-    while (!st && steno_gguf_next_text(&l, &p, &n))
-        st = steno_nemo_file_piece(f, p, n, err);
-    if (!st && l.left)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' has no texts", f->name);
-    return st;
-}
-
 steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err)
 {
     steno_status st = read_sizes(f, err);
@@ -189,6 +167,7 @@ steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err)
     if (!st && f->info.arch.durations)
         st = steno_nemo_gguf_durations(f, PARAKEET "tdt_durations", err);
     if (!st)
-        st = read_pieces(f, err);
+        st = steno_nemo_gguf_pieces(
+            f, TOKENS, is_nemotron(f) ? NEMOTRON "blank_id" : PARAKEET "blank_id", err);
     return st ? st : steno_nemo_gguf_tensors(f, &crispasr_names, err);
 }

@@ -40,8 +40,8 @@ static const struct steno_nemo_rename of_lstm[] = {
     {"Wx", "weight_ih_l"}, {"Wh", "weight_hh_l"}, {"bias", "bias_ih_l"}};
 
 #define TABLE(t) t, sizeof(t) / sizeof *(t)
-static const struct steno_nemo_names gguf_names = {"enc.blocks.", "pred.lstm.", TABLE(of_model),
-                                                   TABLE(of_layer), TABLE(of_lstm)};
+static const struct steno_nemo_names gguf_names = {"enc.blocks.",   "pred.lstm.",   TABLE(of_model),
+                                                   TABLE(of_layer), TABLE(of_lstm), false};
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
@@ -273,6 +273,8 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t 
     f->info.format = "GGUF";
     if (st)
         return st;
+    if (steno_nemo_is_parakeet_cpp(f))
+        return steno_nemo_read_parakeet_cpp(f, err);
     if (steno_nemo_is_crispasr(f))
         return steno_nemo_read_crispasr(f, err);
     if (!steno_gguf_text(f->gguf, "general.architecture") ||
