@@ -222,6 +222,8 @@ def wrong_options_are_usage_errors():
     fails(EX_USAGE, "--align-model", TONES, "-", says="standard input cannot be heard twice", data=b"no recording")
     fails(EX_USAGE, "--speaker-model", "x", ONE, says="--speaker-model needs --speakers")
     fails(EX_USAGE, "--stream", "--words", ONE, says="--stream prints no words")
+    fails(EX_USAGE, "--speakers", "auto", "--words", ONE, says="--words says nothing of --speakers")
+    fails(EX_USAGE, "--speakers", "2", "--format", "nbest", ONE, says="--format nbest says nothing of --speakers")
 
 
 @case

@@ -370,6 +370,10 @@ static int check_job(struct job *j, const char *const *files, int n)
         return cli_usage("transcribe: --stream prints no words as text; --format json does");
     if (j->stream && j->speakers_text)
         return cli_usage("transcribe: --speakers needs the whole recording, not --stream");
+    if (j->speakers_text &&
+        ((j->words && j->format == CLI_FORMAT_TEXT) || j->format == CLI_FORMAT_NBEST))
+        return cli_usage("transcribe: %s says nothing of --speakers; --format json does",
+                         j->words ? "--words" : "--format nbest");
     if (j->stream && j->aligner_dir)
         return cli_usage("transcribe: --align-model needs the whole recording, not --stream");
     if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
