@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "server/base/log.h"
+#include "server/core/aligners.h"
 #include "server/check.h"
 #include "server/http/http.h"
 #include "server/http/waker.h"
@@ -153,6 +154,7 @@ static steno_status open_services(struct daemon *d, steno_err *err)
 static steno_status open_all(struct daemon *d, steno_err *err)
 {
     steno_status st;
+    steno_key *key;
     struct steno_server *srv = &d->srv;
     const struct steno_port_settings port = steno_config_port(&d->conf);
     srv->conf = &d->conf;
@@ -165,6 +167,10 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_keys_open(&srv->keys, d->conf.keys, err);
     if (st)
         return steno_fail_in(err, st, "auth.keys");
+    if (*d->conf.wyoming_listen)
+        st = steno_keys_named(srv->keys, d->conf.wyoming_key, &key, err);
+    if (st)
+        return steno_fail_in(err, st, "wyoming.key");
     st = steno_keys_read_vocabulary(srv->keys, d->conf.vocabulary, err);
     if (st)
         return steno_fail_in(err, st, "text.vocabulary");
@@ -261,7 +267,11 @@ static void announce(struct daemon *d)
     if (d->conf.helpers && !steno_decoders_installed())
         steno_log(LOG_WARNING,
                   "steno-decode is not installed: WebM, MP4, AAC and others are refused");
+    char name[STENO_ALIGNER_NAME];
     steno_err err;
+    for (const char *list = d->conf.align_model; steno_aligners_next(&list, name);)
+        if (steno_models_check(d->srv.models, name, &err))
+            steno_log(LOG_WARNING, "align.model: %s", err.msg);
     for (size_t i = 0; (url = steno_acceptor_url(d->acceptor, i)); i++)
         steno_log(LOG_NOTICE, "listening on %s%s", url,
                   d->tls && !strncmp(url, "http:", 5) ? ", and for TLS" : "");

@@ -84,6 +84,21 @@ steno_status steno_aligners_check(const char *list, steno_err *err)
     return STENO_OK;
 }
 
+static bool copy_name(const struct entry *e, char out[STENO_ALIGNER_NAME])
+{
+    if (!e->n_name || e->n_name >= STENO_ALIGNER_NAME)
+        return false;
+    memcpy(out, e->name, e->n_name);
+    out[e->n_name] = '\0';
+    return true;
+}
+
+bool steno_aligners_next(const char **list, char out[STENO_ALIGNER_NAME])
+{
+    struct entry e;
+    return next_entry(list, &e) && copy_name(&e, out);
+}
+
 bool steno_aligners_find(const char *list, const char *language, char out[STENO_ALIGNER_NAME])
 {
     const char *code = language && *language ? steno_language_code(language) : NULL;
@@ -96,9 +111,5 @@ bool steno_aligners_find(const char *list, const char *language, char out[STENO_
         if (own)
             break;
     }
-    if (!found.n_name || found.n_name >= STENO_ALIGNER_NAME)
-        return false;
-    memcpy(out, found.name, found.n_name);
-    out[found.n_name] = '\0';
-    return true;
+    return copy_name(&found, out);
 }

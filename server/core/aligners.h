@@ -12,5 +12,7 @@ STENO_MUST steno_status steno_aligners_check(const char *list, steno_err *err);
 /* Find the model of a language (code; NULL or "": not known) in a list that was checked. False:
  * there is none. */
 bool steno_aligners_find(const char *list, const char *language, char out[STENO_ALIGNER_NAME]);
+/* Copy the name of the entry at *list, and move behind it. False: the list is over. */
+bool steno_aligners_next(const char **list, char out[STENO_ALIGNER_NAME]);
 
 #endif

@@ -129,6 +129,13 @@ def over_http_as_on_the_command_line():
 
 
 @case
+def a_model_that_is_not_there_is_told_at_the_start():
+    with Stenod("align.model=en=digits-en,nowhere") as d:
+        assert "warning: align.model: the model 'nowhere' does not exist" in d.output(), d.output()
+        assert "'digits-en' does not" not in d.output()
+
+
+@case
 def what_a_request_gets_wrong():
     with Stenod("limits.body=3MiB") as d:
         assert "text" in refused(d, 400, "invalid_argument", "text")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -210,6 +211,9 @@ def a_key_is_named_in_the_configuration(_):
         code = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config"] + [a for s in listen for a in ("--set", s)],
                               stderr=subprocess.PIPE, text=True, check=False)
         assert code.returncode and "wyoming.key" in code.stderr, code
+        code = subprocess.run([os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0"] + [a for s in (*listen, "wyoming.key=nobody") for a in ("--set", s)],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        assert code.returncode and "wyoming.key: no API key is named 'nobody'" in code.stderr, code
         with Stenod(*listen, "wyoming.key=home") as d:
             assert ("transcript", {"text": ""}) == ask(d, recording(bytes(8000)))[-1]
             d.wait_idle()
@@ -218,8 +222,13 @@ def a_key_is_named_in_the_configuration(_):
                 assert eventually(lambda: d.metric('steno_sessions_active{api="wyoming"}') == 1)
                 got = ask(d, recording())
                 assert got[0][0] == "error" and got[0][1]["code"] == "quota_exceeded", got
-        with Stenod(*listen, "wyoming.key=nobody") as d:
-            assert "named 'nobody'" in ask(d, recording())[0][1]["text"]
+            keys.seek(0)
+            keys.truncate()
+            keys.write("[other]\nkey = 0123456789abcdefgh\n")
+            keys.flush()
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda: "reload: keys read again" in d.output())
+            assert "named 'home'" in ask(d, recording())[0][1]["text"]
 
 
 if __name__ == "__main__":

@@ -34,6 +34,18 @@ static void a_language_has_its_own_or_that_of_all(void **state)
     assert_string_equal(find(" , ,", "de"), "(none)");
 }
 
+static void names_come_one_after_the_other(void **state)
+{
+    const char *list = " en=a,de=b , c";
+    char name[STENO_ALIGNER_NAME];
+    (void)state;
+    for (char want = 'a'; want <= 'c'; want++) {
+        assert_true(steno_aligners_next(&list, name));
+        assert_true(name[0] == want && !name[1]);
+    }
+    assert_false(steno_aligners_next(&list, name));
+}
+
 static void refuses(const char *list, const char *message)
 {
     steno_err err;
@@ -59,6 +71,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_language_has_its_own_or_that_of_all),
+        cmocka_unit_test(names_come_one_after_the_other),
         cmocka_unit_test(wrong_lists_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
