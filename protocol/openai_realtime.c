@@ -544,8 +544,12 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     snprintf(s->event_id, sizeof s->event_id, "%.63s", event_id ? event_id : "");
     if (!type)
         return steno_fail(err, STENO_ERR_INVAL, "type is missing");
-    if (beta || !strcmp(type, "session.update"))
-        return update(d, json_object_get(root, "session"), beta, act, err);
+    if (beta || !strcmp(type, "session.update")) {
+        const json_t *session = json_object_get(root, "session");
+        /* the beta API has an event of this name, too, with its own members */
+        beta |= s->beta && !json_object_get(session, "audio");
+        return update(d, session, beta, act, err);
+    }
     if (!strcmp(type, "input_audio_buffer.append"))
         return append_audio(s, root, err);
     if (!strcmp(type, "input_audio_buffer.commit")) {

@@ -384,6 +384,14 @@ static void realtime_refuses_settings_that_it_cannot_read(void **state)
     assert_non_null(strstr(h.said[h.n - 1], "session.audio: is of session.update"));
     assert_int_equal(h.d.start.audio.sample_rate, 24000);
     assert_true(h.d.start.endpointing);
+    query(&h, "beta", "1", STENO_OK); /* whose session.update has these members */
+    text(&h,
+         "{\"type\":\"session.update\",\"session\":{\"input_audio_format\":\"g711_ulaw\","
+         "\"turn_detection\":null}}",
+         STENO_OK);
+    assert_non_null(strstr(h.said[h.n - 1], "transcription_session.updated"));
+    assert_int_equal(h.d.start.audio.sample_rate, 8000);
+    assert_false(h.d.start.endpointing);
     stop(&h);
 #undef INPUT
 }
