@@ -32,7 +32,6 @@ sources() {
     done
     echo "engine/base/cpu.c -O2 -Dsteno_cpu_detect=emulated_real_detect"
     echo "tests/emulated/cpu.c -O2 $avx2 $emulated"
-    case $native in *" avx512 "*) ;; *) echo "tests/emulated/libmvec.c -O2 $avx2 $emulated" ;; esac
     kcheck_sources
 }
 export all="-Wno-psabi -Wno-maybe-uninitialized"

@@ -78,14 +78,6 @@ static void call_mish(const struct run *r)
 {
     r->k->mish_f32(r->y, r->x, r->b->n);
 }
-static void call_sin(const struct run *r)
-{
-    r->k->sin_f32(r->y, r->x, r->b->n);
-}
-static void call_tan(const struct run *r)
-{
-    r->k->tan_f32(r->y, r->x, r->b->n);
-}
 static void call_sum(const struct run *r)
 {
     r->y[0] = r->k->sum_f32(r->x, r->b->n);
@@ -188,8 +180,6 @@ static const struct bench benches[] = {
     {"elu_f32", call_elu, 1, 4096, 1, 0, 8, PLAIN},
     {"softplus_f32", call_softplus, 1, 4096, 1, 0, 8, PLAIN},
     {"mish_f32", call_mish, 1, 4096, 1, 0, 8, PLAIN},
-    {"sin_f32", call_sin, 1, 4096, 1, 0, 8, PLAIN},
-    {"tan_f32", call_tan, 1, 4096, 1, 0, 8, PLAIN},
     {"sum_f32", call_sum, 1, 4096, 1, 0, 4, PLAIN},
     {"max_reduce_f32", call_max, 1, 4096, 1, 0, 4, PLAIN},
     {"dot_f32", call_dot, 1, 4096, 1, 0, 8, PLAIN},

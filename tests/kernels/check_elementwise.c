@@ -44,10 +44,6 @@ static double d_mish(double x)
 {
     return x * tanh(d_softplus(x));
 }
-static double d_sign(double x)
-{
-    return x > 0 ? 1 : x < 0 ? -1 : x;
-}
 
 /* ulp: bound in units of the last place of the exact result; slope: bound in eps * |x| instead. */
 struct unary_case {
@@ -77,21 +73,6 @@ static const struct unary_case unaries[] = {
     {SLOT(softplus_f32), d_softplus, 4, 0, false},
     {SLOT(softsign_f32), d_softsign, 4, 0, false},
     {SLOT(mish_f32), d_mish, 6, 0, true},
-    {SLOT(floor_f32), floor, 0, 0, false},
-    {SLOT(ceil_f32), ceil, 0, 0, false},
-    {SLOT(round_f32), nearbyint, 0, 0, false},
-    {SLOT(sign_f32), d_sign, 0, 0, false},
-    {SLOT(sin_f32), sin, 4, 0, false},
-    {SLOT(cos_f32), cos, 4, 0, false},
-    {SLOT(tan_f32), tan, 4, 0, false},
-    {SLOT(asin_f32), asin, 4, 0, false},
-    {SLOT(acos_f32), acos, 4, 0, false},
-    {SLOT(atan_f32), atan, 4, 0, false},
-    {SLOT(sinh_f32), sinh, 4, 0, false},
-    {SLOT(cosh_f32), cosh, 4, 0, false},
-    {SLOT(asinh_f32), asinh, 4, 0, false},
-    {SLOT(acosh_f32), acosh, 4, 0, false},
-    {SLOT(atanh_f32), atanh, 4, 0, false},
 };
 
 static double d_add(double a, double b)
@@ -248,10 +229,6 @@ static double d_thresholded_relu(double x, double a, double b)
     (void)b;
     return x > a ? x : 0;
 }
-static double d_shrink(double x, double a, double b)
-{
-    return x < -b ? x + a : x > b ? x - a : 0;
-}
 
 static const struct curve_case {
     const char *name;
@@ -266,7 +243,6 @@ static const struct curve_case {
     {SLOT(elu_f32), d_elu, 1.5f, 1, 4, 0},
     {SLOT(elu_f32), d_elu, 2, 0.5f, 4, 0}, /* Celu */
     {SLOT(thresholded_relu_f32), d_thresholded_relu, 1, 0, 0, 0},
-    {SLOT(shrink_f32), d_shrink, 1.5f, 0.5f, 0.5001, 0},
 };
 
 static void check_curve(const struct curve_case *c, steno_curve_f32 *fn)

@@ -282,18 +282,12 @@ struct steno_kernels {
     steno_unary_f32 *exp_f32, *log_f32, *tanh_f32, *sigmoid_f32, *erf_f32, *silu_f32, *gelu_f32,
         *relu_f32, *sqrt_f32, *neg_f32, *abs_f32, *recip_f32;
     /* hard_swish: x min(max(x/6 + 1/2, 0), 1); softplus: log(1 + e^x); softsign: x / (1 + |x|);
-     * mish: x tanh(softplus(x)); round: to nearest, ties to even; sign: -1, 1, or x itself for
-     * zeros. Errors: softplus, mish and softsign <= 4 ulp (tested). */
-    steno_unary_f32 *hard_swish_f32, *softplus_f32, *softsign_f32, *mish_f32, *floor_f32, *ceil_f32,
-        *round_f32, *sign_f32;
-    /* Within 4 ulp; x86 levels use the C library's vector functions (libmvec). */
-    steno_unary_f32 *sin_f32, *cos_f32, *tan_f32, *asin_f32, *acos_f32, *atan_f32, *sinh_f32,
-        *cosh_f32, *asinh_f32, *acosh_f32, *atanh_f32;
+     * mish: x tanh(softplus(x)). Errors: softplus, mish and softsign <= 4 ulp (tested). */
+    steno_unary_f32 *hard_swish_f32, *softplus_f32, *softsign_f32, *mish_f32;
     /* hard_sigmoid: min(max(a x + b, 0), 1); leaky_relu: x < 0 ? a x : x;
-     * elu: x > 0 ? x : a (e^(b x) - 1), 4 ulp; thresholded_relu: x > a ? x : 0;
-     * shrink: x < -b ? x + a : x > b ? x - a : 0; the last two give 0 for NaN (ONNX). */
-    steno_curve_f32 *hard_sigmoid_f32, *leaky_relu_f32, *elu_f32, *thresholded_relu_f32,
-        *shrink_f32;
+     * elu: x > 0 ? x : a (e^(b x) - 1), 4 ulp; thresholded_relu: x > a ? x : 0, and 0 for NaN
+     * (ONNX). */
+    steno_curve_f32 *hard_sigmoid_f32, *leaky_relu_f32, *elu_f32, *thresholded_relu_f32;
     steno_binary_f32 *add_f32, *sub_f32, *mul_f32, *div_f32, *min_f32, *max_f32;
     /* y = x * scale + shift; x == y allowed. */
     void (*affine_f32)(float *y, const float *x, size_t n, float scale, float shift);

@@ -1,5 +1,5 @@
-/* Elementwise functions of one input. f32 uses the kernel table; f16 and bf16 are computed in f32
- * and rounded once; f64 uses libm. */
+/* Elementwise functions of one input. f32 uses the kernel table, or libm in f64 for functions that
+ * take no time in any model; f16 and bf16 are computed in f32 and rounded once; f64 uses libm. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -15,7 +15,7 @@ struct unary_args {
 
 struct unary_row {
     const char *type;
-    size_t kernel; /* offset of a steno_unary_f32 * in steno_kernels */
+    size_t kernel; /* offset of a steno_unary_f32 * in steno_kernels; 0: there is none */
     size_t curve;  /* or, if not 0, of a steno_curve_f32 * that takes a and b */
     double (*f64)(double x, const struct unary_args *u);
     float a, b; /* defaults of alpha and beta */
@@ -100,20 +100,20 @@ F(thresholdedrelu, x > A64 ? x : 0)
 
 static const struct unary_row rows[] = {
     ROW("Abs", abs, SLOT(abs_f32), 0, 0),
-    ROW("Acos", acos, SLOT(acos_f32), 0, 0),
-    ROW("Acosh", acosh, SLOT(acosh_f32), 0, 0),
-    ROW("Asin", asin, SLOT(asin_f32), 0, 0),
-    ROW("Asinh", asinh, SLOT(asinh_f32), 0, 0),
-    ROW("Atan", atan, SLOT(atan_f32), 0, 0),
-    ROW("Atanh", atanh, SLOT(atanh_f32), 0, 0),
-    ROW("Ceil", ceil, SLOT(ceil_f32), 0, 0),
+    ROW("Acos", acos, 0, 0, 0),
+    ROW("Acosh", acosh, 0, 0, 0),
+    ROW("Asin", asin, 0, 0, 0),
+    ROW("Asinh", asinh, 0, 0, 0),
+    ROW("Atan", atan, 0, 0, 0),
+    ROW("Atanh", atanh, 0, 0, 0),
+    ROW("Ceil", ceil, 0, 0, 0),
     CURVE("Celu", celu, SLOT(elu_f32), 1.0f, 0),
-    ROW("Cos", cos, SLOT(cos_f32), 0, 0),
-    ROW("Cosh", cosh, SLOT(cosh_f32), 0, 0),
+    ROW("Cos", cos, 0, 0, 0),
+    ROW("Cosh", cosh, 0, 0, 0),
     CURVE("Elu", elu, SLOT(elu_f32), 1.0f, 0),
     ROW("Erf", erf, SLOT(erf_f32), 0, 0),
     ROW("Exp", exp, SLOT(exp_f32), 0, 0),
-    ROW("Floor", floor, SLOT(floor_f32), 0, 0),
+    ROW("Floor", floor, 0, 0, 0),
     ROW("Gelu", gelu, SLOT(gelu_f32), 0, 0),
     CURVE("HardSigmoid", hardsigmoid, SLOT(hard_sigmoid_f32), 0.2f, 0.5f),
     ROW("HardSwish", hardswish, SLOT(hard_swish_f32), 0, 0),
@@ -123,18 +123,18 @@ static const struct unary_row rows[] = {
     ROW("Neg", neg, SLOT(neg_f32), 0, 0),
     ROW("Reciprocal", reciprocal, SLOT(recip_f32), 0, 0),
     ROW("Relu", relu, SLOT(relu_f32), 0, 0),
-    ROW("Round", round, SLOT(round_f32), 0, 0),
+    ROW("Round", round, 0, 0, 0),
     CURVE("Selu", selu, SLOT(elu_f32), 1.67326319217681884765625f, 1.05070102214813232421875f),
-    CURVE("Shrink", shrink, SLOT(shrink_f32), 0, 0.5f),
+    CURVE("Shrink", shrink, 0, 0, 0.5f),
     ROW("Sigmoid", sigmoid, SLOT(sigmoid_f32), 0, 0),
-    ROW("Sign", sign, SLOT(sign_f32), 0, 0),
-    ROW("Sin", sin, SLOT(sin_f32), 0, 0),
-    ROW("Sinh", sinh, SLOT(sinh_f32), 0, 0),
+    ROW("Sign", sign, 0, 0, 0),
+    ROW("Sin", sin, 0, 0, 0),
+    ROW("Sinh", sinh, 0, 0, 0),
     ROW("Softplus", softplus, SLOT(softplus_f32), 0, 0),
     ROW("Softsign", softsign, SLOT(softsign_f32), 0, 0),
     ROW("Sqrt", sqrt, SLOT(sqrt_f32), 0, 0),
     ROW("Swish", swish, SLOT(silu_f32), 1.0f, 0),
-    ROW("Tan", tan, SLOT(tan_f32), 0, 0),
+    ROW("Tan", tan, 0, 0, 0),
     ROW("Tanh", tanh, SLOT(tanh_f32), 0, 0),
     CURVE("ThresholdedRelu", thresholdedrelu, SLOT(thresholded_relu_f32), 1.0f, 0),
 };
@@ -189,14 +189,19 @@ static steno_curve_f32 *curve_of(const steno_kernels *k, size_t offset)
     return fn;
 }
 
+static void apply_exact(const struct unary_job *j, float *y, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)j->row->f64((double)x[i], &j->args);
+}
+
 /* Elu, Celu, Selu in the parameters of elu_f32. */
 static void apply_elu(const struct unary_job *j, float *y, const float *x, size_t n)
 {
     const bool celu = j->row->type[0] == 'C', selu = j->row->type[0] == 'S';
     const float rate = celu ? 1 / j->args.a : 1;
     if (!(rate > 0)) { /* the kernel does not take it */
-        for (size_t i = 0; i < n; i++)
-            y[i] = (float)j->row->f64((double)x[i], &j->args);
+        apply_exact(j, y, x, n);
         return;
     }
     j->k->elu_f32(y, x, n, j->args.a, rate);
@@ -214,8 +219,10 @@ static void apply_f32(const struct unary_job *j, float *y, const float *x, size_
         apply_elu(j, y, x, n);
     else if (j->row->curve)
         curve_of(j->k, j->row->curve)(y, x, n, j->args.a, j->args.b);
-    else
+    else if (j->row->kernel)
         slot_of(j->k, j->row->kernel)(y, x, n);
+    else
+        apply_exact(j, y, x, n);
 }
 
 static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x, size_t n)

@@ -88,10 +88,6 @@ static inline vf v_round(vf a)
 {
     return vrndnq_f32(a);
 }
-static inline vf v_floor(vf a)
-{
-    return vrndmq_f32(a);
-}
 static inline vf v_select(vm m, vf a, vf b)
 {
     return vbslq_f32(m, a, b);

@@ -71,26 +71,10 @@ UNARY(hard_swish, v *hard_sigmoid_scalar(v, 1 / 6.0f, 0.5f))
 UNARY(softplus, softplus_scalar(v))
 UNARY(softsign, v / (1.0f + fabsf(v)))
 UNARY(mish, v *tanhf(softplus_scalar(v)))
-UNARY(floor, floorf(v))
-UNARY(ceil, ceilf(v))
-UNARY(round, nearbyintf(v))
-UNARY(sign, v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : v)
-UNARY(sin, sinf(v))
-UNARY(cos, cosf(v))
-UNARY(tan, tanf(v))
-UNARY(asin, asinf(v))
-UNARY(acos, acosf(v))
-UNARY(atan, atanf(v))
-UNARY(sinh, sinhf(v))
-UNARY(cosh, coshf(v))
-UNARY(asinh, asinhf(v))
-UNARY(acosh, acoshf(v))
-UNARY(atanh, atanhf(v))
 CURVE(clip, min2(max2(v, a), b))
 CURVE(swoosh, swoosh_scalar(v, a, b))
 CURVE(hard_sigmoid, hard_sigmoid_scalar(v, a, b))
 CURVE(elu, elu_scalar(v, a, b))
-CURVE(shrink, v<-b ? v + a : v> b ? v - a : 0.0f)
 BINARY(add, u + v)
 BINARY(sub, u - v)
 BINARY(mul, u *v)
@@ -173,24 +157,8 @@ void steno_kernels_elementwise__scalar(steno_kernels *k)
     k->softplus_f32 = softplus_f32__scalar;
     k->softsign_f32 = softsign_f32__scalar;
     k->mish_f32 = mish_f32__scalar;
-    k->floor_f32 = floor_f32__scalar;
-    k->ceil_f32 = ceil_f32__scalar;
-    k->round_f32 = round_f32__scalar;
-    k->sign_f32 = sign_f32__scalar;
-    k->sin_f32 = sin_f32__scalar;
-    k->cos_f32 = cos_f32__scalar;
-    k->tan_f32 = tan_f32__scalar;
-    k->asin_f32 = asin_f32__scalar;
-    k->acos_f32 = acos_f32__scalar;
-    k->atan_f32 = atan_f32__scalar;
-    k->sinh_f32 = sinh_f32__scalar;
-    k->cosh_f32 = cosh_f32__scalar;
-    k->asinh_f32 = asinh_f32__scalar;
-    k->acosh_f32 = acosh_f32__scalar;
-    k->atanh_f32 = atanh_f32__scalar;
     k->hard_sigmoid_f32 = hard_sigmoid_f32__scalar;
     k->leaky_relu_f32 = leaky_relu_f32__scalar;
     k->elu_f32 = elu_f32__scalar;
     k->thresholded_relu_f32 = thresholded_relu_f32__scalar;
-    k->shrink_f32 = shrink_f32__scalar;
 }

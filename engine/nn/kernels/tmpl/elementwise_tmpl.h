@@ -84,14 +84,8 @@ UNARY(hard_swish, v_hard_swish(v))
 UNARY_EACH(softplus, v_softplus_each, (float *y, const float *x, size_t n))
 UNARY_EACH(softsign, v_softsign_each, (float *y, const float *x, size_t n))
 UNARY_EACH(mish, v_mish_each, (float *y, const float *x, size_t n))
-UNARY(floor, v_floor(v))
-UNARY(ceil, v_neg(v_floor(v_neg(v))))
-UNARY(round, v_round(v))
-UNARY(sign, v_select(v_lt(v_zero(), v_abs(v)), v_copysign(v_set1(1.0f), v), v))
 CURVE(clip, v_clamp(v, a, b))
 CURVE(hard_sigmoid, v_hard_sigmoid(v, a, b))
-CURVE(shrink, v_select(v_lt(v, v_set1(-b)), v + v_set1(a),
-                       v_select(v_lt(v_set1(b), v), v - v_set1(a), v_zero())))
 #define ELU(v, n) v_elu_each(v, n, a, b)
 UNARY_EACH(elu, ELU, (float *y, const float *x, size_t n, float a, float b))
 #define SWOOSH(v, n) v_swoosh_each(v, n, a, b)
@@ -195,13 +189,6 @@ void ACTIVATE_RARELY(vf *v, int n, enum steno_activation act, float a, float b)
         v[i] = x[i];
 }
 
-/* Functions of the C library's vectors. V_LIBM(DO) lists them; v_NAME calls them. Levels without
- * them keep the scalar slots. */
-#ifdef V_LIBM
-#define DEFINE(name) UNARY(name, v_##name(v))
-V_LIBM(DEFINE)
-#endif
-
 /* Twelve chains: more than latency (4 or 5) times units (2). The empty asm keeps each chain in a
  * register and prevents evaluation at compile time. */
 static double V_NAME(peak_f32)(size_t rounds)
@@ -251,17 +238,8 @@ void V_NAME(steno_kernels_elementwise)(steno_kernels *k)
     k->softplus_f32 = V_NAME(softplus_f32);
     k->softsign_f32 = V_NAME(softsign_f32);
     k->mish_f32 = V_NAME(mish_f32);
-    k->floor_f32 = V_NAME(floor_f32);
-    k->ceil_f32 = V_NAME(ceil_f32);
-    k->round_f32 = V_NAME(round_f32);
-    k->sign_f32 = V_NAME(sign_f32);
     k->hard_sigmoid_f32 = V_NAME(hard_sigmoid_f32);
     k->leaky_relu_f32 = V_NAME(leaky_relu_f32);
     k->elu_f32 = V_NAME(elu_f32);
     k->thresholded_relu_f32 = V_NAME(thresholded_relu_f32);
-    k->shrink_f32 = V_NAME(shrink_f32);
-#ifdef V_LIBM
-#define SLOT(name) k->name##_f32 = V_NAME(name##_f32);
-    V_LIBM(SLOT)
-#endif
 }

@@ -1,5 +1,3 @@
 #include "nn/kernels/x86/vec_avx2.h"
 
-#include "nn/kernels/x86/libmvec_tmpl.h"
-
 #include "nn/kernels/tmpl/elementwise_tmpl.h"

@@ -73,10 +73,6 @@ static inline vf v_round(vf a)
 {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vf v_floor(vf a)
-{
-    return _mm256_round_ps(a, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-}
 static inline vf v_select(vm m, vf a, vf b) /* m ? a : b */
 {
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
