@@ -399,6 +399,58 @@ def make(out, name, tiny, audio):
             json.dump(result, f, ensure_ascii=False)
 
 
+@torch.no_grad()
+def make_sortformer(out, name, tiny):
+    """A streaming Sortformer, and what one step of it computes of a memory and a chunk."""
+    from nemo.collections.asr.modules.sortformer_modules import SortformerModules
+    from nemo.collections.asr.modules.transformer.transformer_encoders import TransformerEncoder
+
+    width, hidden, layers, bands = (16, 8, 2, 80) if tiny else (512, 192, 17, 128)
+    encoder_conf = dict(FAST, feat_in=bands, feat_out=-1, n_layers=layers, d_model=width, n_heads=2 if tiny else 8, ff_expansion_factor=4,
+                        conv_kernel_size=9, pos_emb_max_len=1000 if tiny else 5000)  # fmt: skip
+    if not tiny:
+        encoder_conf["subsampling_conv_channels"] = 256
+    transformer_conf = dict(num_layers=3 if tiny else 18, hidden_size=hidden, inner_size=4 * hidden, num_attention_heads=2 if tiny else 8,
+                            attn_score_dropout=0.5, attn_layer_dropout=0.5, ffn_dropout=0.5, hidden_act="relu", pre_ln=False,
+                            pre_ln_final_layer_norm=True)  # fmt: skip
+    modules_conf = dict(num_spks=4, dropout_rate=0.5, fc_d_model=width, tf_d_model=hidden, subsampling_factor=8, spkcache_len=188, fifo_len=0,
+                        chunk_len=188, spkcache_update_period=188, chunk_left_context=1, chunk_right_context=1, spkcache_sil_frames_per_spk=3,
+                        scores_add_rnd=0, causal_attn_rate=0.5, causal_attn_rc=7)  # fmt: skip
+    encoder = randomize(ConformerEncoder(**encoder_conf), 1)
+    transformer = randomize(TransformerEncoder(**transformer_conf), 2)
+    modules = randomize(SortformerModules(**modules_conf), 3)
+    g = torch.Generator().manual_seed(4)
+    want = {}
+    for step, (frames, real, cached, queued) in enumerate(((96, 96, 0, 0), (64, 57, 20, 7))):
+        chunk, length = torch.randn((1, frames, bands), generator=g), torch.tensor([real])
+        chunk[:, real:] = 0
+        cache, queue = (torch.randn((1, n, width), generator=g) for n in (cached, queued))
+        rows, n = encoder.pre_encode(x=chunk, lengths=length)
+        total = cached + queued + n.to(torch.int64)
+        x, total = encoder(audio_signal=torch.cat([cache, queue, rows], 1), length=total, bypass_pre_encode=True)
+        mask = SortformerModules.length_to_mask(total, x.shape[2])
+        x = transformer(encoder_states=modules.encoder_proj(x.transpose(1, 2)), encoder_mask=mask)
+        probs = modules.forward_speaker_sigmoids(x) * mask.unsqueeze(-1)
+        want |= {f"{k}_{step}": v for k, v in dict(chunk=chunk, chunk_lengths=length, spkcache=cache, fifo=queue, probs=probs, rows=rows,
+                                                   n=n.to(torch.int64)).items()}  # fmt: skip
+    config = dict(sample_rate=16000, streaming_mode=True, async_streaming=False, max_num_of_spks=4,
+                  target="nemo.collections.asr.models.sortformer_diar_models.SortformerEncLabelModel",
+                  preprocessor=dict(_target_="nemo.collections.asr.modules.AudioToMelSpectrogramPreprocessor", normalize="NA", window_size=0.025,
+                                    sample_rate=16000, window_stride=0.01, window="hann", features=bands, n_fft=512, frame_splicing=1,
+                                    dither=1e-05),
+                  model_defaults=dict(fc_d_model=width, tf_d_model=hidden),
+                  encoder=dict(_target_="nemo.collections.asr.modules.ConformerEncoder", **encoder_conf),
+                  transformer_encoder=dict(_target_="nemo.collections.asr.modules.transformer.transformer_encoders.TransformerEncoder",
+                                           **transformer_conf),
+                  sortformer_modules=dict(_target_="nemo.collections.asr.modules.sortformer_modules.SortformerModules", **modules_conf),
+                  nemo_version="3.0.0")  # fmt: skip
+    whole = torch.nn.ModuleDict(dict(encoder=encoder, transformer_encoder=transformer, sortformer_modules=modules))
+    weights = io.BytesIO()
+    torch.save(whole.state_dict(), weights)
+    pack(f"{out}/{name}.nemo", {"model_config.yaml": yaml.safe_dump(config, sort_keys=False).encode(), "model_weights.ckpt": weights.getvalue()}, tiny)
+    np.savez_compressed(f"{out}/{name}.npz", **{k: v.numpy() for k, v in want.items()})
+
+
 if __name__ == "__main__":
     args = argparse.ArgumentParser()
     args.add_argument("out")
@@ -407,6 +459,9 @@ if __name__ == "__main__":
     args.add_argument("--audio")
     args = args.parse_args()
     os.makedirs(args.out, exist_ok=True)
-    for model_name in [args.only] if args.only else MODELS:
-        make(args.out, model_name, args.tiny, args.audio)
+    for model_name in [args.only] if args.only else [*MODELS, "sortformer"]:
+        if model_name == "sortformer":
+            make_sortformer(args.out, model_name, args.tiny)
+        else:
+            make(args.out, model_name, args.tiny, args.audio)
         print(model_name)

@@ -19,6 +19,9 @@ static void check(const struct steno_nemo_arch *a)
     if (a->aed.layers && (a->aed.d < 2 || a->aed.d % a->aed.heads || a->streaming ||
                           steno_nemo_memories(&a->aed) > STENO_NEMO_MEMORIES))
         abort();
+    if (a->sortformer.layers && (a->sortformer.d % a->sortformer.heads ||
+                                 a->sortformer.speakers < 1 || a->factor != 8 || a->streaming))
+        abort();
     if (a->streaming && (a->left < 1 || a->right < 0 || steno_nemo_window(a) < 1))
         abort();
 }

@@ -116,15 +116,33 @@ def multitask(d, engine):
     close(np.concatenate(memories), want["memories"][0], "canary: memories")
 
 
+def sortformer(d, engine):
+    """A step with and without a memory, the second with a chunk that is not filled."""
+    want = np.load(f"{DATA}/nemo-sortformer.npz")
+    out = f"{d}/sortformer"
+    steno("convert", f"{DATA}/nemo-sortformer.nemo", "-o", out)
+    assert os.listdir(out) == ["sortformer.onnx"]
+    onnx.checker.check_model(f"{out}/sortformer.onnx", full_check=True)
+    for step in "01":
+        feed = {k: want[f"{k}_{step}"] for k in ("chunk", "chunk_lengths", "spkcache", "fifo")}
+        feed |= {f"{k}_lengths": np.array([feed[k].shape[1]]) for k in ("spkcache", "fifo")}
+        probs, rows, n = engine(f"{out}/sortformer.onnx")(feed)
+        assert n == want[f"n_{step}"], n
+        close(probs, want[f"probs_{step}"], f"sortformer, step {step}: probabilities")
+        close(rows[:, :n[0]], want[f"rows_{step}"][:, :n[0]], f"sortformer, step {step}: embeddings")
+
+
 def equal_in_onnx_runtime(d):
     networks(d, ort)
     multitask(d, ort)
+    sortformer(d, ort)
 
 
 def equal_in_steno(d):
     os.mkdir(f"{d}/arrays")
     networks(d, ours(f"{d}/arrays"))
     multitask(d, ours(f"{d}/arrays"))
+    sortformer(d, ours(f"{d}/arrays"))
 
 
 def local_attention_can_be_asked_for(d):
@@ -155,6 +173,9 @@ def every_written_directory_is_served(d):
         assert f"{kind}\n" in info and f"{len(tokens)} tokens" in info and "16 mel bins" in info, info
         text = json.loads(steno("transcribe", "--model", out, "--format", "json", RECORDING)[0])
         assert text["text"], text
+    steno("convert", f"{DATA}/nemo-sortformer.nemo", "-o", f"{d}/sortformer")
+    assert "up to 4 speakers" in steno("model", "info", f"{d}/sortformer")[0]
+    assert steno("speakers", "--model", f"{d}/sortformer", RECORDING)[0].startswith("SPEAKER")
 
 
 def tokens_are_those_of_the_tokenizer(d):
@@ -303,6 +324,20 @@ def bad_configurations_are_named(d):
             ("head._target_", "x.LinearHead", "LinearHead; known: TokenClassifier")):
         refused(d, changed(canary, path, value), part, 65)
     refused(d, canary, "has an attention decoder alone", 64, "--decoder", "ctc")
+    speakers = members("sortformer")
+    for path, value, part in (
+            ("streaming_mode", False, "streaming_mode: false; known: true"),
+            ("preprocessor.normalize", "per_feature", "normalize: per_feature; known: NA"),
+            ("transformer_encoder._target_", "x.ConformerEncoder", "ConformerEncoder; known: TransformerEncoder"),
+            ("transformer_encoder.pre_ln", True, "pre_ln: true; known: false"),
+            ("transformer_encoder.num_layers", 2, "more than the 2 layers of transformer_encoder"),
+            ("transformer_encoder.num_layers", 4, "'transformer_encoder.layers.3.first_sub_layer.query_net.weight' is missing"),
+            ("transformer_encoder.num_attention_heads", 3, "3 heads"),
+            ("sortformer_modules.num_spks", 3, "[4,8], sortformer_modules asks for"),
+            ("sortformer_modules.tf_d_model", 12, "tf_d_model 12 of 8"),
+            ("sortformer_modules.sil_threshold", 0.5, "sil_threshold: 0.5; known: 0.2")):
+        refused(d, changed(speakers, path, value), part, 65)
+    refused(d, speakers, "a Sortformer has neither", 64, "--decoder", "ctc")
     vocabulary = [str(i) for i in range(29)]
     char = members("conformer-ctc-char")
     refused(d, changed(char, "decoder.vocabulary", vocabulary), "the vocabulary asks for [30,", 65)

@@ -30,6 +30,9 @@ static steno_status write_networks(struct steno_nemo_job *j, const struct steno_
 {
     char path[STENO_OUTPUT_PATH];
     steno_status st;
+    if (j->a.sortformer.layers)
+        return steno_nemo_write_sortformer(&j->a, w, steno_output_network(path, out, "sortformer"),
+                                           j->err);
     if (j->ctc)
         return steno_nemo_write_encoder(&j->a, w, j->ctc, steno_output_network(path, out, "model"),
                                         j->err);
@@ -67,7 +70,9 @@ static steno_status write_all(struct steno_nemo_job *j, const char *out)
     steno_blob_close(&blob);
     if (!st && j->bpe.len)
         st = steno_output_write(out, "bpe.vocab", j->bpe.data, j->bpe.len, j->err);
-    return st ? st : steno_output_write(out, "tokens.txt", j->tokens.data, j->tokens.len, j->err);
+    return st || j->a.sortformer.layers
+               ? st
+               : steno_output_write(out, "tokens.txt", j->tokens.data, j->tokens.len, j->err);
 }
 
 bool steno_convert_nemo_takes(const char *flag)
@@ -86,7 +91,7 @@ steno_status steno_convert_nemo(const struct steno_bundle *b, const char *out,
     st = read_config(&j);
     if (!st)
         st = steno_nemo_read_conf(&j);
-    if (!st)
+    if (!st && !j.a.sortformer.layers)
         st = steno_nemo_read_tokens(&j);
     if (!st)
         st = write_all(&j, out);

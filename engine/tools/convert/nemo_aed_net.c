@@ -2,51 +2,19 @@
  * one token of one hypothesis, as sherpa-onnx's export has it. A memory holds what the layers of
  * past tokens got as input; there is one for each layer, and one of the last outputs, which nothing
  * reads. */
-#include "speech/families/nemo/build_parts.h"
 #include "tools/convert/make.h"
-#include "tools/convert/nemo_graphs.h"
+#include "tools/convert/nemo_transformer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HIDDEN -10000.0f
 #define POSITIONS 2048 /* 30 s of 30 tokens per second, and a prompt */
-
-static steno_value_id canary_heads(struct steno_make *m, steno_value_id x, const char *name,
-                                   const struct steno_nemo_aed *t, bool columns)
-{
-    x = steno_make_linear(m, x, name, t->d, t->d, true);
-    return steno_make_heads(m, x, t->heads, t->d, columns);
-}
-
-/* PART.* of the layer at m->prefix; mask: added to the scores, or STENO_NONE. */
-static steno_value_id canary_attend(struct steno_make *m, const char *part, steno_value_id x,
-                                    steno_value_id keys, steno_value_id mask,
-                                    const struct steno_nemo_aed *t)
-{
-    const float root = sqrtf((float)(t->d / t->heads));
-    char name[64];
-    steno_value_id q, k, v;
-    snprintf(name, sizeof name, "%s.query_net", part);
-    q = canary_heads(m, x, name, t, false);
-    snprintf(name, sizeof name, "%s.key_net", part);
-    k = canary_heads(m, keys, name, t, true);
-    snprintf(name, sizeof name, "%s.value_net", part);
-    v = canary_heads(m, keys, name, t, false);
-    q = steno_make_2(m, "Div", steno_make_2(m, "MatMul", q, k), steno_make_number(m, root));
-    if (mask != STENO_NONE)
-        q = steno_make_add(m, q, mask);
-    snprintf(name, sizeof name, "%s.out_projection", part);
-    return steno_make_linear(m, steno_make_weigh(m, q, v, t->d), name, t->d, t->d, true);
-}
 
 static steno_value_id canary_feed_forward(struct steno_make *m, steno_value_id x,
                                           const struct steno_nemo_aed *t)
 {
-    x = steno_make_linear(m, x, "third_sub_layer.dense_in", t->d, t->ff, true);
-    x = steno_make_activation(m, x, t->activation);
-    return steno_make_linear(m, x, "third_sub_layer.dense_out", t->ff, t->d, true);
+    return steno_nemo_dense(m, "third_sub_layer", x, t->d, t->ff, t->activation);
 }
 
 static steno_value_id canary_norm(struct steno_make *m, steno_value_id x, const char *name,
@@ -62,18 +30,19 @@ static steno_value_id canary_layer(struct steno_make *m, steno_value_id x, steno
 {
     steno_value_id y;
     if (!t->before) {
-        y = canary_attend(m, "first_sub_layer", x, keys, STENO_NONE, t);
+        y = steno_nemo_attention(m, "first_sub_layer", x, keys, STENO_NONE, t->d, t->heads);
         x = canary_norm(m, steno_make_add(m, y, x), "layer_norm_1", t);
-        y = canary_attend(m, "second_sub_layer", x, states, mask, t);
+        y = steno_nemo_attention(m, "second_sub_layer", x, states, mask, t->d, t->heads);
         x = canary_norm(m, steno_make_add(m, y, x), "layer_norm_2", t);
         return canary_norm(m, steno_make_add(m, canary_feed_forward(m, x, t), x), "layer_norm_3",
                            t);
     }
     y = canary_norm(m, x, "layer_norm_1", t);
-    y = canary_attend(m, "first_sub_layer", y, canary_norm(m, keys, "layer_norm_1", t), STENO_NONE,
-                      t);
+    y = steno_nemo_attention(m, "first_sub_layer", y, canary_norm(m, keys, "layer_norm_1", t),
+                             STENO_NONE, t->d, t->heads);
     x = steno_make_add(m, y, x);
-    y = canary_attend(m, "second_sub_layer", canary_norm(m, x, "layer_norm_2", t), states, mask, t);
+    y = steno_nemo_attention(m, "second_sub_layer", canary_norm(m, x, "layer_norm_2", t), states,
+                             mask, t->d, t->heads);
     x = steno_make_add(m, y, x);
     y = canary_feed_forward(m, canary_norm(m, x, "layer_norm_3", t), t);
     return steno_make_add(m, y, x);
@@ -166,8 +135,7 @@ steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
         past[i] = memory(&m, i, dim);
     states = steno_make_input(&m, "enc_states", STENO_F32, 3, (int64_t[]){1, frames, t->d});
     mask = steno_make_input(&m, "enc_mask", STENO_BOOL, 2, (int64_t[]){1, frames});
-    mask = steno_make_hide(&m, mask, 0, steno_make_number(&m, HIDDEN));
-    mask = steno_make_unsqueeze(&m, steno_make_unsqueeze(&m, mask, 1), 1);
+    mask = steno_nemo_hidden(&m, mask);
     x = canary_embed(&m, ids, t);
     for (int i = 0; i < t->layers && !m.st; i++) {
         next[i] = steno_make_concat(&m, 1, past[i], x);

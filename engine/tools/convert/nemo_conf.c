@@ -16,7 +16,8 @@
 
 #define KINDS                                                                                      \
     "EncDecCTCModel, EncDecCTCModelBPE, EncDecRNNTModel, EncDecRNNTBPEModel, "                     \
-    "EncDecHybridRNNTCTCModel, EncDecHybridRNNTCTCBPEModel, EncDecMultiTaskModel"
+    "EncDecHybridRNNTCTCModel, EncDecHybridRNNTCTCBPEModel, EncDecMultiTaskModel, "                \
+    "SortformerEncLabelModel"
 
 /* ---- values -------------------------------------------------------------------------------- */
 
@@ -594,6 +595,71 @@ static steno_status read_multitask(struct steno_nemo_job *j, const char *target)
     return st;
 }
 
+#define MODULES "sortformer_modules"
+#define LAYERS "transformer_encoder"
+
+/* The rules of the speaker cache, which engine/speech/speakers/arrival.c has as constants. */
+static steno_status read_speaker_cache(struct steno_nemo_job *j)
+{
+    struct steno_nemo_sortformer *t = &j->a.sortformer;
+    steno_status st = STENO_OK;
+    t->cache = 188;
+    t->rests = 3;
+    READ(integer(j, MODULES ".spkcache_len", 1, 10000, &t->cache));
+    READ(integer(j, MODULES ".spkcache_sil_frames_per_spk", 0, 1000, &t->rests));
+    READ(number_is(j, MODULES ".pred_score_threshold", 0.25));
+    READ(number_is(j, MODULES ".scores_boost_latest", 0.05));
+    READ(number_is(j, MODULES ".sil_threshold", 0.2));
+    READ(number_is(j, MODULES ".strong_boost_rate", 0.75));
+    READ(number_is(j, MODULES ".weak_boost_rate", 1.5));
+    READ(number_is(j, MODULES ".min_pos_scores_rate", 0.5));
+    return st;
+}
+
+/* A Sortformer. Only those that were trained for streaming have features without normalization of
+ * the samples. */
+static steno_status read_sortformer(struct steno_nemo_job *j, const char *target)
+{
+    struct steno_nemo_sortformer *t = &j->a.sortformer;
+    int64_t d = j->a.d, hidden = -1, factor = 8;
+    bool streaming = false;
+    steno_status st = STENO_OK;
+    if (steno_convert_flag(j->o, "decoder") || steno_convert_flag(j->o, "streaming"))
+        return steno_fail(j->err, STENO_ERR_INVAL,
+                          "--decoder and --streaming: a Sortformer has neither");
+    j->a.streaming = false;
+    j->a.model_type = target;
+    t->activation = "relu";
+    t->speakers = 4;
+    READ(steno_yaml_bool(j->y, "streaming_mode", &streaming, j->err));
+    if (!st && !streaming)
+        st = steno_conf_unsupported(j->y, "streaming_mode", "false", "true", j->err);
+    READ(only(j, "preprocessor.normalize", "NA"));
+    READ(class_is(j, LAYERS "._target_", "TransformerEncoder"));
+    READ(wanted_number(j, LAYERS ".num_layers", 256, &t->layers));
+    READ(wanted_number(j, LAYERS ".hidden_size", 65536, &t->d));
+    READ(wanted_number(j, LAYERS ".inner_size", 1 << 20, &t->ff));
+    READ(wanted_number(j, LAYERS ".num_attention_heads", 1024, &t->heads));
+    READ(choice(j, LAYERS ".hidden_act", "relu|gelu", &t->activation));
+    READ(only(j, LAYERS ".pre_ln", "false"));
+    READ(class_is(j, MODULES "._target_", "SortformerModules"));
+    READ(integer(j, MODULES ".num_spks", 1, 8, &t->speakers));
+    READ(integer(j, MODULES ".fc_d_model", 1, 65536, &d));
+    hidden = t->d;
+    READ(integer(j, MODULES ".tf_d_model", 1, 65536, &hidden));
+    READ(integer(j, MODULES ".subsampling_factor", 1, 64, &factor));
+    READ(read_speaker_cache(j));
+    if (!st && (d != j->a.d || j->a.out != d || hidden != t->d || t->d % t->heads ||
+                factor != j->a.factor || factor != 8))
+        st = steno_fail(j->err, STENO_ERR_FORMAT,
+                        "%s: " MODULES ": fc_d_model %lld of %lld, tf_d_model %lld of %lld, %lld "
+                        "heads, subsampling_factor %lld of %lld (8) do not fit together",
+                        steno_yaml_name(j->y), (long long)d, (long long)j->a.d, (long long)hidden,
+                        (long long)t->d, (long long)t->heads, (long long)factor,
+                        (long long)j->a.factor);
+    return st;
+}
+
 static steno_status read_output_heads(struct steno_nemo_job *j)
 {
     const char *target = NULL;
@@ -608,6 +674,8 @@ static steno_status read_output_heads(struct steno_nemo_job *j)
              !strcmp(target, "EncDecHybridRNNTCTCBPEModel");
     if (!strcmp(target, "EncDecMultiTaskModel"))
         return read_multitask(j, target);
+    if (!strcmp(target, "SortformerEncLabelModel"))
+        return read_sortformer(j, target);
     ctc = !strcmp(target, "EncDecCTCModel") || !strcmp(target, "EncDecCTCModelBPE");
     if (!hybrid && !ctc && strcmp(target, "EncDecRNNTModel") &&
         strcmp(target, "EncDecRNNTBPEModel"))

@@ -23,5 +23,9 @@ STENO_MUST steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arc
 STENO_MUST steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
                                                      const struct steno_make_weights *w,
                                                      const char *path, steno_err *err);
+/* One step of a streaming Sortformer. */
+STENO_MUST steno_status steno_nemo_write_sortformer(const struct steno_nemo_arch *a,
+                                                    const struct steno_make_weights *w,
+                                                    const char *path, steno_err *err);
 
 #endif

@@ -35,6 +35,13 @@ static inline int64_t steno_nemo_memories(const struct steno_nemo_aed *t)
     return t->layers + 1 + (t->before && t->final);
 }
 
+/* The Transformer behind the encoder of a Sortformer, and its head. layers 0: there is none. */
+struct steno_nemo_sortformer {
+    int64_t layers, d, heads, ff, speakers;
+    int64_t cache, rests; /* frames of the speaker cache; of silence behind each speaker in it */
+    const char *activation;
+};
+
 struct steno_nemo_arch {
     /* encoder */
     enum steno_nemo_subsampling subsampling;
@@ -54,6 +61,7 @@ struct steno_nemo_arch {
     int64_t durations, pred, pred_layers, joint;
     const char *joint_activation;
     struct steno_nemo_aed aed; /* layers 0: there is none */
+    struct steno_nemo_sortformer sortformer;
     /* metadata */
     const char *model_type, *normalize;
     char url[256];

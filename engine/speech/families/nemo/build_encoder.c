@@ -178,19 +178,13 @@ static void check_layers(struct steno_make *m, const struct steno_nemo_arch *a)
                            (long long)a->layers);
 }
 
-/* Features [B,bands,T] -> [B,T',out]; *length [B] follows. c: caches, if it streams. */
-static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value_id *length,
-                             struct caches *c, const struct steno_nemo_arch *a)
+/* Subsampled frames [B,T,d] -> [B,T,out]. c: caches, if it streams. */
+static steno_value_id encode_frames(struct steno_make *m, steno_value_id x, steno_value_id length,
+                                    struct caches *c, const struct steno_nemo_arch *a)
 {
     struct steno_nemo_frame f = {.a = a};
-    x = steno_nemo_subsample(m, x, length, a);
-    if (a->streaming) { /* the first ones are of the frames before the chunk */
-        const int64_t drop = 2;
-        x = steno_make_slice(m, x, 1, drop, INT64_MAX);
-        *length = steno_make_2(m, "Sub", *length, steno_make_ints(m, 1, &drop));
-    }
     x = steno_nemo_place(m, &f, x);
-    steno_nemo_see(m, &f, x, *length, a->streaming ? c->length : STENO_NONE);
+    steno_nemo_see(m, &f, x, length, a->streaming ? c->length : STENO_NONE);
     for (int64_t i = 0; i < a->layers && !m->st; i++) {
         steno_make_at(m, "encoder.layers.%d.", (int)i);
         if (a->streaming)
@@ -201,6 +195,25 @@ static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value
     check_layers(m, a);
     steno_make_at(m, "encoder.");
     return a->out != a->d ? steno_make_linear(m, x, "out_proj", a->d, a->out, true) : x;
+}
+
+steno_value_id steno_nemo_encode_frames(struct steno_make *m, steno_value_id x,
+                                        steno_value_id length, const struct steno_nemo_arch *a)
+{
+    return encode_frames(m, x, length, NULL, a);
+}
+
+/* Features [B,bands,T] -> [B,T',out]; *length [B] follows. c: caches, if it streams. */
+static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value_id *length,
+                             struct caches *c, const struct steno_nemo_arch *a)
+{
+    x = steno_nemo_subsample(m, x, length, a);
+    if (a->streaming) { /* the first ones are of the frames before the chunk */
+        const int64_t drop = 2;
+        x = steno_make_slice(m, x, 1, drop, INT64_MAX);
+        *length = steno_make_2(m, "Sub", *length, steno_make_ints(m, 1, &drop));
+    }
+    return encode_frames(m, x, *length, c, a);
 }
 
 /* Beside each frame of x [B,T,d] stands its stream's number of a prompt, one of a->prompts; two

@@ -34,6 +34,12 @@ steno_value_id steno_nemo_pad(struct steno_make *m, steno_value_id x, steno_valu
 steno_value_id steno_nemo_subsample(struct steno_make *m, steno_value_id x, steno_value_id *length,
                                     const struct steno_nemo_arch *a);
 
+/* ---- layers (build_encoder.c) ---- */
+/* The layers of an encoder of whole utterances on subsampled frames x [B,T,d], of which `length`
+ * [B] are there: [B,T,out]. */
+steno_value_id steno_nemo_encode_frames(struct steno_make *m, steno_value_id x,
+                                        steno_value_id length, const struct steno_nemo_arch *a);
+
 /* ---- attention (nemo_attention.c) ---- */
 /* Scale x [B,T,d] and give it its positions, or set f->positions. */
 steno_value_id steno_nemo_place(struct steno_make *m, struct steno_nemo_frame *f, steno_value_id x);
