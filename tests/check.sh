@@ -113,8 +113,8 @@ tally() {
 }
 
 # Programs wait in a queue, as lines "NAME SECONDS COMMAND...". Long ones come first, so that little is left to wait for
-# at the end. Some sleep more than they work (integration), others never sleep. They are mixed, and one more than there
-# are processors keeps all processors busy.
+# at the end. Some sleep more than they work (integration), others never sleep. They are mixed, so that two for each
+# processor and one more keep all busy.
 longest="integration/test_whisper_parity integration/test_jobs_redis integration/test_scale unit/test_turns unit/test_whisper_early
     integration/test_convert_icefall integration/test_jobs arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize
     kernels/kcheck counts unit/test_whisper_transcribe integration/test_soak_speech integration/test_whisper_live
@@ -205,7 +205,7 @@ for ((i = 0; i < ${#sleepers[@]} || i < ${#workers[@]}; i++)); do
 done
 
 declare -A name_of
-running=0
+running=0 at_once=$((2 * $(nproc) + 1))
 reap() {
     local pid
     wait -n -p pid
@@ -214,7 +214,7 @@ reap() {
 }
 for line in "${ordered[@]}"; do
     [[ ${line%% *} =~ $name_like ]] || continue
-    [ "$running" -le "$(nproc)" ] || reap
+    [ "$running" -lt "$at_once" ] || reap
     # shellcheck disable=SC2086 # the command line is split on purpose
     job $line &
     name_of[$!]=${line%% *}
