@@ -14,10 +14,12 @@ struct steno_deepgram_wants {
     bool punctuate;       /* words without marks beside "punctuated_word" */
     bool numerals;        /* numbers as digits */
     bool smart_format;    /* both, paragraphs, and money, dates and times */
+    bool dictation;       /* said marks as signs, with punctuate */
+    bool measurements;    /* units as signs */
     bool paragraphs, utterances;
     bool own_punctuation; /* our option was given: Deepgram's parameters do not set it */
     double offset;        /* s: added to the times of words */
-    bool not_english;     /* numbers stayed words: the language is not, or not known as, English */
+    bool not_english;     /* nothing was rewritten: the language is not, or not known as, English */
     bool no_networks;     /* for diarize */
     const steno_transcript *voices; /* words have the speakers of its segments; NULL: none */
     const struct steno_live_voices *live_voices; /* the same of a final of a live session */
@@ -26,8 +28,8 @@ struct steno_deepgram_wants {
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
- * punctuate, numerals, smart_format, paragraphs, utterances, filters of the text, and our option
- * punctuation. */
+ * punctuate, numerals, smart_format, dictation, measurements, paragraphs, utterances, filters of
+ * the text, and our option punctuation. */
 bool steno_deepgram_is_want(const char *name);
 /* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords, but for
  * those with a boost of 0 or less. punctuate, smart_format
@@ -57,7 +59,7 @@ bool steno_deepgram_diarize(const char *name, const char *value);
 void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,
                                      const char *value);
 /* The language of the texts to come: a code, or "" and NULL for one that is not known. Sets
- * not_english if numbers are wanted as digits. */
+ * not_english if something is wanted that is for English alone. */
 void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *language);
 /* Append ,"warnings":[{"parameter","type","message"}], or nothing if there are none. recording:
  * what is to be said of the audio; "" and NULL: nothing. */
@@ -74,8 +76,8 @@ STENO_MUST steno_status steno_deepgram_encoding(const char *value, enum steno_en
 STENO_MUST steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named,
                                                    const char *p, size_t n, steno_err *err);
 
-/* Write numbers of a hypothesis as digits if that is wanted. *arena gets the memory of *a, and may
- * be NULL. */
+/* Write numbers of a hypothesis as digits, and said marks and units as signs, as wanted. *arena
+ * gets the memory of *a, and may be NULL. */
 STENO_MUST steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
                                               struct steno_alternative *a, steno_arena **arena);
 /* Append "transcript","confidence","words":[{"word","start","end","confidence"}] of a hypothesis:

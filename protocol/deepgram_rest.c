@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "protocol/dialect.h"
+#include "protocol/dictated.h"
 #include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/numerals.h"
@@ -32,6 +33,10 @@ static bool *flag_of(struct steno_deepgram_wants *w, const char *name)
         return &w->numerals;
     if (!strcmp(name, "smart_format"))
         return &w->smart_format;
+    if (!strcmp(name, "dictation"))
+        return &w->dictation;
+    if (!strcmp(name, "measurements"))
+        return &w->measurements;
     if (!strcmp(name, "paragraphs"))
         return &w->paragraphs;
     return !strcmp(name, "utterances") ? &w->utterances : NULL;
@@ -180,10 +185,21 @@ static bool wants_digits(const struct steno_deepgram_wants *w)
     return w->numerals || w->smart_format;
 }
 
+/* As Deepgram documents it: the marks are punctuation. */
+static bool wants_marks(const struct steno_deepgram_wants *w)
+{
+    return w->dictation && (w->punctuate || w->smart_format || w->paragraphs);
+}
+
+static bool wants_english(const struct steno_deepgram_wants *w)
+{
+    return wants_digits(w) || wants_marks(w) || w->measurements;
+}
+
 void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *language)
 {
     const char *code = language ? steno_language_code(language) : NULL;
-    w->not_english = wants_digits(w) && (!code || strcmp(code, "en") != 0);
+    w->not_english = wants_english(w) && (!code || strcmp(code, "en") != 0);
 }
 
 /* Append a warning about a parameter of n bytes. *any becomes true. */
@@ -198,11 +214,30 @@ static steno_status put_warning(struct steno_buf *b, bool *any, const char *name
     return st ? st : steno_buf_puts(b, "}");
 }
 
+/* Append what is wanted and is for English alone. */
+static steno_status put_not_english(struct steno_buf *b, const struct steno_deepgram_wants *w,
+                                    bool *any)
+{
+    const struct {
+        bool wanted;
+        const char *name, *message;
+    } rows[] = {
+        {w->numerals, "numerals", "numbers become digits in English only"},
+        {w->smart_format && !w->numerals, "smart_format", "numbers become digits in English only"},
+        {wants_marks(w), "dictation", "marks that are said become signs in English only"},
+        {w->measurements, "measurements", "units become signs in English only"}};
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !st; i++)
+        if (rows[i].wanted)
+            st = put_warning(b, any, rows[i].name, strlen(rows[i].name), "unsupported_language",
+                             rows[i].message);
+    return st;
+}
+
 steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno_deepgram_wants *w,
                                          const char *recording)
 {
     steno_status st = STENO_OK;
-    const char *digits = w->numerals ? "numerals" : "smart_format";
     const char *p = w->unsupported;
     bool any = false;
     for (size_t n; !st && *p; p += n + (p[n] == ' ')) {
@@ -212,9 +247,11 @@ steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno
                              ? STENO_VOICES_MISSING
                              : "this server cannot do what the parameter asks for");
     }
+    if (!st && w->dictation && !wants_marks(w))
+        st = put_warning(b, &any, "dictation", strlen("dictation"), "unsupported_parameter",
+                         "it has an effect with punctuate=true alone");
     if (!st && w->not_english)
-        st = put_warning(b, &any, digits, strlen(digits), "unsupported_language",
-                         "numbers become digits in English only");
+        st = put_not_english(b, w, &any);
     if (!st && recording && *recording)
         st = put_warning(b, &any, "", 0, "audio", recording);
     return !st && any ? steno_buf_puts(b, "]") : st;
@@ -357,12 +394,20 @@ static steno_status format_voices(const struct steno_deepgram_wants *w,
 steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
                                    struct steno_alternative *a, steno_arena **arena)
 {
-    const struct steno_alternative in = *a;
+    struct steno_alternative in = *a;
+    steno_status st = STENO_OK;
     *arena = NULL;
-    if (!wants_digits(w) || w->not_english || !in.n_words)
+    if (!wants_english(w) || w->not_english || !in.n_words)
         return STENO_OK;
     *arena = steno_arena_new(0);
-    return *arena ? format_voices(w, &in, *arena, a) : STENO_ERR_NOMEM;
+    if (!*arena)
+        return STENO_ERR_NOMEM;
+    if (wants_digits(w))
+        st = format_voices(w, &in, *arena, a);
+    in = *a;
+    if (!st && (wants_marks(w) || w->measurements))
+        st = steno_dictated_write(&in, wants_marks(w), w->measurements, *arena, a);
+    return st;
 }
 
 static steno_status put_formatted(struct steno_buf *b, const struct steno_deepgram_wants *w,

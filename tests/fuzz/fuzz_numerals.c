@@ -1,10 +1,12 @@
-/* Words of a transcript as numbers, without and with money, dates and times. Checks: the words keep
- * their order and their times, the new text has the new words one after the other. */
-/* covers: protocol/numerals.c protocol/smart_format.c protocol/word.c */
+/* Words of a transcript as numbers, without and with money, dates and times, and as said marks and
+ * units. Checks: the words keep their order and their times, the new text has the new words one
+ * after the other. */
+/* covers: protocol/numerals.c protocol/smart_format.c protocol/dictated.c protocol/word.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/dictated.h"
 #include "protocol/numerals.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -33,7 +35,6 @@ static void check(const struct steno_alternative *in, const struct steno_alterna
         REQUIRE(w->confidence > 0 && w->confidence <= 1);
         end = w->end;
     }
-    REQUIRE(!in->n_words || end == in->words[in->n_words - 1].end);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -55,6 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     for (int smart = 0; smart < 2; smart++) {
         REQUIRE(steno_numerals_write(&in, smart, arena, &out, NULL) == STENO_OK);
+        check(&in, &out);
+        REQUIRE(!in.n_words || out.words[out.n_words - 1].end == in.words[in.n_words - 1].end);
+    }
+    for (int what = 1; what < 4; what++) {
+        REQUIRE(steno_dictated_write(&in, what & 1, what & 2, arena, &out) == STENO_OK);
         check(&in, &out);
     }
     steno_arena_free(arena);

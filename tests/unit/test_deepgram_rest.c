@@ -239,7 +239,9 @@ static void numbers_of_other_languages_stay_with_a_warning(void **state)
         const char *parameter;
     } rows[] = {{"de", {.numerals = true}, "numerals"},
                 {"de", {.smart_format = true}, "smart_format"},
-                {"", {.numerals = true, .smart_format = true}, "numerals"}};
+                {"", {.numerals = true, .smart_format = true}, "numerals"},
+                {"de", {.punctuate = true, .dictation = true}, "dictation"},
+                {"", {.measurements = true}, "measurements"}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         json_t *j = numbers(&rows[i].wants, rows[i].language);
@@ -250,6 +252,44 @@ static void numbers_of_other_languages_stay_with_a_warning(void **state)
         assert_string_equal(string(json_array_get(w, 0), "type"), "unsupported_language");
         json_decref(j);
     }
+}
+
+static void marks_and_units_that_are_said_become_signs(void **state)
+{
+    static struct steno_word dose[] = {{"take", 0, 1, 1},    {"five", 1, 2, 1},
+                                       {"hundred", 2, 3, 1}, {"milligrams", 3, 4, 1},
+                                       {"comma", 4, 5, 1},   {"please", 5, 6, 1}};
+    static const struct steno_alternative a = {
+        .text = "take five hundred milligrams comma please", .words = dose, .n_words = 6};
+    static const struct {
+        struct steno_deepgram_wants wants;
+        const char *text;
+    } rows[] = {
+        {{.punctuate = true, .dictation = true}, "take five hundred milligrams, please"},
+        {{.numerals = true, .measurements = true}, "take 500 mg comma please"},
+        {{.smart_format = true, .dictation = true, .measurements = true}, "take 500 mg, please"},
+        {{.dictation = true}, "take five hundred milligrams comma please"}, /* needs punctuate */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct steno_alternative shown = a;
+        steno_arena *arena;
+        assert_int_equal(steno_deepgram_format(&rows[i].wants, &shown, &arena), STENO_OK);
+        assert_string_equal(shown.text, rows[i].text);
+        steno_arena_free(arena);
+    }
+}
+
+static void dictation_without_punctuate_is_in_warnings(void **state)
+{
+    const struct steno_deepgram_wants w = {.dictation = true};
+    struct steno_buf b;
+    (void)state;
+    steno_buf_init(&b, 4096);
+    assert_int_equal(steno_deepgram_put_warnings(&b, &w, ""), STENO_OK);
+    assert_non_null(strstr(b.data, "\"parameter\":\"dictation\""));
+    assert_non_null(strstr(b.data, "punctuate=true"));
+    steno_buf_free(&b);
 }
 
 static void ids_and_errors_have_the_form_of_deepgrams(void **state)
@@ -382,6 +422,8 @@ int main(void)
         cmocka_unit_test(language_and_utterances_are_sent_when_they_are_wanted),
         cmocka_unit_test(english_numbers_become_digits_everywhere),
         cmocka_unit_test(numbers_of_other_languages_stay_with_a_warning),
+        cmocka_unit_test(marks_and_units_that_are_said_become_signs),
+        cmocka_unit_test(dictation_without_punctuate_is_in_warnings),
         cmocka_unit_test(ids_and_errors_have_the_form_of_deepgrams),
         cmocka_unit_test(parameters_are_read),
         cmocka_unit_test(numbers_have_one_speaker),
