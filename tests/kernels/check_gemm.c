@@ -359,6 +359,7 @@ static void few_bits(const steno_kernels *k)
             bytes = b.n * blocks * b.block * b.bits / 8;
             q = malloc(bytes + 1);
             scale = malloc((2 * b.n * blocks + 1) * sizeof *scale);
+            b.has_zero = v % 2;
             packed = steno_aligned_alloc(k->gemm_nbits.packed_bytes(&b));
             work = steno_aligned_alloc(k->gemm_nbits.work_bytes(&b, 3) + 1);
             if (!q || !scale || !packed || !work)
@@ -370,11 +371,11 @@ static void few_bits(const steno_kernels *k)
                 scale[e] = (float)random_below((size_t)1 << b.bits);
             b.q = q;
             b.scale = scale;
-            b.zero = v % 2 ? scale + b.n * blocks : NULL;
+            b.zero = scale + b.n * blocks;
             for (size_t n = 0; n < b.n; n++)
                 for (size_t l = 0; l < b.k; l++) {
                     size_t at = n * blocks + l / b.block;
-                    float zero = b.zero ? b.zero[at] : (float)(1u << (b.bits - 1));
+                    float zero = b.has_zero ? b.zero[at] : (float)(1u << (b.bits - 1));
                     t.b[n * t.ldb + l] = ((float)steno_nbits_value(&b, l, n) - zero) * scale[at];
                 }
             k->gemm_nbits.pack(packed, &b);

@@ -137,7 +137,8 @@ struct steno_nbits {
     size_t k, n, bits, block; /* bits 2, 4, 8; block even */
     const uint8_t *q;         /* [N, blocks, block * bits / 8], lowest bits first */
     const float *scale;       /* [N, blocks] */
-    const float *zero;        /* [N, blocks]; NULL = 2^(bits - 1) */
+    const float *zero;        /* [N, blocks]; not read unless has_zero */
+    bool has_zero;            /* false: all zero points are 2^(bits - 1) */
 };
 
 static inline uint8_t steno_nbits_value(const struct steno_nbits *b, size_t k, size_t n)

@@ -359,7 +359,7 @@ static void spread_nbits(struct nbits *b, const struct steno_tensor *q,
     size_t n = b->b.n * b->blocks, zero_row = (b->blocks * b->b.bits + 7) / 8;
     b->b.q = q->data;
     b->b.scale = to;
-    b->b.zero = zero ? to + n : NULL;
+    b->b.zero = to + n;
     for (size_t i = 0; i < n; i++) {
         to[i] = (float)steno_ops_get_f64(scale, i);
         if (zero && zero->dtype == STENO_U8)
@@ -382,6 +382,7 @@ static steno_status prepare_nbits(struct steno_prepare *pc, void **priv, steno_e
         return steno_fail(err, STENO_ERR_FORMAT, "%s", wrong);
     if (!q || !s || (given(pc, 3) && !z) || check_nbits(&b, q, s, z))
         return STENO_OK; /* run packs them */
+    b.b.has_zero = z != NULL;
     bytes = k->gemm_nbits.packed_bytes(&b.b);
     f = malloc(2 * steno_numel(s) * sizeof *f);
     to = calloc(1, sizeof *to);
@@ -429,6 +430,7 @@ static steno_status pack_nbits(struct steno_op_ctx *ctx, struct nbits *b, steno_
     float *f;
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    b->b.has_zero = steno_contrib_in(ctx, 3) != NULL;
     f = steno_op_scratch(ctx, 2 * steno_numel(s) * sizeof *f);
     b->packed = steno_op_scratch(ctx, k->gemm_nbits.packed_bytes(&b->b));
     if (!f || !b->packed)

@@ -76,6 +76,11 @@ static inline vf vi_to_float(vi a)
 {
     return vcvtq_f32_s32(a);
 }
+/* The low four bits of each as a float. */
+static inline vf vi_nibbles(vi a)
+{
+    return vi_to_float(vi_and(a, vi_set1(15)));
+}
 static inline vi vi_widen(const void *p)
 {
     return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(p)));

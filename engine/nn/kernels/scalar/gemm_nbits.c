@@ -29,7 +29,7 @@ static void pack(void *dst, const struct steno_nbits *b)
     for (size_t j = 0; j < blocks; j++)
         for (size_t n = 0; n < b->n; n++) {
             *s++ = b->scale[n * blocks + j];
-            *z++ = b->zero ? b->zero[n * blocks + j] : (float)(1u << (b->bits - 1));
+            *z++ = b->has_zero ? b->zero[n * blocks + j] : (float)(1u << (b->bits - 1));
         }
 }
 

@@ -2,26 +2,40 @@
  * K (kernels.h, struct steno_nbits). The kernel reads the small weights from memory and widens them
  * in registers. Included after vec_<isa>.h and vec_i32_<isa>.h; uses the tiles of gemm_tmpl.h.
  *
- * Packed: panels of NR columns. A panel has, block by block: [NR] scales, [NR] zero points, then
+ * Packed: panels of NR columns. A panel has, block by block: [NR] scales, [NR] zero points
+ * if they are given, then
  *   8 bits:   [block][NR] bytes
  *   4 bits:   (and 2, widened to 4) [block / 2][NR] bytes, the even k in the low half
  * The last block is as long as the others. Its values beyond K are never used as weights.
  *
  * Up to SMALL_M rows: one pass over the panel. Per block, the products with the plain values are
- * summed (even and odd k apart, for the latency of the multiply-add), then sum a (q - z) s = s (sum
- * a q - z sum a) This costs three instructions for a vector of values, shared by the rows: about
- * the speed of memory at 4 bits. More rows: KB values of K at a time are widened into a panel of
- * floats in L1, and the tiles of the f32 product run over it.
+ * summed, then sum a (q - z) s = s (sum a q - z sum a). This costs three instructions for a vector
+ * of values, shared by the rows: about the speed of memory at 4 bits; what comes next is
+ * prefetched, as the arithmetic leaves the processor no room to look for it. More rows: KB values
+ * of K at a time are widened into a panel of floats in L1, and the tiles of the f32 product run
+ * over it.
  *
  * The two ways sum in different orders. M decides which one runs, so here the bits may depend on
  * M. */
 #include "nn/kernels/tmpl/gemm_f32_tmpl.h"
 
 enum { SMALL_M = VL == 16 ? 4 : 2, KB = 128 };
+enum { AHEAD = 8192 }; /* bytes: the arithmetic of so many takes as long as memory */
+
+static size_t head_bytes(const struct steno_nbits *b)
+{
+    return (b->has_zero ? 2 : 1) * NR * sizeof(float);
+}
 
 static size_t block_bytes(const struct steno_nbits *b)
 {
-    return 2 * NR * sizeof(float) + b->block * NR / (b->bits == 8 ? 1 : 2);
+    return head_bytes(b) + b->block * NR / (b->bits == 8 ? 1 : 2);
+}
+
+/* Zero points of VL columns of a block from column x on; s: its scales. */
+static inline vf zeros_of(const struct steno_nbits *b, const float *s, size_t x)
+{
+    return b->has_zero ? v_load(s + NR + x) : v_set1((float)(1u << (b->bits - 1)));
 }
 
 static size_t blocks_of(const struct steno_nbits *b)
@@ -41,11 +55,11 @@ static void nbits_pack(void *dst, const struct steno_nbits *b)
     for (size_t j = 0; j < b->n; j += NR)
         for (size_t l = 0; l < blocks_of(b); l++, p += block_bytes(b)) {
             float *s = (float *)(void *)p;
-            uint8_t *q = (uint8_t *)(s + 2 * NR);
+            uint8_t *q = p + head_bytes(b);
             for (size_t x = 0; x < NR && j + x < b->n; x++) {
                 s[x] = b->scale[(j + x) * blocks_of(b) + l];
-                s[NR + x] =
-                    b->zero ? b->zero[(j + x) * blocks_of(b) + l] : (float)(1u << (b->bits - 1));
+                if (b->has_zero)
+                    s[NR + x] = b->zero[(j + x) * blocks_of(b) + l];
                 for (size_t i = 0; i < b->block && l * b->block + i < b->k; i++) {
                     unsigned v = steno_nbits_value(b, l * b->block + i, j + x);
                     if (b->bits == 8)
@@ -71,7 +85,7 @@ static inline __attribute__((always_inline)) void sum_block(int rows, bool nibbl
             vf w0, w1;
             if (nibbles) {
                 vi b = vi_bytes(q + k / 2 * NR + v * VL);
-                w0 = vi_to_float(vi_and(b, vi_set1(15)));
+                w0 = vi_nibbles(b);
                 w1 = vi_to_float(vi_shift4(b));
             } else {
                 w0 = vi_to_float(vi_bytes(q + k * NR + v * VL));
@@ -99,14 +113,16 @@ few_rows(const struct product *p, int rows, const struct steno_nbits *b, const u
         total[i] = v_zero();
     for (size_t l = 0; l < blocks_of(b); l++, panel += block_bytes(b)) {
         const float *s = (const float *)(const void *)panel;
-        const uint8_t *q = (const uint8_t *)(s + 2 * NR);
+        const uint8_t *q = panel + head_bytes(b);
+        for (size_t i = 0; i < block_bytes(b); i += 64)
+            __builtin_prefetch(panel + AHEAD + i);
         if (b->bits == 8)
             sum_block(rows, false, q, a + l * b->block, lda, b->block, even, odd);
         else
             sum_block(rows, true, q, a + l * b->block, lda, b->block, even, odd);
 #pragma GCC unroll 8
         for (int i = 0; i < 2 * rows; i++) {
-            vf zero = v_load(s + NR + (size_t)(i % 2) * VL);
+            vf zero = zeros_of(b, s, (size_t)(i % 2) * VL);
             vf v = v_fnma(zero, v_set1(sums[l * SMALL_M + (size_t)(i / 2)]), even[i] + odd[i]);
             total[i] = v_fma(v, v_load(s + (size_t)(i % 2) * VL), total[i]);
         }
@@ -156,14 +172,15 @@ static void widen(const struct steno_nbits *b, const uint8_t *panel, size_t k0, 
 {
     for (size_t k = k0; k < k0 + n; k++, to += NR) {
         const float *s = (const float *)(const void *)(panel + k / b->block * block_bytes(b));
-        const uint8_t *q = (const uint8_t *)(s + 2 * NR);
+        const uint8_t *q = (const uint8_t *)s + head_bytes(b);
         size_t i = k % b->block;
 #pragma GCC unroll 2
         for (size_t x = 0; x < NR; x += VL) {
             vi v = vi_bytes(q + (b->bits == 8 ? i : i / 2) * NR + x);
-            if (b->bits != 8)
-                v = i % 2 ? vi_shift4(v) : vi_and(v, vi_set1(15));
-            v_store(to + x, (vi_to_float(v) - v_load(s + NR + x)) * v_load(s + x));
+            const vf w = b->bits == 8 ? vi_to_float(v)
+                         : i % 2      ? vi_to_float(vi_shift4(v))
+                                      : vi_nibbles(v);
+            v_store(to + x, (w - zeros_of(b, s, x)) * v_load(s + x));
         }
     }
 }

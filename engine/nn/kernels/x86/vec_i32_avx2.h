@@ -79,6 +79,11 @@ static inline vf vi_to_float(vi a)
 {
     return _mm256_cvtepi32_ps(a);
 }
+/* The low four bits of each as a float. */
+static inline vf vi_nibbles(vi a)
+{
+    return vi_to_float(vi_and(a, vi_set1(15)));
+}
 /* Load VL pairs of bytes, widened to pairs of 16 bits. */
 static inline vi vi_widen(const void *p)
 {

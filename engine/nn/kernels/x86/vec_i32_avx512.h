@@ -47,6 +47,12 @@ static inline vi vi_shift4(vi a)
 {
     return _mm512_srli_epi32(a, 4);
 }
+/* The low four bits of each as a float. */
+static inline vf vi_nibbles(vi a)
+{
+    const vf numbers = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_permutexvar_ps(a, numbers); /* which reads no other bits */
+}
 static inline vi vi_times256(vi a)
 {
     return _mm512_slli_epi32(a, 8);
