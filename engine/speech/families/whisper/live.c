@@ -434,10 +434,11 @@ static size_t count_hidden(const steno_whisper_live *l, const int32_t *jump)
     return 0;
 }
 
-static steno_status take_places(steno_whisper_live *l, steno_whisper_runner *net, steno_err *err)
+static steno_status take_places(steno_whisper_live *l, steno_whisper_runner *net,
+                                const struct steno_whisper_ask *ask, steno_err *err)
 {
     int32_t jump[STENO_WHISPER_MAX_TEXT + 1];
-    steno_status st = steno_whisper_aligner_jumps(l->aligner, net, &l->place, jump, err);
+    steno_status st = steno_whisper_aligner_jumps(l->aligner, net, ask, jump, err);
     if (!st)
         keep_result(l, count_hidden(l, jump));
     return st;
@@ -451,7 +452,7 @@ steno_status steno_whisper_live_take(steno_whisper_live *l, steno_whisper_runner
     steno_status st;
     *again = false;
     if (l->placing)
-        return take_places(l, net, err);
+        return take_places(l, net, ask, err);
     more = l->begun ? write_piece(l, ask->logits) : check_draft(l, ask);
     l->begun = true;
     if (more)
