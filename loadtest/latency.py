@@ -14,11 +14,11 @@ Each model is run in three ways:
 - silence: the server ends the turn after 0.5 s of silence
 - semantic: by the turn network (docs/turns.md), if the server has it
 
---set is an option of the `start` message (stabilize_partials=no). --beside measures a server of another kind that runs already, in the ways
+--set is a member of the `start` message, as JSON (stabilize_partials=false). --beside measures a server of another kind that runs already, in the ways
 finalize and silence (latency_peers.py has their names: whisper-live, whisperlivekit).
 
 Figures, those of pipecat's stt-benchmark where it has them:
-- TTFS: from the end of speech to the final that has the last word. Complete clips alone.
+- TTFS: from the end of speech to the final that has all words of the last result. Complete clips alone.
 - whole: from the end of speech to the first result that has all words of the last one, and all later results have them
 - word: from the end of a word, as the final times it, to the first partial (or final) that has it
 - partials: sent for each second of speech
@@ -132,12 +132,14 @@ class Figures:
         ended = [(t, m) for t, m in finals if m["reason"] != "end" and t >= seconds]
         if complete:
             self.complete += 1
-            done = [t - seconds for t, m in ended]
+            whole = self.whole_at(got)
+            done = [t - seconds for t, m in ended if t >= whole]
             if done:
                 self.ttfs.append(done[0])
-                self.whole.append(self.whole_at(got) - seconds)
             else:
                 self.missed += 1
+            if finals:
+                self.whole.append(whole - seconds)
         else:
             self.incomplete += 1
             self.cut += any(t <= seconds + 1 and m["reason"] == "endpoint" for t, m in ended)
@@ -224,7 +226,7 @@ def main():
     p.add_argument("--ways", default=",".join(WAYS), type=lambda s: s.split(","))
     p.add_argument("--repeat", type=int, default=1)
     p.add_argument("--json")
-    p.add_argument("--set", action="append", default=[], type=pair)
+    p.add_argument("--set", action="append", default=[], type=lambda s: (pair(s)[0], json.loads(pair(s)[1])))
     p.add_argument("--beside", action="append", default=[], type=pair)
     p.add_argument("audio")
     p.add_argument("model", nargs="*")

@@ -40,6 +40,13 @@ async def collect(ws, begin, read, got):
         pass
 
 
+def ended(got):
+    """Text that the server never called final is one at the end of the session, as steno's."""
+    if got and got[-1][1]["type"] != "final":
+        got.append((got[-1][0], message(got[-1][1]["text"], True, "end")))
+    return got
+
+
 async def whisper_live(url, pcm, way):
     """WhisperLive (package whisper-live): the last segments of the transcript, each completed or not; END_OF_AUDIO closes."""
     got = []
@@ -56,9 +63,9 @@ async def whisper_live(url, pcm, way):
         begin = time.monotonic()
         listening = asyncio.create_task(collect(ws, begin, read, got))
         await pace(begin, pcm, ws.send, lambda: ws.send(b"END_OF_AUDIO"), way)
-        await asyncio.wait([listening], timeout=AFTER + 5)
+        await asyncio.wait([listening], timeout=5)
         listening.cancel()
-    return got
+    return ended(got)
 
 
 async def whisperlivekit(url, pcm, way):
@@ -81,7 +88,7 @@ async def whisperlivekit(url, pcm, way):
         await pace(begin, pcm, ws.send, lambda: ws.send(b""), way)
         await asyncio.wait([listening], timeout=AFTER + 10)
         listening.cancel()
-    return got
+    return ended(got)
 
 
 PEERS = {"whisper-live": whisper_live, "whisperlivekit": whisperlivekit}
