@@ -72,6 +72,10 @@ def transcribe_writes_where_it_is_asked_to(d, folder):
     for args in ((), ("--itn", "auto"), ("--itn", "off")):  # digits-en is a model of commands: auto leaves it alone
         x = steno("transcribe", *args, "--grammars", grammars, DIGITS)
         assert x.stdout == DIGITS_TEXT + "\n", x
+    x = steno("transcribe", "--itn", "on", "--itn-digits", "--grammars", grammars, DIGITS)
+    assert x.stdout == "427 one 9 0 3\n", x
+    x = steno("transcribe", "--itn", "off", "--itn-digits", "--grammars", grammars, DIGITS)
+    assert x.returncode == 64 and "itn_digits: needs a grammar for this model, and itn" in x.stderr, x
     x = steno("transcribe", "--itn", "on", DIGITS)
     assert x.returncode == 64 and "itn: there is no grammar for this model" in x.stderr, x
     x = steno("transcribe", "--grammars", "en", DIGITS)

@@ -171,6 +171,36 @@ static void shielded_words_stay(void **state)
     steno_itn_writer_free(by.itn);
 }
 
+/* Of lone numbers "one" stays, and so do ordinals and words that the grammar is kept from. */
+static void lone_numbers_become_digits_where_that_is_wanted(void **state)
+{
+    static const struct row lone[] = {
+        {"Zero dogs one cat",
+         {"Zero", "dogs", "one", "cat"},
+         "0 dogs one cat",
+         {{"0", 0, 0.5, 0.5f},
+          {"dogs", 1, 1.5, 0.25f},
+          {"one", 2, 2.5, 0.125f},
+          {"cat", 3, 3.5, 0.0625f}}},
+        {"nine a second twenty one",
+         {"nine", "a", "second", "twenty", "one"},
+         "9 a second 21",
+         {{"9", 0, 0.5, 0.5f},
+          {"a", 1, 1.5, 0.25f},
+          {"second", 2, 2.5, 0.125f},
+          {"21", 3, 4.5, 0.044194f}}},
+    };
+    steno_itn *g = NULL;
+    struct steno_written_by by = {.itn = steno_itn_writer_new(), .shielded = true, .digits = true};
+    (void)state;
+    assert_int_equal(steno_itn_open_of_model(&g, folder, NULL), STENO_OK);
+    by.grammar = g;
+    for (size_t i = 0; i < sizeof lone / sizeof *lone; i++)
+        check_row(&lone[i], &by);
+    steno_itn_close(g);
+    steno_itn_writer_free(by.itn);
+}
+
 /* Marks and capitals come from the network of tests/data/punctuation, which reads what was spoken:
  * "hello" gets a first capital and a comma, "you" a question mark, "nasa" is in capitals. */
 static const struct row marked[] = {
@@ -313,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_the_times_of_what_was_spoken),
         cmocka_unit_test(shielded_words_stay),
+        cmocka_unit_test(lone_numbers_become_digits_where_that_is_wanted),
         cmocka_unit_test(marks_are_those_of_what_was_spoken),
         cmocka_unit_test(marks_are_of_the_words_script),
         cmocka_unit_test(other_words_change_nothing),

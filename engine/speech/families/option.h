@@ -6,6 +6,7 @@
 
 #define STENO_OPTION_ALL "all" /* the family of options that all families have */
 #define STENO_OPTION_ITN "itn"
+#define STENO_OPTION_ITN_DIGITS "itn_digits"
 #define STENO_OPTION_PUNCTUATION "punctuation"
 #define STENO_OPTION_STABILIZE "stabilize_partials"
 

@@ -12,6 +12,10 @@ static const struct steno_option_info of_all[] = {
      "write numbers, dates and money of finals by a grammar (docs/itn.md); auto: where there is "
      "one "
      "and the model writes words"},
+    {STENO_OPTION_ALL, STENO_OPTION_ITN_DIGITS, STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0,
+     NULL, "no",
+     "where a grammar of English writes finals: lone numbers below ten become digits too, but for "
+     "one"},
     {STENO_OPTION_ALL, STENO_OPTION_PUNCTUATION, STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0,
      "auto|on|off", "auto",
      "write marks and capitals of finals by a network (docs/punctuation.md); auto: where there is "

@@ -396,6 +396,7 @@ static steno_status open_hand(const steno_stream *s, const struct steno_hypothes
     if (grammar) {
         by->grammar = grammar->tool;
         by->shielded = s->itn == STENO_WHEN_AUTO && !strcmp(grammar->language, "en");
+        by->digits = s->itn_digits && !strcmp(grammar->language, "en");
         by->itn = steno_itn_writer_new();
         if (!by->itn)
             return STENO_ERR_NOMEM;

@@ -38,6 +38,7 @@ static steno_status choose_writing(steno_stream *s, steno_err *err)
 {
     const steno_model *m = s->model;
     s->itn = option_when(s, STENO_OPTION_ITN);
+    s->itn_digits = option_when(s, STENO_OPTION_ITN_DIGITS) == STENO_WHEN_ON;
     s->punctuation = option_when(s, STENO_OPTION_PUNCTUATION);
     s->steady = option_when(s, STENO_OPTION_STABILIZE) != STENO_WHEN_OFF;
     if (s->itn == STENO_WHEN_ON && !m->grammars.n &&
@@ -45,6 +46,9 @@ static steno_status choose_writing(steno_stream *s, steno_err *err)
         return steno_fail(
             err, STENO_ERR_INVAL,
             "itn: there is no grammar for this model (docs/itn.md says where one may lie)");
+    if (s->itn_digits && (!m->grammars.n || s->itn == STENO_WHEN_OFF))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "itn_digits: needs a grammar for this model, and itn");
     if (s->punctuation == STENO_WHEN_ON && !m->punctuators.n && !m->writes_marks)
         return steno_fail(err, STENO_ERR_INVAL,
                           "punctuation: there is no network for this model (docs/punctuation.md "

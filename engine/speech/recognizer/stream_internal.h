@@ -120,6 +120,7 @@ struct steno_stream {
     steno_filters *filters;     /* NULL: none */
     steno_alignment *alignment; /* NULL: the speech is recognized */
     enum steno_when { STENO_WHEN_AUTO, STENO_WHEN_ON, STENO_WHEN_OFF } itn, punctuation;
+    bool itn_digits;            /* lone numbers below ten, too */
     /* clock */
     int64_t taken;  /* input samples so far */
     int64_t base;   /* input samples before this run */

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/english.h"
 #include "speech/itn/shield.h"
 
 #define NO_WORD UINT32_MAX
@@ -34,6 +35,7 @@ struct job {
     char *low;                        /* the spoken text in small letters */
     char *read;                       /* the same as the grammar reads it */
     bool shielded;                    /* words of it are covered */
+    bool digits;                      /* lone numbers below ten become digits */
     uint32_t *word_of;                /* [n] the word of each byte of it */
     bool capitals;                    /* it has no small letters, but capital ones */
     struct label *label;              /* [in->n_words]; NULL: no marks are added */
@@ -263,26 +265,39 @@ static const char *small_word(const struct job *j, const struct piece *p)
     return j->low + i;
 }
 
+/* The digit of a word, text [n], that stays; false: it is none. */
+static bool write_digit(const struct job *j, const char *text, size_t n, char *out)
+{
+    const struct steno_english_word *w = steno_english_word(text, n);
+    if (!j->digits || w->kind != STENO_EN_DIGIT || w->ordinal || w->value == 1)
+        return false;
+    *out = (char)('0' + w->value);
+    return true;
+}
+
 /* Write the text of piece i: the spoken word in its own case if it stays. False: out of memory. */
 static bool write_piece(struct job *j, size_t i)
 {
     struct piece *p = &j->piece[i];
+    char digit = '\0';
     const bool one = p->from.end == p->from.first + 1;
     const char *spoken = j->in->words[p->from.first].text;
     const char *at = (j->out ? j->out->text : j->low) + p->at;
     const bool stays = one && (is_same(spoken, at, p->n) || (j->out && is_shielded(j, p)));
-    const char *from = !stays ? at : j->label && j->capitals ? small_word(j, p) : spoken;
+    const bool counts = stays && write_digit(j, at, p->n, &digit);
+    const char *kept = j->label && j->capitals ? small_word(j, p) : spoken;
+    const char *from = counts ? &digit : stays ? kept : at;
     const char *mark = j->label ? mark_behind(j, i, at, p->n) : "";
-    const size_t n_mark = strlen(mark);
-    char *text = steno_arena_alloc(j->arena, p->n + n_mark + 1);
+    const size_t n_mark = strlen(mark), n = counts ? 1 : p->n;
+    char *text = steno_arena_alloc(j->arena, n + n_mark + 1);
     if (!text)
         return false;
-    memcpy(text, from, p->n);
-    memcpy(text + p->n, mark, n_mark);
+    memcpy(text, from, n);
+    memcpy(text + n, mark, n_mark);
     if (j->label && one && j->label[p->from.first].letters != STENO_LETTERS_KEEP)
-        make_capitals(text, j->label[p->from.first].letters == STENO_LETTERS_UPPER ? p->n : 1);
+        make_capitals(text, j->label[p->from.first].letters == STENO_LETTERS_UPPER ? n : 1);
     else if (!j->label && j->capitals && !stays)
-        make_capitals(text, p->n);
+        make_capitals(text, n);
     p->text = text;
     return true;
 }
@@ -415,7 +430,7 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
                                  steno_arena *arena)
 {
     const struct steno_alternative in = *io;
-    struct job j = {.in = &in, .arena = arena};
+    struct job j = {.in = &in, .arena = arena, .digits = by->grammar && by->digits};
     struct steno_itn_text t;
     steno_status st = STENO_OK;
     if (!in.n_words)
@@ -428,7 +443,7 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
         st = find_labels(&j, by->marks);
     if (!st && by->grammar)
         st = rewrite_text(&j, by, &t);
-    if (st || (!j.out && !j.label))
+    if (st || (!j.out && !j.label && !j.digits))
         return st;
     if (j.out && !take_written(&j))
         return steno_arena_failure(arena);
@@ -436,7 +451,7 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
         j.out = NULL;
         j.n_pieces = 0;
     }
-    if (!j.out && !j.label)
+    if (!j.out && !j.label && !j.digits)
         return STENO_OK;
     return (j.out || take_words_written(&j)) && write_words(&j, io) ? STENO_OK
                                                                     : steno_arena_failure(arena);

@@ -16,12 +16,14 @@ struct steno_written_by {
     const steno_itn *grammar;        /* NULL: numbers stay words */
     steno_itn_writer *itn;           /* with it */
     bool shielded;                   /* of English: it does not read some words (itn/shield.h) */
+    bool digits;                     /* of English: lone numbers below ten become digits */
     steno_punctuation_writer *marks; /* NULL: none are added */
 };
 
 /* Replace text and words. A word that a grammar makes of several lasts from the first one's start
  * to the last one's end and has the geometric mean of their confidences; words that it makes of the
- * same ones share their time by length. Those that stay keep their case. A text that the grammar
+ * same ones share their time by length. Those that stay keep their case. digits: of those, "zero"
+ * and "two" to "nine" become digits; "one" mostly is no number. A text that the grammar
  * does not read, or is too long for it, stays.
  * The network reads what was spoken. A written word gets the mark behind its last spoken one, and
  * the case of it if it comes of one alone; a text in capitals becomes one of small letters first.
