@@ -44,21 +44,17 @@ bool steno_options_known_of(const char *name, enum steno_option_scope scope)
     return row && row->scope == scope;
 }
 
-static void add_names(char *out, enum steno_option_scope scope)
+const char *steno_options_meant(const char *names, const char *name, char out[STENO_OPTIONS_MEANT])
 {
+    struct steno_list_item best = steno_list_similar(names, name);
     const struct steno_option_info *row;
+    size_t most = best.n ? steno_list_likeness(best.p, best.n, name) : 2;
     for (size_t i = 0; (row = next_row(&i));) {
-        size_t at = strlen(out);
-        if (row->scope == scope)
-            snprintf(out + at, STENO_OPTIONS_NAMES - at, ", %s", row->name);
+        const size_t n = strlen(row->name), alike = steno_list_likeness(row->name, n, name);
+        best = alike > most ? (struct steno_list_item){row->name, n} : best;
+        most = alike > most ? alike : most;
     }
-}
-
-const char *steno_options_names(char out[STENO_OPTIONS_NAMES])
-{
-    out[0] = '\0';
-    add_names(out, STENO_OPTION_OF_STREAM);
-    add_names(out, STENO_OPTION_OF_MODEL);
+    snprintf(out, STENO_OPTIONS_MEANT, best.n ? " (%.*s is known)" : "", (int)best.n, best.p);
     return out;
 }
 
@@ -283,8 +279,9 @@ static const struct steno_option_info *row_named(const char *name, unsigned char
 
 static steno_status unknown(const char *name, const char *names, steno_err *err)
 {
-    return steno_fail(err, STENO_ERR_INVAL, "unknown option '%.40s', known are %s", name,
-                      *names ? names + 2 : "none");
+    char meant[STENO_OPTIONS_MEANT];
+    return steno_fail(err, STENO_ERR_INVAL, "unknown option '%.40s'%s", name,
+                      steno_options_meant(names, name, meant));
 }
 
 steno_status steno_options_set(struct steno_options *o, const char *name, const char *value,
@@ -292,10 +289,9 @@ steno_status steno_options_set(struct steno_options *o, const char *name, const 
 {
     unsigned char at;
     const struct steno_option_info *row = row_named(name, &at);
-    char names[STENO_OPTIONS_NAMES];
     steno_status st;
     if (!row)
-        return unknown(name, steno_options_names(names), err);
+        return unknown(name, "", err);
     st = steno_option_check(name, value, err);
     if (st)
         return st;
@@ -358,7 +354,7 @@ steno_status steno_options_set_json(struct steno_options *o, const char *name, c
 static steno_status read_pair(struct steno_options *o, int *beam, const char *p, size_t n,
                               steno_err *err)
 {
-    char pair[64], *equals, names[STENO_OPTIONS_NAMES] = "";
+    char pair[64], *equals;
     if (n >= sizeof pair)
         return steno_fail(err, STENO_ERR_INVAL, "'%.40s' is longer than any option", p);
     memcpy(pair, p, n);
@@ -371,8 +367,7 @@ static steno_status read_pair(struct steno_options *o, int *beam, const char *p,
         return steno_query_int("beam", equals + 1, 0, STENO_MAX_BEAM, beam, err);
     if (steno_options_known_of(pair, STENO_OPTION_OF_STREAM))
         return steno_options_set(o, pair, equals + 1, err);
-    add_names(names, STENO_OPTION_OF_STREAM);
-    return unknown(pair, names, err);
+    return unknown(pair, "beam", err);
 }
 
 steno_status steno_options_read_list(struct steno_options *o, int *beam, const char *list,

@@ -7,11 +7,11 @@
 #include "base/buf.h"
 #include "steno.h"
 
-#define STENO_OPTIONS_MAX 32     /* in one set */
+#define STENO_OPTIONS_MAX 48     /* in one set */
 #define STENO_OPTION_TEXT 32     /* bytes of one value as text, with its NUL */
 #define STENO_OPTIONS_LISTS 1000 /* bytes of all lists in one set */
 #define STENO_OPTIONS_LABEL 96   /* bytes of a label, with its NUL */
-#define STENO_OPTIONS_NAMES 800
+#define STENO_OPTIONS_MEANT 64   /* bytes of what a misspelt name means, with its NUL */
 
 /* Zero-initialised = nothing is set. Small, because every session has two. */
 struct steno_options {
@@ -31,8 +31,9 @@ struct steno_option_list {
 /* Whether a family has an option of this name; the second function also checks the scope. */
 bool steno_options_known(const char *name);
 bool steno_options_known_of(const char *name, enum steno_option_scope scope);
-/* Write every name as ", a, b, c", those of streams first; cut when out is full. Returns out. */
-const char *steno_options_names(char out[STENO_OPTIONS_NAMES]);
+/* Write " (NAME is known)": what a misspelt name most likely means of a list of names and of all
+ * options; nothing where none is alike. Returns out. */
+const char *steno_options_meant(const char *names, const char *name, char out[STENO_OPTIONS_MEANT]);
 /* The option with whose name a message begins ("ctc_weight: 2 is outside 0..1"); NULL when it
  * begins with none. */
 const char *steno_options_named_in(const char *message);

@@ -79,12 +79,12 @@ static const struct field *known_field(const char *name)
 
 static const struct field *find_field(const char *name, steno_err *err)
 {
-    char names[STENO_OPTIONS_NAMES];
+    char meant[STENO_OPTIONS_MEANT];
     const struct field *f = known_field(name);
     if (f)
         return f;
-    steno_fail(err, STENO_ERR_INVAL, "unknown field '%.40s', known are " FIELD_NAMES "%s", name,
-               steno_options_names(names));
+    steno_fail(err, STENO_ERR_INVAL, "unknown field '%.40s'%s; /asyncapi.yaml has all", name,
+               steno_options_meant(FIELD_NAMES, name, meant));
     return NULL;
 }
 

@@ -17,5 +17,10 @@ struct steno_list_item steno_list_next(const char *list);
 bool steno_list_is(struct steno_list_item item, const char *text);
 /* Whether text is one of the items. */
 bool steno_list_holds(const char *list, const char *text);
+/* How alike two names are: the number of equal first letters and, of the rest, of equal last ones.
+ * Below 3: not alike. */
+size_t steno_list_likeness(const char *a, size_t n, const char *b);
+/* The item that a misspelt one most likely means, the first of several; n 0: none is alike. */
+struct steno_list_item steno_list_similar(const char *list, const char *text);
 
 #endif

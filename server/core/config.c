@@ -9,6 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/list.h"
+
 enum type { STRING, INT, BYTES, SECONDS, RATIO, BOOL };
 
 struct row {
@@ -269,20 +271,18 @@ static const struct row *find_row(const char *section, const char *key)
 
 struct candidate {
     const char *section, *key; /* NULL: no candidate */
-    size_t same;               /* number of equal first letters */
+    size_t same;               /* how alike it is */
 };
 
 static void consider(struct candidate *best, const char *section, const char *known,
                      const char *key)
 {
-    size_t n = 0;
-    while (key[n] && key[n] == known[n])
-        n++;
+    const size_t n = steno_list_likeness(known, strlen(known), key);
     if (n > best->same)
         *best = (struct candidate){section, known, n};
 }
 
-/* The key that a misspelt one most likely means: most equal first letters, at least three. */
+/* The key that a misspelt one most likely means. */
 static struct candidate similar_key(const char *key)
 {
     struct candidate best = {.same = 2};

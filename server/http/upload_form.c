@@ -18,7 +18,7 @@
 static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
-    char names[STENO_OPTIONS_NAMES];
+    char meant[STENO_OPTIONS_MEANT];
     bool flag;
     steno_status st;
     if (!strcmp(name, "format"))
@@ -47,11 +47,11 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_subtitle_option_set(&up->want.subtitle, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(
-            err, STENO_ERR_INVAL,
-            "query: '%.40s' is unknown; known are format, model, channel, "
-            "multichannel, beam, n_best, vad, words, word_times, segments, " STENO_SUBTITLE_NAMES
-            ", " STENO_VOICES_NAMES ", " STENO_HINT_NAMES "%s",
-            name, steno_options_names(names));
+            err, STENO_ERR_INVAL, "query: '%.40s' is unknown%s; /openapi.yaml has all", name,
+            steno_options_meant("format, model, channel, multichannel, beam, n_best, vad, words, "
+                                "word_times, segments, " STENO_SUBTITLE_NAMES
+                                ", " STENO_VOICES_NAMES ", " STENO_HINT_NAMES,
+                                name, meant));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
         up->want.no_words = !flag;

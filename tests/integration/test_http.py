@@ -263,7 +263,7 @@ def chunked_bodies_of_unknown_length_are_taken(d):
 @case
 def wrong_parameters_are_named(d):
     for query, code, says in [("format=xml", 400, "'xml' is not one of json, text, srt, vtt"),
-                              ("chanel=1", 400, "'chanel' is unknown"), ("channel=x", 400, "'x' is not a number"),
+                              ("chanel=1", 400, "'chanel' is unknown (channel is known)"), ("zzz=1", 400, "'zzz' is unknown; /openapi.yaml has all"), ("channel=x", 400, "'x' is not a number"),
                               ("beam=1000", 400, "beam: 1000 is outside 0..64"), ("format=%zz", 400, "%-escape"),
                               ("model=nope", 404, "'nope' does not exist")]:
         e = error_of(d.request("POST", "/v1/transcribe?" + query, WAV), code)

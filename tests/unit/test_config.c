@@ -77,6 +77,7 @@ static void bad_values_are_refused_and_change_nothing(void **state)
         {"limits.header_timeout=5 parsecs", "is not a time"},
         {"log.requests=perhaps", "log.requests: 'perhaps' is not yes or no"},
         {"limits.bodi=1", "unknown key limits.bodi (limits.body is known)"},
+        {"log.fromat=json", "unknown key log.fromat (log.format is known)"},
         {"zzz.qqq=1", "unknown key zzz.qqq"},
         {"model.compat=other", "model.compat: 'other' is "},
         {"model.ctc_weight=2", "model.ctc_weight: 2 is outside 0..1"},

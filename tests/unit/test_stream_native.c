@@ -171,7 +171,7 @@ static void bad_messages_are_refused_by_name(void **state)
         {"{\"type\":3}", STENO_ERR_INVAL, "'type' must be a string"},
         {"{\"type\":\"stop\"}", STENO_ERR_INVAL, "unknown type 'stop'"},
         {"{\"type\":\"end\",\"type\":\"start\"}", STENO_ERR_FORMAT, "duplicate"},
-        {"{\"type\":\"start\",\"samplerate\":8000}", STENO_ERR_INVAL, "unknown field 'samplerate'"},
+        {"{\"type\":\"start\",\"samplerate\":8000}", STENO_ERR_INVAL, "unknown field 'samplerate' (sample_rate is known)"},
         {"{\"type\":\"start\",\"encoding\":\"mp3\"}", STENO_ERR_UNSUPPORTED, "unknown 'mp3'"},
         {"{\"type\":\"start\",\"encoding\":7}", STENO_ERR_INVAL, "encoding: must be a string"},
         {"{\"type\":\"start\",\"sample_rate\":1}", STENO_ERR_INVAL, "sample_rate: 1 is outside"},
