@@ -160,6 +160,7 @@ EMULATED __m512i _mm512_setzero_si512(void)
     return (__m512i){0};
 }
 #define _mm512_setr_epi32(...) (((union emulated){.i32 = {__VA_ARGS__}}).si)
+#define _mm512_setr_ps(...) (((union emulated){.f = {__VA_ARGS__}}).ps)
 /* The last lane comes first. */
 EMULATED __m512i emulated_reverse32(union emulated a)
 {
@@ -288,6 +289,10 @@ EMULATED __m512 _mm512_cvtph_ps(__m256i a)
     }
 EMULATED_PERMUTE(_mm512_permutexvar_epi16, 32, u16)
 EMULATED_PERMUTE(_mm512_permutexvar_epi32, 16, u32)
+EMULATED __m512 _mm512_permutexvar_ps(__m512i at, __m512 a)
+{
+    return (__m512)_mm512_permutexvar_epi32(at, (__m512i)a);
+}
 EMULATED __m512 _mm512_permutex2var_ps(__m512 a, __m512i at, __m512 b)
 {
     union emulated x, y[2] = {{.ps = a}, {.ps = b}}, k = {.si = at};
