@@ -68,6 +68,7 @@ static steno_status align_recording(struct align_job *j, steno_model *m, const c
     steno_transcript *t = steno_transcript_new(0);
     steno_status st = t ? steno_recording_open(&r, name, (int)j->channel, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    const bool named = st != STENO_OK; /* or has no file to name */
     if (!st) {
         steno_recording_get_info(r, &ri);
         so.sample_rate = ri.sample_rate;
@@ -86,7 +87,7 @@ static steno_status align_recording(struct align_job *j, steno_model *m, const c
     steno_stream_close(s);
     steno_recording_close(r);
     steno_transcript_free(t);
-    return st ? steno_fail_in(err, st, "%s", name) : STENO_OK;
+    return st && !named ? steno_fail_in(err, st, "%s", name) : st;
 }
 
 static steno_status align(struct align_job *j, const char *text, const char *recording,

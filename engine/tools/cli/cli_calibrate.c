@@ -109,6 +109,7 @@ static steno_status recognize(struct calibration *c, const char *path, struct sa
     steno_recording *r = NULL;
     steno_stream *s = NULL;
     steno_status st = steno_recording_open(&r, path, 0, err);
+    const bool named = st != STENO_OK;
     if (!st) {
         steno_recording_get_info(r, &info);
         so.sample_rate = info.sample_rate;
@@ -122,7 +123,7 @@ static steno_status recognize(struct calibration *c, const char *path, struct sa
         st = take_finals(s, out, err);
     steno_stream_close(s);
     steno_recording_close(r);
-    return st;
+    return st && !named ? steno_fail_in(err, st, "%s", path) : st;
 }
 
 static steno_status add_samples(struct calibration *c, const struct said *heard,
@@ -165,7 +166,7 @@ static steno_status compare_recording(struct calibration *c, const char *path, c
     for (int k = 0; two && k < 2; k++)
         steno_arena_free(two[k].arena);
     free(two);
-    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+    return st;
 }
 
 static steno_status compare_list(struct calibration *c, const char *name, steno_err *err)
