@@ -1,7 +1,9 @@
-/* Before: y = ai.steno:Attention(q, k, v) where k = Reshape(Expand(Unsqueeze(x; 2))), v likewise,
- *         or Tile in place of Expand: each head of x stands for several of q (grouped queries:
- * Ainslie et al., GQA, 2023) After:  y = ai.steno:Attention(q, x, z; kv_heads)
- * (nn/ops/op_fused_attention.c) A Transpose of x's heads and rows is read in place, too. */
+/* Before: y = ai.steno:Attention(q, k, v), where k = Reshape(Expand(Unsqueeze(x; 2))), or Tile in
+ *         place of Expand, and v likewise of z
+ * After:  y = ai.steno:Attention(q, x, z; kv_heads)   (nn/ops/op_fused_attention.c)
+ *
+ * Each head of x and z stands for several of q: grouped queries (Ainslie et al., GQA, 2023). A
+ * Transpose of their heads and rows is read in place, too. */
 #include "nn/passes/passes.h"
 
 #include <string.h>

@@ -1,11 +1,13 @@
-/* Before: old = q Slice(cache_k; rows 0 .. positions[0])' * scale + (0, or hidden where there are
- * none) new = q k' * scale + (positions[j] <= positions[i] ? 0 : hidden) y =
- * MatMul(Softmax(Concat(old, new)), Concat(Slice(cache_v), v)) [Transpose, Reshape] After:  y =
- * ai.steno.run:PastAttention(q, k, v, cache_k, cache_v, positions) (nn/ops/op_past_attention.c) So
- * exporters write the attention of a language model that gets the cache of all its positions and
- * returns the rows of new ones. Heads of keys and values may be repeated (pass groups). The rows of
- * the caches are read where they are: no Slice, Transpose or Concat copies them. What the number of
- * rows and both masks are is not matched but computed, for a few positions. */
+/* Before: old = q Slice(cache_k; rows 0 .. positions[0])' * scale + (0, or hidden if none)
+ *         new = q k' * scale + (positions[j] <= positions[i] ? 0 : hidden)
+ *         y = Softmax(Concat(old, new)) times Concat(Slice(cache_v), v) [Transpose, Reshape]
+ * After:  y = ai.steno.run:PastAttention(q, k, v, cache_k, cache_v, positions)
+ *         (nn/ops/op_past_attention.c)
+ *
+ * Exporters write so the attention of a language model that gets the cache of all its positions
+ * and returns the rows of new ones. Heads of keys and values may be repeated (pass groups). The
+ * rows of the caches are read where they are: no Slice, Transpose or Concat copies them. What the
+ * number of rows and both masks are is not matched but computed, for a few positions. */
 #include "nn/passes/trial.h"
 
 #include <math.h>

@@ -1,36 +1,23 @@
 #include "speech/speakers/activity.h"
 
 #include "base/status.h"
+#include "speech/speakers/turns.h"
 
 #include <stdlib.h>
 
-const struct steno_activity_rules steno_activity_nemo = {.begin_p = 0.5f, .end_p = 0.5f};
-
-/* Turns that grow. */
-struct turns {
-    struct steno_turn *turn;
-    size_t n, cap;
-};
+const struct steno_activity_rules steno_activity_nemo = {.begin_p = STENO_ACTIVITY_TALKS,
+                                                         .end_p = STENO_ACTIVITY_TALKS};
 
 /* Append a turn, or make the last one of the speaker (the last since `from`) longer where they
  * meet. */
-static bool add_active(struct turns *t, size_t from, struct steno_turn turn, double pause)
+static bool add_active(struct steno_turn_list *t, size_t from, struct steno_turn turn)
 {
     struct steno_turn *last = t->n > from ? &t->turn[t->n - 1] : NULL;
-    if (last && turn.start - last->end <= pause) {
+    if (last && turn.start <= last->end) {
         last->end = turn.end > last->end ? turn.end : last->end;
         return true;
     }
-    if (t->n == t->cap) {
-        const size_t cap = t->cap ? 2 * t->cap : 64;
-        struct steno_turn *grown = realloc(t->turn, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        t->turn = grown;
-        t->cap = cap;
-    }
-    t->turn[t->n++] = turn;
-    return true;
+    return steno_turn_list_add(t, turn);
 }
 
 /* The stretch of frames [first, end) in which a speaker talks, with what is added. */
@@ -46,7 +33,8 @@ static struct steno_turn stretch(const struct steno_activity *a,
 }
 
 /* Drop short turns of the last speaker, whose are all since `from`, then fill short pauses. */
-static void filter_turns(struct turns *t, size_t from, const struct steno_activity_rules *r)
+static void filter_turns(struct steno_turn_list *t, size_t from,
+                         const struct steno_activity_rules *r)
 {
     size_t n = from;
     for (size_t i = from; i < t->n; i++) {
@@ -62,7 +50,7 @@ static void filter_turns(struct turns *t, size_t from, const struct steno_activi
 }
 
 static bool speaker_turns(const struct steno_activity *a, const struct steno_activity_rules *r,
-                          size_t s, struct turns *t)
+                          size_t s, struct steno_turn_list *t)
 {
     const size_t from = t->n;
     size_t first = 0;
@@ -74,36 +62,27 @@ static bool speaker_turns(const struct steno_activity *a, const struct steno_act
             talks = true;
         } else if (talks && !(p >= r->end_p)) {
             talks = false;
-            if (!add_active(t, from, stretch(a, r, (int)s, first, f), 0))
+            if (!add_active(t, from, stretch(a, r, (int)s, first, f)))
                 return false;
         }
     }
-    if (talks && !add_active(t, from, stretch(a, r, (int)s, first, a->frames), 0))
+    if (talks && !add_active(t, from, stretch(a, r, (int)s, first, a->frames)))
         return false;
     filter_turns(t, from, r);
     return true;
-}
-
-static int by_begin(const void *x, const void *y)
-{
-    const struct steno_turn *a = x, *b = y;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return a->speaker - b->speaker;
 }
 
 steno_status steno_activity_turns(const struct steno_activity *a,
                                   const struct steno_activity_rules *rules, struct steno_turn **out,
                                   size_t *n, steno_err *err)
 {
-    struct turns t = {0};
+    struct steno_turn_list t = {0};
     for (size_t s = 0; s < a->speakers; s++)
         if (!speaker_turns(a, rules, s, &t)) {
             free(t.turn);
             return steno_fail(err, STENO_ERR_NOMEM, "turns: out of memory");
         }
-    if (t.n)
-        qsort(t.turn, t.n, sizeof *t.turn, by_begin);
+    steno_turn_list_sort(&t);
     *out = t.turn;
     *n = t.n;
     return STENO_OK;

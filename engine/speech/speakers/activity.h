@@ -5,6 +5,8 @@
 
 #include "steno.h"
 
+#define STENO_ACTIVITY_TALKS 0.5f /* a speaker with a higher probability talks */
+
 struct steno_activity_rules {
     float begin_p;                  /* speech begins above it */
     float end_p;                    /* and ends below it */

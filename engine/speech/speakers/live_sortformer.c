@@ -8,7 +8,6 @@
 #include "speech/speakers/sortformer_stream.h"
 #include "speech/speakers/sortformer_voices.h"
 
-#define TALKS 0.5f
 #define ROOM 8192 /* samples that come at once, at most */
 
 struct live_sortformer {
@@ -35,7 +34,7 @@ static uint8_t label_of_row(const steno_live_speakers *l, const float *row)
     steno_activity_fold(p, 1, speakers, keep);
     steno_activity_exclude(p, 1, speakers);
     for (size_t s = 0; s < speakers; s++)
-        if (p[s] > TALKS)
+        if (p[s] > STENO_ACTIVITY_TALKS)
             return (uint8_t)s;
     return STENO_LIVE_NOBODY;
 }

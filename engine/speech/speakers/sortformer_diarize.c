@@ -8,7 +8,6 @@
 #include "speech/speakers/sortformer_voices.h"
 
 #define MAX_ROWS (11u * 24 * 3600 * 100) /* 11 days at 10 ms */
-#define TALKS 0.5f
 
 struct recording {
     steno_diarization base;
@@ -100,7 +99,7 @@ static void choose(const struct recording *r, size_t most, bool *keep)
     size_t talks[STENO_ARRIVAL_SPEAKERS] = {0};
     for (size_t f = 0; f < r->rows; f++)
         for (size_t s = 0; s < speakers; s++)
-            talks[s] += r->p[f * speakers + s] > TALKS;
+            talks[s] += r->p[f * speakers + s] > STENO_ACTIVITY_TALKS;
     for (size_t s = 0; s < speakers; s++) {
         size_t before = 0;
         for (size_t k = 0; k < speakers; k++)

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "speech/speakers/activity.h"
 #include "speech/speakers/cluster.h"
 
-#define TALKS 0.5f
 #define ENOUGH 30.0f   /* s of a speaker's speech: more tells nothing new */
 #define LEAST_END 8000 /* samples that are embedded at the end */
 
@@ -65,7 +65,7 @@ static size_t who_alone(const float *p, size_t speakers)
 {
     size_t who = speakers;
     for (size_t s = 0; s < speakers; s++) {
-        if (!(p[s] > TALKS))
+        if (!(p[s] > STENO_ACTIVITY_TALKS))
             continue;
         if (who < speakers)
             return speakers;

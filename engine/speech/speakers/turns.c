@@ -17,9 +17,40 @@ struct maker {
     const struct steno_windows *w;
     const struct steno_turn_rules *rules;
     struct track *track; /* [clusters] */
-    struct steno_turn *turn;
-    size_t n, cap;
+    struct steno_turn_list turns;
 };
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+bool steno_turn_list_add(struct steno_turn_list *l, struct steno_turn turn)
+{
+    if (l->n == l->cap) {
+        const size_t cap = l->cap ? 2 * l->cap : 64;
+        struct steno_turn *grown = realloc(l->turn, cap * sizeof *grown);
+        if (!grown)
+            return false;
+        l->turn = grown;
+        l->cap = cap;
+    }
+    l->turn[l->n++] = turn;
+    return true;
+}
+
+static int by_start(const void *x, const void *y)
+{
+    const struct steno_turn *a = x, *b = y;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return a->speaker - b->speaker;
+}
+
+void steno_turn_list_sort(struct steno_turn_list *l)
+{
+    if (l->n)
+        qsort(l->turn, l->n, sizeof *l->turn, by_start);
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 size_t steno_turns_first_frame(size_t hop, size_t shift, size_t i)
 {
@@ -36,16 +67,7 @@ static bool add_turns(struct maker *m, int cluster)
     struct track *t = &m->track[cluster];
     if (!t->pending || t->end - t->start <= m->rules->least)
         return true;
-    if (m->n == m->cap) {
-        const size_t cap = m->cap ? 2 * m->cap : 64;
-        struct steno_turn *grown = realloc(m->turn, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        m->turn = grown;
-        m->cap = cap;
-    }
-    m->turn[m->n++] = (struct steno_turn){t->start, t->end, cluster};
-    return true;
+    return steno_turn_list_add(&m->turns, (struct steno_turn){t->start, t->end, cluster});
 }
 
 /* The cluster talked from t->begin up to `frame`. */
@@ -130,14 +152,6 @@ static size_t total_frames(const struct steno_windows *w)
     return (size_t)w->samples < w->window + (w->n - 1) * w->hop && real < n ? real : n;
 }
 
-static int by_start(const void *x, const void *y)
-{
-    const struct steno_turn *a = x, *b = y;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return a->speaker - b->speaker;
-}
-
 static bool make(struct maker *m, bool *chosen)
 {
     const struct steno_windows *w = m->w;
@@ -172,12 +186,11 @@ steno_status steno_turns_make(const struct steno_windows *w, const struct steno_
     free(m.track);
     free(chosen);
     if (!done) {
-        free(m.turn);
+        free(m.turns.turn);
         return steno_fail(err, STENO_ERR_NOMEM, "turns: out of memory");
     }
-    if (m.n)
-        qsort(m.turn, m.n, sizeof *m.turn, by_start);
-    *out = m.turn;
-    *n = m.n;
+    steno_turn_list_sort(&m.turns);
+    *out = m.turns.turn;
+    *n = m.turns.n;
     return STENO_OK;
 }

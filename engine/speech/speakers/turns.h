@@ -3,9 +3,22 @@
 #ifndef STENO_SPEAKERS_TURNS_H
 #define STENO_SPEAKERS_TURNS_H
 
+#include <stdbool.h>
+
 #include "steno.h"
 
 #define STENO_NO_CLUSTER (-1)
+
+/* Turns that grow in number; the memory is of the one who holds it: free(turn). Zeros: none. */
+struct steno_turn_list {
+    struct steno_turn *turn;
+    size_t n, cap;
+};
+
+/* Append a turn. False: out of memory. */
+bool steno_turn_list_add(struct steno_turn_list *l, struct steno_turn turn);
+/* Order turns by start, then by speaker. */
+void steno_turn_list_sort(struct steno_turn_list *l);
 
 struct steno_windows {
     size_t n;               /* windows; a hop apart */

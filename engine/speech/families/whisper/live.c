@@ -411,8 +411,9 @@ static void place_result(steno_whisper_live *l)
                  !steno_whisper_aligner_ask(l->aligner, l->state, l->text + l->sot,
                                             l->n_prompt - l->sot - times, ids, n,
                                             least(columns, l->rows), &l->place, NULL);
-    l->done = !l->placing;
-    if (!l->placing)
+    if (l->placing)
+        l->done = false;
+    else
         keep_result(l, 0);
 }
 
