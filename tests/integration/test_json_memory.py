@@ -1,5 +1,5 @@
 """Memory and time of JSON: every route and every dialect of live streams that takes it, with the largest input that the
-server parses and with one that it must refuse. Prints the table of docs/server.md."""
+server parses and with one that it must refuse. Prints a table of them."""
 import base64
 import contextlib
 import json

@@ -49,7 +49,6 @@ const struct steno_pass steno_passes[] = {
     {"softmax", 2, 1, steno_pass_softmax, "Softmax between two Where of one mask"},
     {"relshift", 2, 1, steno_pass_relshift, "the shift of relative positions"},
     {"dead", 1, 1, steno_pass_dead, "shape arithmetic that only the shift needed"},
-    {"dead", 1, 1, steno_pass_dead, "its chunks"},
     {"past", 2, 1, steno_pass_past, "attention to rows of a cache and to new ones"},
     {"attention", 2, 1, steno_pass_attention, "scores, softmax and values of attention in one"},
     {"cse", 2, 1, steno_pass_cse, "masks that the layers share"},
