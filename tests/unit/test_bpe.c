@@ -86,6 +86,24 @@ static void the_lowest_number_is_merged_first(void **state)
     steno_bpe_close(b);
 }
 
+/* Hugging Face's tokenizers with the pattern of Qwen's tokenizer.json. */
+static void qwens_pattern_takes_marks_to_letters_and_digits_apart(void **state)
+{
+    steno_bpe *b =
+        parse("a\nb\n,\n\xC4\xA0\n,a\n1\n2\n12\n\xC4\x8A\n,\xC4\x8A\n\xC4\xA0,\n'\nS\n'S\n"
+              "\xC4\xA0\xC4\x8A\nS,\n");
+    (void)state;
+    IDS(b, "b,a12,\n", 1, 2, 0, 7, 2, 8);
+    steno_bpe_set_pattern(b, STENO_BPE_QWEN);
+    IDS(b, "b,a12,\n", 1, 4, 5, 6, 9);
+    IDS(b, " ,\n\na", 3, 9, 8, 0);
+    IDS(b, "b'S'Sa", 1, 13, 13, 0);
+    IDS(b, " \n b", 14, 3, 1);
+    IDS(b, "1\n,", 5, 8, 2);
+    IDS(b, "S,", 12, 2);
+    steno_bpe_close(b);
+}
+
 static void special_pieces_are_not_text(void **state)
 {
     steno_bpe *b = parse(LINES);
@@ -214,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_gives_the_same_vocabulary),
         cmocka_unit_test(the_lowest_number_is_merged_first),
+        cmocka_unit_test(qwens_pattern_takes_marks_to_letters_and_digits_apart),
         cmocka_unit_test(special_pieces_are_not_text),
         cmocka_unit_test(broken_characters_are_replaced),
         cmocka_unit_test(every_fault_is_named),

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <utf8proc.h>
 #include <xxhash.h>
 
@@ -171,6 +172,11 @@ int32_t steno_bpe_count(const steno_bpe *b)
     return b->n;
 }
 
+void steno_bpe_set_pattern(steno_bpe *b, enum steno_bpe_pattern pattern)
+{
+    b->pattern = pattern;
+}
+
 int32_t steno_bpe_regular(const steno_bpe *b)
 {
     return b->regular;
@@ -224,15 +230,26 @@ static enum kind kind_at(const char *p, const char *end, size_t *len)
     }
 }
 
-static size_t contraction(const char *p, const char *end)
+static size_t contraction(const char *p, const char *end, bool any_case)
 {
     static const char *const all[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         size_t n = strlen(all[i]);
-        if ((size_t)(end - p) >= n && !memcmp(p, all[i], n))
+        if ((size_t)(end - p) >= n &&
+            !(any_case ? strncasecmp(p, all[i], n) : strncmp(p, all[i], n)))
             return n;
     }
     return 0;
+}
+
+/* Length in bytes of the characters of one kind from p on. */
+static size_t run_of_kind(const char *p, const char *end, enum kind kind)
+{
+    const char *at = p;
+    size_t len;
+    while (at < end && kind_at(at, end, &len) == kind)
+        at += len;
+    return (size_t)(at - p);
 }
 
 /* \s+(?!\S)|\s+ : a run of blanks leaves its last one to the following word. */
@@ -248,20 +265,55 @@ static size_t blanks(const char *p, const char *end)
 }
 
 /* Length in bytes of the word at p < end. */
-static size_t word_at(const char *p, const char *end)
+static size_t gpt2_word_at(const char *p, const char *end)
 {
-    const char *at = p;
-    size_t len, n = contraction(p, end);
+    const char *at = p + (*p == ' ' && p + 1 < end);
+    size_t len, n = contraction(p, end, false);
     enum kind kind;
     if (n)
         return n;
-    at += *p == ' ' && p + 1 < end;
     kind = kind_at(at, end, &len);
-    if (kind == BLANK)
-        return blanks(p, end);
-    while (at < end && kind_at(at, end, &len) == kind)
-        at += len;
-    return (size_t)(at - p);
+    return kind == BLANK ? blanks(p, end) : (size_t)(at - p) + run_of_kind(at, end, kind);
+}
+
+static bool is_line_end(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* \s*[\r\n]+ : blanks up to the last end of a line among them; 0: there is none. */
+static size_t blanks_of_lines(const char *p, const char *end)
+{
+    size_t n = run_of_kind(p, end, BLANK);
+    while (n && !is_line_end(p[n - 1]))
+        n--;
+    return n;
+}
+
+/* The same with Qwen's pattern. */
+static size_t qwen_word_at(const char *p, const char *end)
+{
+    const char *at;
+    size_t len, n = contraction(p, end, true);
+    enum kind kind = kind_at(p, end, &len);
+    if (n)
+        return n;
+    /* letters, with any one character before them but a digit or the end of a line */
+    at = p + (kind == LETTER || kind == DIGIT || is_line_end(*p) ? 0 : len);
+    n = run_of_kind(at, end, LETTER);
+    if (n)
+        return (size_t)(at - p) + n;
+    if (kind == DIGIT)
+        return len;
+    at = p + (*p == ' ');
+    n = run_of_kind(at, end, OTHER);
+    if (n) {
+        for (at += n; at < end && is_line_end(*at); at++)
+            ;
+        return (size_t)(at - p);
+    }
+    n = blanks_of_lines(p, end);
+    return n ? n : blanks(p, end);
 }
 
 /* ---- merging ------------------------------------------------------------------------------- */
@@ -343,7 +395,8 @@ steno_status steno_bpe_encode(const steno_bpe *b, const char *text, size_t n, in
     s->b = b;
     *count = 0;
     while (text < end && !st) {
-        size_t word = word_at(text, end);
+        size_t word =
+            b->pattern == STENO_BPE_QWEN ? qwen_word_at(text, end) : gpt2_word_at(text, end);
         for (size_t at = 0; at < word && !st; at += WORD_MAX)
             st = encode_word(s, text + at, word - at < WORD_MAX ? word - at : WORD_MAX, ids, max,
                              count, err);

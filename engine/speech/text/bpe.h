@@ -1,11 +1,11 @@
 /* Byte-level BPE vocabularies (GPT-2's, Whisper's): pieces of bytes by number, text to numbers and
  * back.
  *
- * GPT-2's pattern splits text into words (openai/gpt-2, src/encoder.py). Within a word, the
- * neighbours whose concatenation has the lowest number are joined, until no two neighbours make a
- * piece. This is tiktoken's rule, number = rank; it needs no table of merges. Hugging Face's
- * multilingual Whisper tokenizers lack the first merge ("Ġ t") and split words that begin with "
- * t"; this rule does not.
+ * A pattern splits text into words: GPT-2's (openai/gpt-2, src/encoder.py), unless another is set.
+ * Within a word, the neighbours whose concatenation has the lowest number are joined, until no two
+ * neighbours make a piece. This is tiktoken's rule, number = rank; it needs no table of merges.
+ * Hugging Face's multilingual Whisper tokenizers lack the first merge ("Ġ t") and split words that
+ * begin with " t"; this rule does not.
  *
  * Numbers from that of "<|endoftext|>" on are special: steno_bpe_encode never returns them, and
  * they have no text. Frozen. */
@@ -43,6 +43,12 @@ STENO_MUST steno_status steno_bpe_new(steno_bpe **out, const struct steno_bpe_pi
 STENO_MUST steno_status steno_bpe_new_printed(steno_bpe **out, const struct steno_bpe_piece *pieces,
                                               size_t n, const char *name, steno_err *err);
 void steno_bpe_close(steno_bpe *b);
+
+/* How text is split into words. Qwen's pattern (Qwen2 to Qwen3, tokenizer.json) takes the mark
+ * before letters to them, each digit alone, and ends of lines to the marks before them. */
+enum steno_bpe_pattern { STENO_BPE_GPT2, STENO_BPE_QWEN };
+/* Call it before the vocabulary is shared. */
+void steno_bpe_set_pattern(steno_bpe *b, enum steno_bpe_pattern pattern);
 
 int32_t steno_bpe_count(const steno_bpe *b);
 /* Number of the first special piece, or the count if there is none. */

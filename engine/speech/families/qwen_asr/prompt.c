@@ -1,12 +1,7 @@
 #include "speech/families/qwen_asr/prompt.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "speech/families/common/phrases.h"
-
-#define CONTEXT_BYTES ((size_t)1 << 18) /* prompt, hotwords and vocabulary with blanks between */
 
 static const struct {
     const char *code, *name;
@@ -46,119 +41,77 @@ static const char *name_of_language(const char *code, const char **ours)
     return NULL;
 }
 
-/* A prompt in the making. */
-struct maker {
-    const struct steno_qwen_vocabulary *v;
-    struct steno_buf ids; /* i64 */
-    steno_status st;
-    steno_err *err;
-};
-
-static void put_mark(struct maker *m, enum steno_qwen_mark mark)
+steno_status steno_qwen_find_marks(int32_t mark[STENO_QWEN_MARKS],
+                                   const struct steno_llm_vocabulary *v, const char *path,
+                                   steno_err *err)
 {
-    const int64_t id = m->v->mark[mark];
-    if (!m->st && steno_buf_add(&m->ids, &id, sizeof id))
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "prompt: out of memory");
-}
-
-static void put_text(struct maker *m, const char *text, size_t n, size_t most)
-{
-    int32_t *ids = m->st ? NULL : malloc((n + 1) * sizeof *ids);
-    size_t count = 0;
-    if (m->st)
-        return;
-    if (!ids)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "prompt: out of memory");
-    else
-        m->st = steno_bpe_encode(m->v->bpe, text, n, ids, n, &count, m->err);
-    for (size_t i = 0; i < count && i < most && !m->st; i++) {
-        const int64_t id = ids[i];
-        if (steno_buf_add(&m->ids, &id, sizeof id))
-            m->st = steno_fail(m->err, STENO_ERR_NOMEM, "prompt: out of memory");
-    }
-    free(ids);
-}
-
-static void put_line(struct maker *m, const char *text)
-{
-    put_text(m, text, strlen(text), SIZE_MAX);
-}
-
-static steno_status add_phrases_as_words(struct steno_buf *out, const char *list)
-{
+    static const char *const marks[STENO_QWEN_MARKS] = {"<|im_start|>",    "<|im_end|>",
+                                                        "<|audio_start|>", "<|audio_end|>",
+                                                        "<|audio_pad|>",   "<asr_text>"};
     steno_status st = STENO_OK;
-    const char *phrase;
-    float unused;
-    for (size_t n; !st && list && steno_phrases_next(&list, &phrase, &n, &unused);) {
-        st = out->len ? steno_buf_puts(out, " ") : STENO_OK;
-        if (!st)
-            st = steno_buf_add(out, phrase, n);
-    }
+    for (int i = 0; i < STENO_QWEN_MARKS && !st; i++)
+        st = steno_llm_vocabulary_find(v, marks[i], path, &mark[i], err);
     return st;
 }
 
 /* The context of the system's turn: free text, then words that are likely. */
-static void put_context(struct maker *m, const struct steno_family_stream *o, size_t most)
+static void put_context(struct steno_llm_draft *d, const struct steno_family_stream *o, size_t most)
 {
     struct steno_buf text;
-    steno_status st;
-    steno_buf_init(&text, CONTEXT_BYTES);
-    st = o->hints.prompt ? steno_buf_puts(&text, o->hints.prompt) : STENO_OK;
-    if (!st)
-        st = add_phrases_as_words(&text, o->hints.hotwords);
-    if (!st)
-        st = add_phrases_as_words(&text, o->vocabulary);
-    if (st && !m->st)
-        m->st = steno_fail(m->err, st, "prompt: %s", steno_status_info(st)->name);
+    steno_buf_init(&text, STENO_LLM_CONTEXT_BYTES);
+    if (o->hints.prompt && !d->st && steno_buf_puts(&text, o->hints.prompt))
+        d->st = steno_fail(d->err, STENO_ERR_LIMIT, "prompt: more than %zu bytes",
+                           STENO_LLM_CONTEXT_BYTES);
+    steno_llm_add_words(d, &text, 0, o->hints.hotwords, " ");
+    steno_llm_add_words(d, &text, 0, o->vocabulary, " ");
     if (text.len)
-        put_text(m, text.data, text.len, most);
+        steno_llm_put_text(d, text.data, text.len, most);
     steno_buf_free(&text);
 }
 
-static void put_language(struct maker *m, struct steno_qwen_prompt *p, const char *code)
+static const char *put_language(struct steno_llm_draft *d, const char *code, int32_t text)
 {
     char line[64];
-    const char *name = code ? name_of_language(code, &p->language) : NULL;
+    const char *ours = NULL, *name = code ? name_of_language(code, &ours) : NULL;
     if (!name)
-        return;
+        return NULL;
     snprintf(line, sizeof line, "language %s", name);
-    put_line(m, line);
-    put_mark(m, STENO_QWEN_TEXT);
+    steno_llm_put_line(d, line);
+    steno_llm_put_mark(d, text);
+    return ours;
 }
 
 steno_status steno_qwen_prompt_make(struct steno_qwen_prompt *p,
-                                    const struct steno_qwen_vocabulary *v,
+                                    const struct steno_llm_vocabulary *v,
+                                    const int32_t mark[STENO_QWEN_MARKS],
                                     const struct steno_family_stream *o, size_t most,
                                     steno_err *err)
 {
-    struct maker m = {.v = v, .err = err};
+    struct steno_llm_draft d;
     *p = (struct steno_qwen_prompt){0};
     if (o->hints.language && strchr(o->hints.language, ','))
         return steno_fail(err, STENO_ERR_INVAL,
                           "language: Qwen3-ASR takes one language, or detects which of all it is");
-    steno_buf_init(&m.ids, SIZE_MAX / 2);
-    put_mark(&m, STENO_QWEN_BEGIN);
-    put_line(&m, "system\n");
-    put_context(&m, o, most);
-    put_mark(&m, STENO_QWEN_END);
-    put_line(&m, "\n");
-    put_mark(&m, STENO_QWEN_BEGIN);
-    put_line(&m, "user\n");
-    put_mark(&m, STENO_QWEN_AUDIO_BEGIN);
-    p->n_before = m.ids.len / sizeof *p->ids;
-    put_mark(&m, STENO_QWEN_AUDIO_END);
-    put_mark(&m, STENO_QWEN_END);
-    put_line(&m, "\n");
-    put_mark(&m, STENO_QWEN_BEGIN);
-    put_line(&m, "assistant\n");
-    put_language(&m, p, o->hints.language);
-    p->n = m.ids.len / sizeof *p->ids;
-    p->ids = (int64_t *)(void *)steno_buf_take(&m.ids, NULL);
-    return m.st;
+    steno_llm_draft_open(&d, v, err);
+    steno_llm_put_mark(&d, mark[STENO_QWEN_BEGIN]);
+    steno_llm_put_line(&d, "system\n");
+    put_context(&d, o, most);
+    steno_llm_put_mark(&d, mark[STENO_QWEN_END]);
+    steno_llm_put_line(&d, "\n");
+    steno_llm_put_mark(&d, mark[STENO_QWEN_BEGIN]);
+    steno_llm_put_line(&d, "user\n");
+    steno_llm_put_mark(&d, mark[STENO_QWEN_AUDIO_BEGIN]);
+    steno_llm_put_rows(&d);
+    steno_llm_put_mark(&d, mark[STENO_QWEN_AUDIO_END]);
+    steno_llm_put_mark(&d, mark[STENO_QWEN_END]);
+    steno_llm_put_line(&d, "\n");
+    steno_llm_put_mark(&d, mark[STENO_QWEN_BEGIN]);
+    steno_llm_put_line(&d, "assistant\n");
+    p->language = put_language(&d, o->hints.language, mark[STENO_QWEN_TEXT]);
+    return steno_llm_draft_take(&d, &p->text);
 }
 
 void steno_qwen_prompt_close(struct steno_qwen_prompt *p)
 {
-    free(p->ids);
-    *p = (struct steno_qwen_prompt){0};
+    steno_llm_prompt_close(&p->text);
 }

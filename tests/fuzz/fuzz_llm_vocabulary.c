@@ -1,6 +1,7 @@
-/* Qwen3-ASR's vocabulary: a line with vocab.json, then tokenizer_config.json;
+/* The vocabulary of a language model: a line with vocab.json, then tokenizer_config.json;
  * read or refused with a message. What is read spells prompts. */
-/* covers: engine/speech/families/qwen_asr/vocabulary.c engine/speech/families/qwen_asr/prompt.c */
+/* covers: engine/speech/families/llm/vocabulary.c engine/speech/families/llm/prompt.c */
+/* covers: engine/speech/families/qwen_asr/prompt.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,18 +9,24 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static void make_prompt(const struct steno_qwen_vocabulary *v)
+static void make_prompt(const struct steno_llm_vocabulary *v)
 {
     const struct steno_family_stream o = {
         .hints = {.language = "en", .prompt = "names", .hotwords = "Kyiv :2, \xE4\xBD\xA0"},
         .vocabulary = "steno\n/x"};
     struct steno_qwen_prompt p;
+    int32_t mark[STENO_QWEN_MARKS];
     steno_err err = {0};
-    const steno_status st = steno_qwen_prompt_make(&p, v, &o, 8, &err);
-    if (st ? !err.msg[0] : p.n_before >= p.n || p.n_before < 5 || !p.language)
+    steno_status st = steno_qwen_find_marks(mark, v, "config", &err);
+    if (st && !err.msg[0])
         abort();
-    for (size_t i = 0; i < p.n; i++)
-        if (p.ids[i] < 0 || p.ids[i] >= steno_tokens_count(v->tokens))
+    if (st)
+        return;
+    st = steno_qwen_prompt_make(&p, v, mark, &o, 8, &err);
+    if (st ? !err.msg[0] : p.text.n_before >= p.text.n || p.text.n_before < 5 || !p.language)
+        abort();
+    for (size_t i = 0; i < p.text.n; i++)
+        if (p.text.ids[i] < 0 || p.text.ids[i] >= steno_tokens_count(v->tokens))
             abort();
     steno_qwen_prompt_close(&p);
 }
@@ -28,19 +35,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const uint8_t *cut = memchr(data, '\n', n); /* the pieces are the first line */
     const size_t pieces = cut ? (size_t)(cut - data) : n;
-    struct steno_qwen_vocabulary v = {0};
+    struct steno_llm_vocabulary v = {0};
     steno_json *config = NULL;
     steno_err err = {0};
     steno_status st = steno_bpe_parse(&v.bpe, data, pieces, "vocab.json", &err);
     if (!st)
+        steno_bpe_set_pattern(v.bpe, STENO_BPE_QWEN);
+    if (!st)
         st = steno_json_parse(&config, data + pieces, n - pieces, "config", &err);
     if (!st)
-        st = steno_qwen_vocabulary_add(&v, config, "config", &err);
+        st = steno_llm_vocabulary_add(&v, config, "config", &err);
     if (st && !err.msg[0])
         abort();
     if (!st)
         make_prompt(&v);
     steno_json_close(config);
-    steno_qwen_vocabulary_close(&v);
+    steno_llm_vocabulary_close(&v);
     return 0;
 }
