@@ -114,7 +114,8 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
         steno_deepgram_note_unsupported(&s->wants, name, value);
     if (steno_deepgram_is_want(name) && d->start.hints) /* before options: some are hints too */
         return steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
-    if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_option(name))
+    if (!strcmp(name, "model") || !strcmp(name, "alternatives") ||
+        !strcmp(name, STENO_WORD_TIMES) || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
     if (!strcmp(name, "multichannel"))
         return steno_query_bool(name, value, &d->start.multichannel, err);
@@ -371,9 +372,9 @@ static enum steno_dialect_act deepgram_binary_end(struct steno_dialect_session *
 
 static steno_status put_warnings(struct steno_buf *b, struct steno_dialect_session *d)
 {
-    char mix[STENO_MIX_WARNING];
+    char warnings[STENO_WARNINGS];
     return steno_deepgram_put_warnings(b, &deepgram_state(d)->wants,
-                                       steno_mix_warning(mix, d->mixed));
+                                       steno_dialect_warnings(d, warnings));
 }
 
 static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)

@@ -150,7 +150,8 @@ static steno_status flux_query(struct steno_dialect_session *d, const char *name
         st = steno_deepgram_want(&s->wants, d->start.hints, &d->start.options, name, value, err);
     } else if (!strcmp(name, "language_hint")) {
         st = add_language(d->start.hints, value, err);
-    } else if (!strcmp(name, "model") || steno_native_is_option(name)) {
+    } else if (!strcmp(name, "model") || !strcmp(name, STENO_WORD_TIMES) ||
+               steno_native_is_option(name)) {
         st = steno_native_query(name, value, &d->start, err);
     } else {
         steno_deepgram_note_unsupported(&s->wants, name, value);

@@ -86,3 +86,12 @@ const char *steno_mix_warning(char out[STENO_MIX_WARNING], unsigned n)
                  "%u channels were mixed (multichannel=true has one text for each)", n);
     return out;
 }
+
+const char *steno_dialect_warnings(const struct steno_dialect_session *d, char out[STENO_WARNINGS])
+{
+    char mix[STENO_MIX_WARNING];
+    const char *warning = d->warning ? d->warning : "";
+    steno_mix_warning(mix, d->mixed);
+    snprintf(out, STENO_WARNINGS, "%s%s%s", mix, *mix && *warning ? "; " : "", warning);
+    return out;
+}

@@ -52,6 +52,7 @@ struct steno_dialect_session {
     const struct steno_live_voices
         *voices;          /* of a final, while `event` is called; NULL: not told */
     unsigned mixed;       /* channels that became one, known with the first audio; 0 = none */
+    char *warning;        /* of what was recognized; NULL: none */
     uint64_t seq;         /* messages made so far */
     int64_t audio_ms;     /* audio processed so far */
     double audio_seconds; /* accepted so far */
@@ -83,6 +84,10 @@ struct steno_dialect_session {
 };
 
 #define STENO_MIX_WARNING 96
+#define STENO_WARNINGS 320
+/* Write all that the client is to be told: of the next function, and d->warning. "": nothing.
+ * Returns out. */
+const char *steno_dialect_warnings(const struct steno_dialect_session *d, char out[STENO_WARNINGS]);
 /* Write what a client is told whose n channels were mixed: words that are spoken at the same time
  * are lost. Empty for n of 0 and 1. Returns out. */
 const char *steno_mix_warning(char out[STENO_MIX_WARNING], unsigned n);

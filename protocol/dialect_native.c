@@ -45,10 +45,10 @@ static void native_error(struct steno_dialect_session *d, const char *code, cons
 static void native_end(struct steno_dialect_session *d, bool draining)
 {
     struct steno_native_head h = steno_dialect_head(d);
-    char warning[STENO_MIX_WARNING];
+    char warnings[STENO_WARNINGS];
     d->commit(d,
               steno_native_write_end(d->begin(d), &h, draining ? "draining" : "end", d->finals,
-                                     steno_mix_warning(warning, d->mixed)),
+                                     steno_dialect_warnings(d, warnings)),
               false);
 }
 

@@ -69,3 +69,16 @@ steno_status steno_event_copy(struct steno_event *out, const struct steno_event 
                ? STENO_OK
                : steno_arena_failure(a);
 }
+
+struct steno_word *steno_event_own_words(struct steno_event *ev, steno_arena *a)
+{
+    struct steno_word *w = copy_array(a, ev->words, ev->n_words, sizeof *w);
+    struct steno_alternative *x = copy_array(a, ev->alternatives, ev->n_alternatives, sizeof *x);
+    if (!w || !x)
+        return NULL;
+    if (ev->n_alternatives && x->n_words == ev->n_words)
+        x->words = w;
+    ev->words = w;
+    ev->alternatives = x;
+    return w;
+}

@@ -12,5 +12,8 @@ STENO_MUST steno_status steno_event_copy(struct steno_event *out, const struct s
 /* The same of alternatives x [n]. NULL: steno_arena_failure has the reason. */
 const struct steno_alternative *
 steno_alternatives_copy(steno_arena *a, const struct steno_alternative *x, size_t n);
+/* Words of ev, which get a place of their own in the arena to be given other times; they are the
+ * best hypothesis's too. NULL: out of memory. */
+struct steno_word *steno_event_own_words(struct steno_event *ev, steno_arena *a);
 
 #endif

@@ -18,6 +18,7 @@ enum field_kind {
     FIELD_TEXT,
     FIELD_VAD,
     FIELD_TURN,
+    FIELD_TIMES,
     FIELD_ENCODING,
     FIELD_INT,
     FIELD_BOOL,
@@ -40,6 +41,7 @@ static const struct field {
     {"channel", FIELD_INT, AT(audio.channel), 0, STENO_AUDIO_MAX_CHANNELS},
     {"interim", FIELD_BOOL, AT(interim), 0, 0},
     {"words", FIELD_BOOL, AT(words), 0, 0},
+    {STENO_WORD_TIMES, FIELD_TIMES, AT(aligned), 0, 0},
     {"alternatives", FIELD_INT, AT(alternatives), 1, STENO_NATIVE_MAX_ALTERNATIVES},
     {"beam", FIELD_INT, AT(beam), 0, STENO_MAX_BEAM},
     {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
@@ -56,7 +58,8 @@ static const struct field {
 #undef AT
 };
 #define FIELD_NAMES                                                                                \
-    "model, encoding, sample_rate, channels, channel, multichannel, interim, words, "              \
+    "model, encoding, sample_rate, channels, channel, multichannel, interim, "                     \
+    "words, " STENO_WORD_TIMES ", "                                                                \
     "alternatives, beam, endpointing, diarize, max_speakers, resumable, vad, silence_alone, "      \
     "silence_after, longest, turn, turn_threshold, " STENO_HINT_NAMES
 
@@ -103,6 +106,8 @@ static steno_status set_text(const struct field *f, struct steno_native_start *s
         return steno_vad_choice_parse(v, field_at(f, s), err);
     if (f->kind == FIELD_TURN)
         return steno_turn_kind_parse(v, field_at(f, s), err);
+    if (f->kind == FIELD_TIMES)
+        return steno_word_times_parse(v, field_at(f, s), err);
     if ((double)n > f->max)
         return steno_fail(err, STENO_ERR_INVAL, "%s: %zu bytes long, at most %.0f", f->name, n,
                           f->max);
@@ -128,14 +133,10 @@ static steno_status set_number(const struct field *f, struct steno_native_start 
 static steno_status set_json(const char *name, const json_t *v, struct steno_native_start *s,
                              steno_err *err)
 {
-    static const char *const want[] = {"a string",
-                                       "a string",
-                                       "a string",
-                                       "a string",
-                                       "a number",
-                                       "true or false",
-                                       "a number of seconds",
-                                       "a number"};
+    static const char *const want[] = {
+        "a string", "a string", "a string",      "a string",
+        "a string", "a number", "true or false", "a number of seconds",
+        "a number"};
     const struct field *f;
     if (s->hints && steno_hint_known(name))
         return steno_hint_set_json(s->hints, name, v, err);
@@ -238,6 +239,8 @@ static const char *value_of(const struct field *f, struct steno_native_start *s,
         return vads[*(const enum steno_vad_choice *)at];
     case FIELD_TURN:
         return steno_turn_kind_name(*(const enum steno_turn_kind *)at);
+    case FIELD_TIMES:
+        return *(const bool *)at ? "aligned" : "model";
     case FIELD_ENCODING:
         return steno_encoding_name(*(const enum steno_encoding *)at);
     case FIELD_BOOL:
@@ -491,6 +494,8 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
         st = steno_options_write(out, &s->options);
     if (!st && s->turn.kind != STENO_TURN_SILENCE)
         st = steno_buf_printf(out, ",\"turn\":\"%s\"", steno_turn_kind_name(s->turn.kind));
+    if (!st && s->aligned)
+        st = steno_buf_puts(out, ",\"" STENO_WORD_TIMES "\":\"aligned\"");
     if (!st && s->diarize)
         st = steno_buf_puts(out, ",\"diarize\":true");
     if (!st && s->resumable)

@@ -11,6 +11,7 @@
 #include "protocol/vad.h"
 #include "protocol/turn_choice.h"
 #include "protocol/voices.h"
+#include "protocol/word_times.h"
 #include "steno.h"
 #include "steno_audio.h"
 
@@ -33,6 +34,7 @@ struct steno_native_start {
     bool interim;     /* partials wanted */
     bool no_tail;     /* only what needs no work of its own; not a field of `start` */
     bool words;       /* word lists in partials and finals */
+    bool aligned;     /* finals have times of the model of align.model; else end has a warning */
     bool endpointing; /* false: finals only by finalize and end */
     enum steno_vad_choice vad;
     bool multichannel;     /* each channel has its own transcript; audio.channel is 0 */

@@ -192,11 +192,11 @@ void steno_call_error(struct steno_dialect_session *d, const char *code, const c
 void steno_call_end(struct steno_dialect_session *d, bool draining)
 {
     const struct steno_native_head h = steno_dialect_head(d);
-    char warning[STENO_MIX_WARNING];
+    char warnings[STENO_WARNINGS];
     steno_status st;
     struct steno_buf *b = begin_message(d, &st);
     if (!st)
         st = steno_native_write_end(b, &h, draining ? "draining" : "end", d->finals,
-                                    steno_mix_warning(warning, d->mixed));
+                                    steno_dialect_warnings(d, warnings));
     end_message(d, b, st, false);
 }

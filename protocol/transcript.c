@@ -386,31 +386,10 @@ const struct steno_event *steno_transcript_segment(const steno_transcript *t, si
     return &t->segments[i];
 }
 
-struct steno_word *steno_transcript_own_words(steno_transcript *t, size_t i)
+struct steno_event *steno_transcript_own_segment(steno_transcript *t, size_t i, steno_arena **arena)
 {
-    struct steno_event *seg = &t->segments[i];
-    struct steno_word *w = steno_arena_calloc(t->arena, seg->n_words + 1, sizeof *w);
-    struct steno_alternative *a = steno_arena_calloc(t->arena, seg->n_alternatives + 1, sizeof *a);
-    if (!w || !a)
-        return NULL;
-    if (seg->n_words)
-        memcpy(w, seg->words, seg->n_words * sizeof *w);
-    if (seg->n_alternatives)
-        memcpy(a, seg->alternatives, seg->n_alternatives * sizeof *a);
-    if (seg->n_alternatives && a->n_words == seg->n_words)
-        a->words = w;
-    seg->words = w;
-    seg->alternatives = a;
-    return w;
-}
-
-void steno_transcript_fit_segment(steno_transcript *t, size_t i)
-{
-    struct steno_event *seg = &t->segments[i];
-    if (!seg->n_words)
-        return;
-    seg->start = seg->words[0].start;
-    seg->end = seg->words[seg->n_words - 1].end;
+    *arena = t->arena;
+    return &t->segments[i];
 }
 
 const char *steno_transcript_segment_text(const steno_transcript *t, size_t i)

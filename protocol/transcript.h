@@ -6,6 +6,7 @@
 #ifndef STENO_PROTOCOL_TRANSCRIPT_H
 #define STENO_PROTOCOL_TRANSCRIPT_H
 
+#include "base/arena.h"
 #include "steno.h"
 
 typedef struct steno_transcript steno_transcript;
@@ -54,10 +55,9 @@ struct steno_attribution steno_transcript_voice_at(const steno_transcript *t, do
 
 double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
-/* The words of segment i, to be given other times; they are the best hypothesis's too. Then fit the
- * segment: it begins and ends with its words. NULL: out of memory. */
-struct steno_word *steno_transcript_own_words(steno_transcript *t, size_t i);
-void steno_transcript_fit_segment(steno_transcript *t, size_t i);
+/* Segment i, to be given other times, and where its memory is. */
+struct steno_event *steno_transcript_own_segment(steno_transcript *t, size_t i,
+                                                 steno_arena **arena);
 /* Segment i in the form of its event; the strings belong to the transcript. */
 const struct steno_event *steno_transcript_segment(const steno_transcript *t, size_t i);
 /* Its text, with the blank before it if the model wrote one (the event's has none). */

@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "base/status.h"
+#include "protocol/event_copy.h"
 
 #define AROUND 1.0 /* s: how far a segment's times may be off */
 
@@ -59,32 +60,58 @@ static char *put_words(char *to, const struct steno_event *seg)
     return to + 1;
 }
 
+static steno_status no_memory(steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the times of words");
+}
+
+/* Room for n lines of so many bytes. */
+static steno_status make_room(struct steno_text_lines *l, size_t n, size_t bytes, steno_err *err)
+{
+    *l = (struct steno_text_lines){.text = malloc(bytes + 1),
+                                   .lines = calloc(n + 1, sizeof *l->lines)};
+    if (l->text && l->lines)
+        return STENO_OK;
+    steno_text_lines_free(l);
+    return no_memory(err);
+}
+
+/* Add the line of a segment, not before `low`, and its text at `to`. Returns the place behind. */
+static char *add_line(struct steno_text_lines *l, char *to, const struct steno_event *seg,
+                      double low)
+{
+    const double from = fmax(low, seg->start - AROUND);
+    if (!is_line(seg))
+        return to;
+    l->lines[l->n++] = (struct steno_line){to, from, fmax(seg->end + AROUND, from + AROUND)};
+    return put_words(to, seg);
+}
+
 steno_status steno_word_times_lines(struct steno_text_lines *out, const steno_transcript *t,
                                     steno_err *err)
 {
     const size_t n = steno_transcript_n_segments(t);
-    struct steno_text_lines l = {0};
-    double from = 0;
-    size_t bytes = 1;
+    struct steno_text_lines l;
+    size_t bytes = 0;
     char *to;
     for (size_t i = 0; i < n; i++)
         bytes += text_bytes(steno_transcript_segment(t, i));
-    l.text = to = malloc(bytes);
-    l.lines = calloc(n + 1, sizeof *l.lines);
-    if (!l.text || !l.lines) {
-        steno_text_lines_free(&l);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the times of words");
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct steno_event *seg = steno_transcript_segment(t, i);
-        if (!is_line(seg))
-            continue;
-        from = fmax(from, seg->start - AROUND);
-        l.lines[l.n++] = (struct steno_line){to, from, fmax(seg->end + AROUND, from + AROUND)};
-        to = put_words(to, seg);
-    }
+    if (make_room(&l, n, bytes, err))
+        return err->code;
+    to = l.text;
+    for (size_t i = 0; i < n; i++)
+        to = add_line(&l, to, steno_transcript_segment(t, i), l.n ? l.lines[l.n - 1].from : 0);
     *out = l;
     return STENO_OK;
+}
+
+steno_status steno_word_times_line(struct steno_text_lines *out, const struct steno_event *ev,
+                                   double low, steno_err *err)
+{
+    const steno_status st = make_room(out, 1, text_bytes(ev), err);
+    if (!st)
+        add_line(out, out->text, ev, low);
+    return st;
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */
@@ -128,18 +155,25 @@ static void fit_others(struct steno_word *w, const bool *found, size_t n)
     }
 }
 
-/* The words of a segment with the times of those aligned [n]. */
-static void place_words(struct steno_word *w, bool *found, size_t n_words,
-                        const struct steno_word *aligned, size_t n)
+steno_status steno_word_times_place(struct steno_event *ev, steno_arena *a,
+                                    const struct steno_word *aligned, size_t n, steno_err *err)
 {
+    bool *found = calloc(ev->n_words + 1, sizeof *found);
+    struct steno_word *w = found ? steno_event_own_words(ev, a) : NULL;
     size_t at = 0;
-    for (size_t i = 0; i < n_words; i++) {
+    for (size_t i = 0; w && i < ev->n_words; i++) {
         size_t used;
         found[i] =
             times_of(aligned + at, n - at, spoken_bytes(w[i].text), &used, &w[i].start, &w[i].end);
         at += used;
     }
-    fit_others(w, found, n_words);
+    if (w && ev->n_words) {
+        fit_others(w, found, ev->n_words);
+        ev->start = w[0].start;
+        ev->end = w[ev->n_words - 1].end;
+    }
+    free(found);
+    return w ? STENO_OK : no_memory(err);
 }
 
 steno_status steno_word_times_take(steno_transcript *t, const struct steno_event *final,
@@ -150,20 +184,23 @@ steno_status steno_word_times_take(steno_transcript *t, const struct steno_event
     for (size_t i = 0; i < n && section < final->n_sections; i++) {
         const struct steno_event *seg = steno_transcript_segment(t, i);
         const struct steno_section *s = &final->sections[section];
-        bool *found;
-        struct steno_word *w;
+        steno_arena *arena;
+        struct steno_event *own;
         if (!is_line(seg))
             continue;
-        found = calloc(seg->n_words, sizeof *found);
-        w = found ? steno_transcript_own_words(t, i) : NULL;
-        if (!w) {
-            free(found);
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the times of words");
-        }
-        place_words(w, found, seg->n_words, final->words + s->first_word, s->n_words);
-        steno_transcript_fit_segment(t, i);
+        own = steno_transcript_own_segment(t, i, &arena);
+        if (steno_word_times_place(own, arena, final->words + s->first_word, s->n_words, err))
+            return err->code;
         section++;
-        free(found);
     }
     return STENO_OK;
+}
+
+steno_status steno_word_times_parse(const char *value, bool *aligned, steno_err *err)
+{
+    *aligned = !strcmp(value, "aligned");
+    if (*aligned || !strcmp(value, "model") || !*value)
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL,
+                      STENO_WORD_TIMES ": '%.40s' is neither model nor aligned", value);
 }

@@ -106,8 +106,8 @@ ROW(STRING, turn_model, "turn", "model", "STENO_TURN", "", 0, 0,
     "(steno model fetch smart-turn), if it is there. none: no network.")
 ROW(STRING, align_model, "align", "model", "STENO_ALIGN_MODEL", "", 0, 0,
     "Models with CTC that find when the words of a text are spoken, for requests to /v1/align "
-    "that name none and for uploads with word_times=aligned (docs/align.md): a name as in "
-    "requests, or one for each language: en=NAME,de=NAME,NAME. Empty: none.")
+    "that name none and for uploads and live streams with word_times=aligned (docs/align.md): a "
+    "name as in requests, or one for each language: en=NAME,de=NAME,NAME. Empty: none.")
 ROW(STRING, grammars, "text", "grammars", "STENO_TEXT_GRAMMARS", "", 0, 0,
     "Grammars that write numbers and dates of finals (docs/itn.md), as LANGUAGE=DIR, comma "
     "separated: en=/srv/itn/en. A model whose directory has a grammar keeps it. Empty: the fetched "

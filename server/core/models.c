@@ -3,7 +3,9 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "protocol/word_times.h"
 #include "server/base/log.h"
+#include "server/core/aligners.h"
 #include "speech/itn/itn.h"
 #include "speech/punctuation/punctuation.h"
 #include "speech/store/catalogue.h"
@@ -715,6 +717,20 @@ steno_status steno_models_acquire(steno_models *m, const char *name,
     }
     pthread_mutex_unlock(&m->lock);
     return st;
+}
+
+steno_status steno_models_acquire_aligner(steno_models *m, const char *language,
+                                          struct steno_served **out, steno_err *err)
+{
+    const char *list = m->conf->align_model;
+    char name[STENO_ALIGNER_NAME];
+    *out = NULL;
+    if (!*list)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          STENO_WORD_TIMES ": aligned needs a model that aligns, and the server "
+                                           "has none (align.model)");
+    return steno_aligners_find(list, language, name) ? steno_models_acquire(m, name, NULL, out, err)
+                                                     : STENO_OK;
 }
 
 void steno_models_release(steno_models *m, struct steno_served *s)

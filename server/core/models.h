@@ -57,6 +57,12 @@ void steno_models_close(steno_models *m);
 STENO_MUST steno_status steno_models_acquire(steno_models *m, const char *name,
                                              const struct steno_options *want,
                                              struct steno_served **out, steno_err *err);
+/* Use the model of align.model for what is spoken in a language; NULL, "": not known. *out NULL: it
+ * names none for it (STENO_NO_ALIGNER). STENO_ERR_INVAL: the setting is empty; errors of
+ * steno_models_acquire. */
+STENO_MUST steno_status steno_models_acquire_aligner(steno_models *m, const char *language,
+                                                     struct steno_served **out, steno_err *err);
+#define STENO_NO_ALIGNER "no model of align.model is for the language"
 /* Accepts NULL. */
 void steno_models_release(steno_models *m, struct steno_served *s);
 /* Check that a model has this name, loaded or not; else STENO_ERR_INVAL. */

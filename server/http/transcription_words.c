@@ -3,7 +3,6 @@
 #include "server/http/transcriber_internal.h"
 
 #include "protocol/word_times.h"
-#include "server/core/aligners.h"
 
 #include <stdio.h>
 
@@ -33,14 +32,14 @@ static void warn(steno_transcription *work, const char *why)
 bool steno_transcription_begin_words(steno_transcription *work)
 {
     const struct steno_server *srv = work->transcriber->srv;
-    char name[STENO_ALIGNER_NAME];
-    steno_err err = {STENO_OK, "no model of align.model is for the language"};
-    steno_status st = STENO_ERR_INVAL;
+    steno_err err;
+    steno_status st;
     work->words = WORDS_DONE;
     if (!steno_transcript_n_segments(work->result.transcript))
         return false;
-    if (steno_aligners_find(srv->conf->align_model, language_of(work), name))
-        st = steno_models_acquire(srv->models, name, NULL, &work->aligner, &err);
+    st = steno_models_acquire_aligner(srv->models, language_of(work), &work->aligner, &err);
+    if (!st && !work->aligner)
+        st = steno_fail(&err, STENO_ERR_INVAL, STENO_NO_ALIGNER);
     if (!st)
         st = steno_word_times_lines(&work->lines, work->result.transcript, &err);
     if (st) {

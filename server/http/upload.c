@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "protocol/deepgram.h"
-#include "server/core/aligners.h"
 #include "server/base/log.h"
 #include "server/http/enrolled.h"
 #include "server/http/fetch.h"
@@ -169,22 +168,15 @@ static bool check_hints(struct steno_upload *up, struct steno_upload_refused *wh
 }
 
 /* Choose the model for word_times=aligned, as far as the language is known; it is kept loaded.
- * STENO_ERR_INVAL: align.model has none; errors of steno_models_acquire. */
+ * None: the language that is detected may have one. Errors of steno_models_acquire_aligner. */
 static steno_status choose_aligner(struct steno_upload *up, steno_err *err)
 {
-    const char *list = up->sv->srv->conf->align_model, *language = up->want.ask.hints.language;
-    char name[STENO_ALIGNER_NAME];
+    const char *language = up->want.ask.hints.language;
     if (!up->want.aligned || up->aligner)
         return STENO_OK;
-    if (!*list)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          STENO_WORD_TIMES ": aligned needs a model that aligns, and the server "
-                                           "has none (align.model)");
     if (!language || !*language)
         language = up->served->info.language;
-    if (!steno_aligners_find(list, language, name))
-        return STENO_OK; /* the language that is detected may have one */
-    return steno_models_acquire(up->sv->srv->models, name, NULL, &up->aligner, err);
+    return steno_models_acquire_aligner(up->sv->srv->models, language, &up->aligner, err);
 }
 
 /* Choose the model. False when the request must be refused with *why. */

@@ -1,5 +1,4 @@
-/* POST /v1/align: a recording, and a text whose words are to be found in it; and word_times=aligned
- * of other forms. */
+/* POST /v1/align: a recording, and a text whose words are to be found in it. */
 #include "server/http/upload_internal.h"
 
 #include "protocol/query.h"
@@ -107,15 +106,4 @@ steno_status steno_upload_align_check_model(const struct steno_upload *up, steno
                                      up->want.lines.n, err);
     steno_stream_close(s);
     return st;
-}
-
-/* ---- word_times ------------------------------------------------------------------------------ */
-
-steno_status steno_upload_set_word_times(struct steno_upload *up, const char *value, steno_err *err)
-{
-    up->want.aligned = !strcmp(value, "aligned");
-    if (up->want.aligned || !strcmp(value, "model") || !*value)
-        return STENO_OK;
-    return steno_fail(err, STENO_ERR_INVAL,
-                      STENO_WORD_TIMES ": '%.40s' is neither model nor aligned", value);
 }

@@ -36,7 +36,7 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->want.n_best, err);
     if (!strcmp(name, STENO_WORD_TIMES))
-        return steno_upload_set_word_times(up, value, err);
+        return steno_word_times_parse(value, &up->want.aligned, err);
     if (steno_voices_known(name))
         return steno_voices_set(&up->want.ask.voices, name, value, err);
     if (steno_hint_known(name))

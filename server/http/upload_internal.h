@@ -12,6 +12,7 @@
 #include "protocol/text_lines.h"
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
+#include "protocol/word_times.h"
 #include "server/http/known_voices.h"
 #include "server/http/upload.h"
 #include "server/port/origin.h"
@@ -282,10 +283,6 @@ STENO_MUST steno_status steno_upload_align_text(struct steno_upload *up, const c
 STENO_MUST steno_status steno_upload_align_check(struct steno_upload *up, steno_err *err);
 /* The wanted model, or that of align.model. */
 const char *steno_upload_align_model(const struct steno_upload *up, char *room, size_t size);
-#define STENO_WORD_TIMES "word_times" /* of other forms: model or aligned */
-/* Set it. STENO_ERR_INVAL. */
-STENO_MUST steno_status steno_upload_set_word_times(struct steno_upload *up, const char *value,
-                                                    steno_err *err);
 /* Check that the chosen model can align. STENO_ERR_UNSUPPORTED: it cannot. */
 STENO_MUST steno_status steno_upload_align_check_model(const struct steno_upload *up,
                                                        steno_err *err);

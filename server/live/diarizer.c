@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* pthread_setname_np */
-/* The notes of a session that wait are copies in a list; it is not empty while the head, a final,
- * is being worked on, so later ones queue behind. A diarizer with something to do is in the list of
+/* The queue of notes is not empty while the first one, a final, is being worked on, so later ones
+ * wait behind it. A diarizer with something to do is in the list of
  * its threads' work; a thread does a piece of it (half a second of audio, or one final) and puts it
  * back at the end, so that no session keeps others waiting. */
 #include "server/live/diarizer.h"
@@ -10,21 +10,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "protocol/event_copy.h"
 #include "server/base/log.h"
+#include "server/live/note_queue.h"
 
 #define BUFFER_SECONDS 4
 #define NEAR 1.0 /* s: a word in a gap has the speaker of the nearest turn that is not farther */
-
-/* A note that waits; its event and all that this points to are in the arena. */
-struct waiting {
-    struct waiting *next;
-    steno_arena *arena;
-    struct steno_pool_note note;
-    struct steno_event event;
-    steno_err err;
-    int64_t since_ns;
-};
 
 struct steno_diarizer {
     steno_diarizers *all;
@@ -52,7 +42,7 @@ struct steno_diarizer {
     size_t cap, at, n; /* of it: n samples from `at` on wait */
     int64_t done;      /* samples that left it */
     int64_t stream;    /* where the stream begins */
-    struct waiting *first, **last;
+    struct steno_note_queue waiting;
 };
 
 struct steno_diarizers {
@@ -70,58 +60,21 @@ struct steno_diarizers {
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void free_waiting(struct waiting *w)
-{
-    steno_arena_free(w->arena);
-    free(w);
-}
-
-static struct waiting *copy_note(const struct steno_pool_note *note)
-{
-    struct waiting *w = calloc(1, sizeof *w);
-    if (!w)
-        return NULL;
-    w->note = *note;
-    w->since_ns = steno_now_ns();
-    if (note->err) {
-        w->err = *note->err;
-        w->note.err = &w->err;
-    }
-    if (note->kind == STENO_POOL_EVENT) {
-        w->arena = steno_arena_new(0);
-        if (!w->arena || steno_event_copy(&w->event, note->event, w->arena)) {
-            free_waiting(w);
-            return NULL;
-        }
-        w->note.event = &w->event;
-    }
-    return w;
-}
-
-static bool is_event(const struct steno_pool_note *note, enum steno_event_kind kind)
-{
-    return note->kind == STENO_POOL_EVENT && note->event->kind == kind;
-}
-
 /* Lock held: pass the first note on, with the time that it waited. */
 static void deliver_first(steno_diarizer *d, const struct steno_live_voices *voices)
 {
-    struct waiting *w = d->first;
-    d->first = w->next;
-    if (!d->first) {
-        d->last = &d->first;
+    struct steno_waiting_note *w = steno_note_queue_take(&d->waiting);
+    if (!d->waiting.first)
         pthread_cond_broadcast(&d->drained);
-    }
-    w->note.latency += (double)(steno_now_ns() - w->since_ns) * 1e-9;
     if (!d->closed)
         d->fn(d->user, &w->note, voices);
-    free_waiting(w);
+    steno_waiting_note_free(w);
 }
 
 /* Lock held: pass on what does not wait for speakers. */
 static void deliver_ready(steno_diarizer *d)
 {
-    while (d->first && !is_event(&d->first->note, STENO_FINAL))
+    while (d->waiting.first && !steno_note_is_event(&d->waiting.first->note, STENO_FINAL))
         deliver_first(d, NULL);
 }
 
@@ -218,7 +171,7 @@ static void tell_final(steno_diarizer *d, steno_live_networks *networks,
 /* Do a piece of the work. False: there is none left. */
 static bool work_on(steno_diarizer *d, steno_live_networks *networks)
 {
-    const struct waiting *final;
+    const struct steno_waiting_note *final;
     bool whole, more;
     steno_err err = {0};
     const size_t n = take_audio(d);
@@ -227,14 +180,14 @@ static bool work_on(steno_diarizer *d, steno_live_networks *networks)
     if (n && !d->failed && networks)
         fail(d, steno_live_speakers_push(d->live, networks, d->piece, n, &err), err.msg);
     pthread_mutex_lock(&d->lock);
-    final = d->first;
+    final = d->waiting.first;
     whole = final && (!d->n || (double)(d->done - d->stream) / d->rate >= final->event.time);
     d->begin = (double)d->stream / d->rate;
     pthread_mutex_unlock(&d->lock);
     if (whole) /* a final that waits stays the first until this thread delivers it */
         tell_final(d, networks, &final->event);
     pthread_mutex_lock(&d->lock);
-    more = d->first || d->n >= (size_t)d->rate / 2;
+    more = d->waiting.first || d->n >= (size_t)d->rate / 2;
     pthread_mutex_unlock(&d->lock);
     return more;
 }
@@ -264,11 +217,7 @@ static void wake(steno_diarizer *d)
 
 static void free_diarizer(steno_diarizer *d)
 {
-    while (d->first) {
-        struct waiting *w = d->first;
-        d->first = w->next;
-        free_waiting(w);
-    }
+    steno_note_queue_clear(&d->waiting);
     steno_live_speakers_close(d->live);
     steno_enrolled_close(d->known);
     free(d->people);
@@ -394,7 +343,6 @@ steno_status steno_diarizer_open(steno_diarizer **out, steno_diarizers *all, int
     d = calloc(1, sizeof *d);
     if (d) {
         *d = (steno_diarizer){.all = all, .fn = fn, .user = user, .rate = rate};
-        d->last = &d->first;
         d->people = people ? strdup(people) : NULL;
         d->cap = BUFFER_SECONDS * (size_t)rate;
         d->ring = malloc(d->cap * sizeof *d->ring);
@@ -460,7 +408,7 @@ void steno_diarizer_push(steno_diarizer *d, const float *pcm, size_t n)
     for (size_t i = 0; i < n; i++)
         d->ring[(d->at + d->n + i) % d->cap] = pcm[i];
     d->n += n;
-    due = d->n >= (size_t)d->rate / 2 || d->first;
+    due = d->n >= (size_t)d->rate / 2 || d->waiting.first;
     pthread_mutex_unlock(&d->lock);
     if (due)
         wake(d);
@@ -475,22 +423,17 @@ void steno_diarizer_restart(steno_diarizer *d)
 
 void steno_diarizer_note(steno_diarizer *d, const struct steno_pool_note *note)
 {
-    const bool waits = is_event(note, STENO_FINAL) && *note->event->text;
-    struct waiting *w = NULL;
-    bool due;
+    const bool passes = note->kind == STENO_POOL_ROOM;
+    bool queued = false;
     pthread_mutex_lock(&d->lock);
-    if (note->kind != STENO_POOL_ROOM && (d->first || waits))
-        w = copy_note(note);
-    if (w) {
-        *d->last = w;
-        d->last = &w->next;
-    }
-    due = w != NULL;
-    while (!w && d->first && note->kind != STENO_POOL_ROOM) /* out of memory */
+    if (!passes &&
+        (d->waiting.first || (steno_note_is_event(note, STENO_FINAL) && *note->event->text)))
+        queued = steno_note_queue_add(&d->waiting, 0, note);
+    while (!queued && !passes && d->waiting.first) /* out of memory */
         pthread_cond_wait(&d->drained, &d->lock);
-    if (!w && !d->closed)
+    if (!queued && !d->closed)
         d->fn(d->user, note, NULL);
     pthread_mutex_unlock(&d->lock);
-    if (due)
+    if (queued)
         wake(d);
 }

@@ -135,13 +135,10 @@ static void trace_end(const conn *c, const struct steno_ws_session_state *st,
 static void account(conn *c, const struct steno_ws_session_state *st)
 {
     struct steno_stats *stats = c->ws->srv->stats;
-    struct steno_pool_stream_stats ps = {0};
+    const struct steno_pool_stream_stats ps = c->past;
     char trace[33] = "";
     if (c->extra)
         (void)steno_trace_id(&c->extra->trace, trace);
-    if (c->stream)
-        steno_channels_get_stats(c->stream, &ps);
-    steno_pool_stream_stats_add(&ps, &c->past);
     steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps, trace);
     steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
     if (st->failed_in_audio)
@@ -164,9 +161,8 @@ void steno_ws_conn_end_session(conn *c)
     if (c->waiting_ns && !c->told && !steno_ws_session_posted(c->session) &&
         st.ending != STENO_WS_MOVED) /* it may have ended well, but the client was not told */
         st.ending = STENO_WS_RUNNING;
+    steno_ws_close_stream(c); /* no note comes after this and the diarizer's */
     account(c, &st);
-    steno_channels_close(c->stream); /* no note comes after this and the next */
-    c->stream = NULL;
     steno_diarizer_close(c->diarizer);
     c->diarizer = NULL;
     steno_waker_forget(c->ws->srv->waker, c->decoding);

@@ -66,14 +66,31 @@ static void on_diarized(void *user, const struct steno_pool_note *note,
     pass_on(user, 0, note, voices);
 }
 
-/* Runs on a worker of the pool. */
-static void on_note(void *user, unsigned channel, const struct steno_pool_note *note)
+/* Words have their times. Runs on a worker of a pool. */
+static void on_timed(void *user, unsigned channel, const struct steno_pool_note *note)
 {
     conn *c = user;
     if (c->diarizer)
         steno_diarizer_note(c->diarizer, note);
     else
         pass_on(c, channel, note, NULL);
+}
+
+/* Runs on a worker of the pool. */
+static void on_note(void *user, unsigned channel, const struct steno_pool_note *note)
+{
+    conn *c = user;
+    if (c->words)
+        steno_live_words_note(c->words, channel, note);
+    else
+        on_timed(c, channel, note);
+}
+
+static void on_warning(void *user, const char *text)
+{
+    const conn *c = user;
+    steno_log(LOG_WARNING, "%s: %s", c->id, text);
+    steno_ws_session_warn(c->session, text);
 }
 
 /* What the model takes of the hints. Clients of other dialects send texts to all models. */
@@ -137,6 +154,13 @@ static steno_status admit_call(conn *c, struct steno_dialect_session *d, steno_e
     return st;
 }
 
+/* What is spoken, as far as it is known before. */
+static const char *language_of(const conn *c, const struct steno_native_start *s)
+{
+    const char *asked = hints_of(c, s, c->served).language;
+    return asked && *asked ? asked : c->served->info.language;
+}
+
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
     conn *c = ctx;
@@ -154,6 +178,8 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
         return steno_fail_in(err, st, "model");
     hints = hints_of(c, s, c->served);
     st = steno_hint_check(s->hints, &hints, &c->served->info, err);
+    if (!st && s->aligned && !c->aligner)
+        st = steno_models_acquire_aligner(c->ws->srv->models, language_of(c, s), &c->aligner, err);
     if (st)
         return st;
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
@@ -186,6 +212,22 @@ static steno_status open_diarizer(conn *c, const struct steno_native_start *s, i
               : steno_diarizer_open(&c->diarizer, c->ws->diarizers, rate, s->max_speakers,
                                     *srv->conf->speakers_store ? people : NULL, on_diarized, c,
                                     err);
+}
+
+static steno_status open_words(conn *c, const struct steno_native_start *s, steno_err *err)
+{
+    const struct steno_live_words_options o = {.srv = c->ws->srv,
+                                               .served = c->served,
+                                               .language = language_of(c, s),
+                                               .owner = steno_key_owner(c->key),
+                                               .rate = c->rate,
+                                               .channels = c->channels,
+                                               .fn = on_timed,
+                                               .warn = on_warning,
+                                               .user = c};
+    struct steno_served *aligner = c->aligner;
+    c->aligner = NULL;
+    return s->aligned ? steno_live_words_open(&c->words, &o, aligner, err) : STENO_OK;
 }
 
 static steno_status engine_open(void *ctx, const struct steno_native_start *s, int rate,
@@ -227,6 +269,8 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     c->channels = s->multichannel ? (unsigned)s->audio.channels : 1;
     st = open_diarizer(c, s, rate, err);
     if (!st)
+        st = open_words(c, s, err);
+    if (!st)
         st = steno_keys_vocabulary(c->ws->srv->keys, c->key, &vocabulary, err);
     if (st)
         return st;
@@ -250,6 +294,8 @@ static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *t
     st = steno_channels_push(c->stream, pcm, n, taken, err);
     if (st)
         return st;
+    if (c->words)
+        steno_live_words_push(c->words, pcm, *taken);
     if (c->diarizer)
         steno_diarizer_push(c->diarizer, pcm, *taken);
     return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(),
@@ -310,14 +356,24 @@ static void engine_cancel(void *ctx)
     steno_channels_cancel(((conn *)ctx)->stream);
 }
 
+void steno_ws_close_stream(conn *c)
+{
+    struct steno_pool_stream_stats s;
+    steno_channels_get_stats(c->stream, &s);
+    if (c->stream)
+        steno_pool_stream_stats_add(&c->past, &s);
+    steno_channels_close(c->stream);
+    c->stream = NULL;
+    steno_live_words_close(c->words, &c->past);
+    c->words = NULL;
+    steno_models_release(c->ws->srv->models, c->aligner);
+    c->aligner = NULL;
+}
+
 static void engine_close(void *ctx)
 {
     conn *c = ctx;
-    struct steno_pool_stream_stats s;
-    steno_channels_get_stats(c->stream, &s);
-    steno_pool_stream_stats_add(&c->past, &s);
-    steno_channels_close(c->stream);
-    c->stream = NULL;
+    steno_ws_close_stream(c);
     steno_models_release(c->ws->srv->models, c->served);
     c->served = NULL;
 }

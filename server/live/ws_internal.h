@@ -11,6 +11,7 @@
 #include "server/live/call_hooks.h"
 #include "server/live/channels.h"
 #include "server/live/diarizer.h"
+#include "server/live/live_words.h"
 #include "server/live/session_store.h"
 #include "server/live/ws.h"
 #include "server/live/ws_admission.h"
@@ -50,6 +51,8 @@ struct steno_ws_conn {
     bool discarding;    /* further input is discarded: framing broke, or a close frame was sent */
     steno_ws_session *session;
     steno_channels *stream;
+    steno_live_words *words;             /* NULL: words have the times of the model */
+    struct steno_served *aligner;        /* chosen for it, which is not open yet */
     steno_diarizer *diarizer;            /* NULL: nobody asked who speaks */
     steno_call_hook *call;               /* where messages are posted; NULL: nowhere, or not yet */
     unsigned channels;                   /* of it */
@@ -130,6 +133,9 @@ struct steno_ws_conn *steno_ws_next_ready(steno_ws *ws);
 
 /* How sessions reach recognition; its context is a struct steno_ws_conn. */
 extern const struct steno_ws_engine steno_ws_engine;
+/* Close the stream and what finds times of words; their statistics are then in c->past. No note of
+ * them comes after it. Nothing is open: nothing happens. */
+void steno_ws_close_stream(struct steno_ws_conn *c);
 
 /* ---- ws_conn.c ---- */
 

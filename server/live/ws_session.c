@@ -125,6 +125,7 @@ void steno_ws_session_free(steno_ws_session *s)
     if (s->dialect->free_state)
         s->dialect->free_state(&s->d);
     free(s->d.state);
+    free(s->d.warning);
     free(s->audio.sum);
     free(s->ending.message);
     steno_hint_store_free(&s->d.hints);
@@ -304,6 +305,14 @@ bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
     s->d.voices = NULL;
     pthread_mutex_unlock(&s->mx);
     return wake;
+}
+
+void steno_ws_session_warn(steno_ws_session *s, const char *text)
+{
+    pthread_mutex_lock(&s->mx);
+    if (!s->d.warning)
+        s->d.warning = strdup(text); /* out of memory: it is in the log alone */
+    pthread_mutex_unlock(&s->mx);
 }
 
 /* ---- called by the network's thread ------------------------------------------------------ */

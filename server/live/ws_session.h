@@ -200,6 +200,10 @@ bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
                               const struct steno_pool_note *note,
                               const struct steno_live_voices *voices);
 
+/* What the client is to be told with its last message, where the dialect has a place for that; the
+ * first one stays. Any thread. */
+void steno_ws_session_warn(steno_ws_session *s, const char *text);
+
 /* ---- answers ----------------------------------------------------------------------------- */
 
 /* Append the next message to out; STENO_NEED_MORE when there is none now. */

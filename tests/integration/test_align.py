@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -11,7 +12,8 @@ import time
 import wave
 
 import numpy as np
-from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SHARED, Stenod, case, need, tap, wav
+from daemon import BUILD, DIGITS, DIGITS_TEXT, OPEN, ROOT, SHARED, SLOW, Stenod, case, converse, need, pcm, tap, wav
+from websockets.sync.client import connect
 
 STENO = os.path.join(BUILD, "steno")
 MODEL = os.path.join(ROOT, "conf", "models", "digits-en")
@@ -267,6 +269,149 @@ def a_model_that_cannot_align_costs_a_warning_alone():
                     break
                 time.sleep(0.2)
             assert code == 200 and json.loads(body)["text"] == DIGITS_TEXT and "no scores of CTC" in head["x-steno-warning"], (code, head)
+
+
+def live(d, *messages, where="/v1/stream?", **start):
+    """The messages of a session that sends these, a moment after the models that it needs are loaded."""
+    for _ in range(int(100 * SLOW)):
+        got = converse(f"ws://127.0.0.1:{d.port}{where}", [*([{"type": "start", "sample_rate": 8000, **start}] if start else []), *messages]).messages
+        if not got or got[-1].get("code") != "busy":
+            break
+        time.sleep(0.2)
+    return got
+
+
+def spoken_words(messages):
+    return [(w["word"], w["start"], w["end"]) for m in messages if m["type"] == "final" for w in m["words"]]
+
+
+def same_times(got, expected, within=0.011):
+    assert [g[0] for g in got] == [e[0] for e in expected], (got, expected)
+    assert all(abs(a - b) < within for g, e in zip(got, expected) for a, b in zip(g[1:3], e[1:3])), (got, expected)
+
+
+def late_digits(folder):
+    """A model like digits-en that has every word begin 0.2 s later, and beside it digits-en as `digits`. The path of the former."""
+    late = os.path.join(folder, "late")
+    shutil.copytree(MODEL, late, ignore=shutil.ignore_patterns("train"))
+    with open(os.path.join(late, "model.conf"), encoding="utf-8") as f:
+        conf = f.read()
+    assert "word_before = 0.23" in conf
+    with open(os.path.join(late, "model.conf"), "w", encoding="utf-8") as f:
+        f.write(conf.replace("word_before = 0.23", "word_before = 0.03"))
+    os.symlink(MODEL, os.path.join(folder, "digits"))
+    return late
+
+
+def twice_with_silence():
+    """digits.wav, 2 s of silence, and it again, at 8000 Hz."""
+    x = np.frombuffer(pcm(DIGITS)[0], "<i2")
+    return np.concatenate([x, np.zeros(16000, "<i2"), x]).tobytes()
+
+
+@case
+def words_of_live_finals_have_the_times_of_uploads():
+    """The same sound through a session in several dialects and divisions, and as an upload. The model that recognizes has its
+    words 0.2 s too late."""
+    sound = twice_with_silence()
+    end = {"type": "end"}
+    with tempfile.TemporaryDirectory() as models, Stenod(f"model.dir={late_digits(models)}", f"models.dir={models}", "align.model=en=digits") as d:
+        live(d, b"", end, word_times="aligned")  # the model that aligns is loaded then
+        code, head, body = d.request("POST", "/v1/transcribe?word_times=aligned", wav(sound, 8000), {"Content-Type": "audio/wav"})
+        upload = [(w["word"], w["start"], w["end"]) for s in json.loads(body)["segments"] for w in s["words"]]
+        assert code == 200 and len(upload) == 14 and "x-steno-warning" not in head, (code, body, head)
+        own = live(d, sound, end, words=True)
+        for piece in (len(sound), 1600, 50001):
+            got = live(d, *[sound[i:i + piece] for i in range(0, len(sound), piece)], end, word_times="aligned")
+            assert got[0]["word_times"] == "aligned" and got[-1]["type"] == "end" and "warnings" not in got[-1], got
+            assert len([m for m in got if m["type"] == "final" and m["text"]]) == 2, got
+            same_times(spoken_words(got), upload)
+            for m in got:
+                if m["type"] == "final" and m["words"]:
+                    assert (m["start"], m["end"]) == (m["words"][0]["start"], m["words"][-1]["end"]), m
+            assert [m["seq"] for m in got] == sorted({m["seq"] for m in got}), got
+        assert all(abs(o[1] - u[1] - 0.2) < 0.05 for o, u in zip(spoken_words(own), upload)), (own, upload)
+        # the segment ends with its audio
+        got = live(d, pcm(DIGITS)[0], {"type": "finalize"}, b"", end, word_times="aligned")
+        same_times(spoken_words(got), upload[:7], 0.13)
+        # each channel by itself, the second one a second later
+        x = np.frombuffer(pcm(DIGITS)[0], "<i2")
+        two = np.stack([np.pad(x, (0, 8000)), np.pad(x, (8000, 0))], 1)
+        got = live(d, two.astype("<i2").tobytes(), end, word_times="aligned", channels=2, multichannel=True)
+        for channel in (1, 2):
+            words = spoken_words([m for m in got if m.get("channel") == channel])
+            same_times([(w, a - channel + 1, b - channel + 1) for w, a, b in words], upload[:7])
+        # other dialects
+        got = live(d, sound, {"type": "CloseStream"}, where="/v1/listen?encoding=linear16&sample_rate=8000&word_times=aligned&utterance_end_ms=1000")
+        words = [w for m in got if m["type"] == "Results" and m["is_final"] for w in m["channel"]["alternatives"][0]["words"]]
+        same_times([(w["word"], w["start"], w["end"]) for w in words], upload)
+        assert got[-1]["type"] == "Metadata" and "warnings" not in got[-1], got[-1]
+        got = live(d, {"config": {"sample_rate": 8000}}, sound, {"eof": 1}, where="/vosk?word_times=aligned")
+        same_times([(w["word"], w["start"], w["end"]) for m in got for w in m.get("result", [])], upload)
+        got = live(d, sound, {"type": "CloseStream"}, where="/v2/listen?model=flux-general-en&encoding=linear16&sample_rate=8000&word_times=aligned")
+        words = [w for m in got if m.get("event") == "EndOfTurn" for w in m["words"]]
+        assert [w["word"] for w in words] == [w[0] for w in upload], got
+
+
+@case
+def what_live_sessions_are_told_of_words_that_are_not_aligned():
+    toys = need(os.path.join(SHARED, "zoo", "tiny"))
+    sound, end, aligned = twice_with_silence(), {"type": "end"}, {"word_times": "aligned"}
+    with Stenod() as d:
+        got = live(d, sound, end, **aligned)
+        assert got[-1]["code"] == "invalid_argument" and "align.model" in got[-1]["message"], got
+        got = live(d, sound, end, word_times="loud")
+        assert got[-1]["code"] == "invalid_argument" and "'loud' is neither model nor aligned" in got[-1]["message"], got
+    with tempfile.TemporaryDirectory() as models:
+        os.symlink(os.path.join(toys, "zipformer2-transducer-offline"), os.path.join(models, "transducer"))
+        for setting, why in (("de=digits-en", "no model of align.model is for the language"), ("transducer", "no scores of CTC")):
+            with Stenod(f"models.dir={models}", f"model.dir={MODEL}", f"align.model={setting}") as d:
+                own = spoken_words(live(d, sound, end, words=True))
+                got = live(d, sound, end, **aligned)
+                assert spoken_words(got) == own and len(own) == 14, (got, own)
+                assert len(got[-1]["warnings"]) == 1 and got[-1]["warnings"][0].startswith("word_times: words have the times of digits-en: "), got[-1]
+                assert why in got[-1]["warnings"][0], got[-1]
+                got = live(d, sound, {"type": "CloseStream"}, where="/v1/listen?encoding=linear16&sample_rate=8000&word_times=aligned")
+                assert why in got[-1]["warnings"][0]["message"], got[-1]
+                assert d.output().count("word_times: ") == 2, d.output()  # a line for each session
+
+
+@case
+def a_segment_longer_than_what_is_kept_has_its_own_times():
+    with Stenod("align.model=digits-en") as d:
+        x = np.frombuffer(pcm(DIGITS)[0], "<i2")
+        sound = np.concatenate([x, np.zeros(8000 * 62, "<i2"), x]).tobytes()
+        got = live(d, sound, {"type": "end"}, word_times="aligned", endpointing=False)
+        assert len(spoken_words(got)) == 14 and "a segment is longer than 57 s" in got[-1]["warnings"][0], got[-1]
+        got = live(d, sound, {"type": "end"}, word_times="aligned")  # the pause is none of a segment's
+        assert len(spoken_words(got)) == 14 and "warnings" not in got[-1], got[-1]
+        same_times([(w, a - 62 - len(x) / 8000, b - 62 - len(x) / 8000) for w, a, b in spoken_words(got)[7:]], spoken_words(got)[:7], 0.04)
+
+
+@case
+def whispers_live_finals_are_aligned():
+    tiny = whisper_tiny()
+    with tempfile.TemporaryDirectory() as models:
+        os.symlink(MODEL, os.path.join(models, "digits"))
+        with Stenod(f"model.dir={tiny}", f"models.dir={models}", "align.model=en=digits") as d:
+            got = live(d, pcm(DIGITS)[0], {"type": "end"}, word_times="aligned")
+            text = " ".join(m["text"] for m in got if m["type"] == "final")
+            assert "warnings" not in got[-1] and text, got
+            same_times(spoken_words(got), [(w, a, b) for a, b, _, w in lines(text)])
+
+
+@case
+def clients_may_leave_while_words_are_aligned():
+    sound = twice_with_silence()
+    with Stenod("align.model=digits-en", "pool.threads=1") as d:  # which recognizes, too: a worker that waited for itself would stop
+        for n in range(40):
+            with connect(f"ws://127.0.0.1:{d.port}/v1/stream?sample_rate=8000&word_times=aligned", **OPEN) as ws:
+                ws.send(sound[:40000 + 1000 * n])
+                ws.send('{"type":"finalize"}')
+                if n % 2:
+                    json.loads(ws.recv(timeout=60 * SLOW))
+        assert len(spoken_words(live(d, sound, {"type": "end"}, word_times="aligned"))) == 14
+        d.wait_idle()
 
 
 @case

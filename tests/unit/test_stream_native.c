@@ -60,6 +60,22 @@ static void start_takes_every_field(void **state)
     assert_true(m.start.endpoint.longest == 12);
 }
 
+static void aligned_words_are_written_as_a_query(void **state)
+{
+    struct steno_native_message m;
+    struct steno_buf b;
+    steno_err err;
+    (void)state;
+    steno_buf_init(&b, 4096);
+    assert_int_equal(parse("{\"type\":\"start\",\"word_times\":\"aligned\"}", &m, &err), STENO_OK);
+    assert_true(m.start.aligned);
+    assert_int_equal(steno_native_write_query(&b, &m.start), STENO_OK);
+    assert_non_null(strstr(b.data, "&word_times=aligned"));
+    assert_int_equal(steno_native_query("word_times", "model", &m.start, &err), STENO_OK);
+    assert_false(m.start.aligned);
+    steno_buf_free(&b);
+}
+
 /* What another server is told of a session. */
 static void what_ends_turns_is_written_as_a_query(void **state)
 {
@@ -186,6 +202,9 @@ static void bad_messages_are_refused_by_name(void **state)
         {"{\"type\":\"start\",\"interim\":1}", STENO_ERR_INVAL, "interim: must be true or false"},
         {"{\"type\":\"start\",\"alternatives\":11}", STENO_ERR_INVAL, "alternatives: 11"},
         {"{\"type\":\"start\",\"turn\":\"loud\"}", STENO_ERR_INVAL, "turn: 'loud'"},
+        {"{\"type\":\"start\",\"word_times\":\"loud\"}", STENO_ERR_INVAL, "word_times: 'loud'"},
+        {"{\"type\":\"start\",\"word_times\":true}", STENO_ERR_INVAL,
+         "word_times: must be a string"},
         {"{\"type\":\"start\",\"turn_threshold\":1.01}", STENO_ERR_INVAL, "turn_threshold: 1.01"},
         {"{\"type\":\"start\",\"turn_threshold\":0.5}", STENO_ERR_INVAL,
          "turn_threshold: needs turn=semantic"},
@@ -387,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(start_without_fields_means_the_documented_defaults),
         cmocka_unit_test(start_takes_every_field),
+        cmocka_unit_test(aligned_words_are_written_as_a_query),
         cmocka_unit_test(what_ends_turns_is_written_as_a_query),
         cmocka_unit_test(start_takes_the_joint_search),
         cmocka_unit_test(start_takes_which_of_a_directory_is_meant),

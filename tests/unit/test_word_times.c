@@ -113,12 +113,51 @@ static void an_alignment_that_is_too_short_does_no_harm(void **state)
     steno_transcript_free(t);
 }
 
+/* A live final: it begins no sooner than the words before it end, and what was found is counted
+ * from elsewhere by the caller. */
+static void a_final_by_itself(void **state)
+{
+    static const struct steno_word own[] = {{"five", 2.0, 2.4, 0.5F}, {"six", 2.4, 3, 0.6F}};
+    static const struct steno_word aligned[] = {{"five", 2.1, 2.3, 1}, {"six", 2.5, 2.9, 1}};
+    const struct steno_alternative all[] = {{.text = "five six", .words = own, .n_words = 2},
+                                            {.text = "five", .words = own, .n_words = 1}};
+    struct steno_event ev = {.text = "five six",
+                             .start = 2,
+                             .end = 3,
+                             .words = own,
+                             .n_words = 2,
+                             .alternatives = all,
+                             .n_alternatives = 2};
+    struct steno_text_lines l;
+    steno_arena *a = steno_arena_new(0);
+    (void)state;
+    assert_int_equal(steno_word_times_line(&l, &ev, 0, NULL), STENO_OK);
+    assert_true(l.n == 1 && l.lines[0].from == 1 && l.lines[0].to == 4);
+    assert_string_equal(l.lines[0].text, "five six ");
+    steno_text_lines_free(&l);
+    assert_int_equal(steno_word_times_line(&l, &ev, 1.5, NULL), STENO_OK);
+    assert_true(l.n == 1 && l.lines[0].from == 1.5 && l.lines[0].to == 4);
+    steno_text_lines_free(&l);
+    assert_int_equal(steno_word_times_place(&ev, a, aligned, 2, NULL), STENO_OK);
+    check(&ev.words[0], 2.1, 2.3, 0.5F);
+    check(&ev.words[1], 2.5, 2.9, 0.6F);
+    assert_true(ev.start == 2.1 && ev.end == 2.9);
+    assert_ptr_equal(ev.alternatives[0].words, ev.words);
+    check(&ev.alternatives[1].words[0], 2.0, 2.4, 0.5F);
+    ev.n_words = 0;
+    assert_int_equal(steno_word_times_line(&l, &ev, 0, NULL), STENO_OK);
+    assert_int_equal(l.n, 0);
+    steno_text_lines_free(&l);
+    steno_arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_the_words_of_segments_around_their_times),
         cmocka_unit_test(words_take_the_times_of_what_spells_them),
         cmocka_unit_test(an_alignment_that_is_too_short_does_no_harm),
+        cmocka_unit_test(a_final_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
