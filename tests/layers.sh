@@ -43,7 +43,8 @@ done
 may[speech/families/whisper]+=" nn/onnx nn/build" # weights in exported networks; networks out of weights
 may[speech/families/nemo]+=" nn/build"
 may[speech/families/qwen_asr]+=" speech/families/llm" # what language models that hear have in common
-may[speech/families/funasr]+=" speech/families/llm"
+may[speech/families/funasr]+=" nn/build speech/families/llm"
+may[speech/families/common]+=" nn/build" # weights of one file
 # Operators and passes may use only these headers of exec: the plug-in header and its types.
 plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
 folder_of() { # PATH below engine/: the longest folder name above that contains it; the registry, which names all families, counts as a folder

@@ -129,6 +129,13 @@ steno_value_id steno_make_scale(struct steno_make *m, steno_value_id x, float by
 steno_value_id steno_make_hide(struct steno_make *m, steno_value_id hidden, float number,
                                steno_value_id x);
 
+enum { STENO_MAKE_FLOAT = 1, STENO_MAKE_INT64 = 7 }; /* ONNX's numbers */
+steno_value_id steno_make_cast(struct steno_make *m, steno_value_id x, int64_t onnx_type);
+/* 0, 1, .. n - 1; n [1]. */
+steno_value_id steno_make_range(struct steno_make *m, steno_value_id n);
+/* [B,n] bool: frame i is before length [B] i64; n [1]. */
+steno_value_id steno_make_present(struct steno_make *m, steno_value_id n, steno_value_id length);
+
 /* ---- parts ---- */
 /* x W' + b of NAME.weight [out, in] and NAME.bias [out] (if `bias`). */
 steno_value_id steno_make_linear(struct steno_make *m, steno_value_id x, const char *name,

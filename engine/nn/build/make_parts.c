@@ -8,6 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- values --------------------------------------------------------------------------------- */
+
+steno_value_id steno_make_cast(struct steno_make *m, steno_value_id x, int64_t onnx_type)
+{
+    const struct steno_attr a = STENO_MAKE_INT("to", onnx_type);
+    return steno_make_node(m, "Cast", 1, &x, 1, &a);
+}
+
+steno_value_id steno_make_range(struct steno_make *m, steno_value_id n)
+{
+    const steno_value_id in[] = {steno_make_int(m, 0), steno_make_squeeze(m, n, 0),
+                                 steno_make_int(m, 1)};
+    return steno_make_node(m, "Range", 3, in, 0, NULL);
+}
+
+steno_value_id steno_make_present(struct steno_make *m, steno_value_id n, steno_value_id length)
+{
+    return steno_make_2(m, "Less", steno_make_range(m, n), steno_make_unsqueeze(m, length, 1));
+}
+
 /* ---- parts --------------------------------------------------------------------------------- */
 
 /* [out, in] -> [in, out], in tiles that a cache holds. */

@@ -43,7 +43,7 @@ static steno_value_id speakers_of(struct steno_make *m, steno_value_id x, steno_
     x = steno_make_linear(m, x, "first_hidden_to_hidden", t->d, t->d, true);
     x = steno_make_1(m, "Relu", x);
     x = steno_make_linear(m, x, "single_hidden_to_spks", t->d, t->speakers, true);
-    present = steno_make_unsqueeze(m, steno_nemo_cast(m, present, STENO_NEMO_FLOAT), 2);
+    present = steno_make_unsqueeze(m, steno_make_cast(m, present, STENO_MAKE_FLOAT), 2);
     return steno_make_2(m, "Mul", steno_make_1(m, "Sigmoid", x), present);
 }
 
@@ -75,7 +75,7 @@ steno_status steno_nemo_write_sortformer(const struct steno_nemo_arch *a,
     chunk = steno_nemo_subsample(&m, steno_make_turn(&m, chunk), &n, a);
     x = steno_make_join(&m, 1, 3, (steno_value_id[]){cache, queue, chunk});
     all = steno_make_add(&m, steno_make_add(&m, cached, queued), n);
-    present = steno_nemo_present(&m, steno_make_extent_of(&m, x, 1), all);
+    present = steno_make_present(&m, steno_make_extent_of(&m, x, 1), all);
     x = steno_nemo_encode_frames(&m, x, all, a);
     x = speakers_of(&m, transformer(&m, x, present, a), present, t);
     steno_make_output(&m, x, "spkcache_fifo_chunk_preds", STENO_F32, 3,

@@ -33,16 +33,23 @@ static enum steno_ggml_kind kind_of_ggml(const unsigned char *p, size_t n)
 
 static enum steno_ggml_kind kind_of_gguf(const void *bytes, size_t n)
 {
+    static const struct {
+        const char *architecture;
+        enum steno_ggml_kind kind;
+    } known[] = {{"whisper", STENO_GGML_WHISPER},
+                 {"parakeet", STENO_GGML_PARAKEET},
+                 {"nemotron", STENO_GGML_PARAKEET},
+                 {"sensevoice", STENO_GGML_SENSE_VOICE},
+                 {"SenseVoiceSmall", STENO_GGML_SENSE_VOICE}};
     enum steno_ggml_kind kind = STENO_GGML_OTHER;
     const char *text;
     steno_gguf *g;
     if (steno_gguf_parse(&g, bytes, n, "", NULL))
         return kind;
     text = steno_gguf_text(g, "general.architecture");
-    if (text && strcmp(text, "whisper") == 0)
-        kind = STENO_GGML_WHISPER;
-    if (text && (strcmp(text, "parakeet") == 0 || strcmp(text, "nemotron") == 0))
-        kind = STENO_GGML_PARAKEET;
+    for (size_t i = 0; text && i < sizeof known / sizeof *known; i++)
+        if (strcmp(text, known[i].architecture) == 0)
+            kind = known[i].kind;
     steno_gguf_close(g);
     return kind;
 }

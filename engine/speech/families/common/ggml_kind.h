@@ -10,10 +10,14 @@
 enum steno_ggml_kind {
     STENO_GGML_NONE,     /* no such file */
     STENO_GGML_WHISPER,  /* .. or another that begins like it */
-    STENO_GGML_PARAKEET, /* NeMo's */
     STENO_GGML_SILERO,   /* voice activity */
-    STENO_GGML_OTHER     /* GGUF of another architecture */
+    STENO_GGML_OTHER,    /* GGUF of another architecture */
+    STENO_GGML_PARAKEET, /* NeMo's; this and those behind it have families that ask for them */
+    STENO_GGML_SENSE_VOICE
 };
+
+/* Values of general.architecture that have a family. */
+#define STENO_GGUF_ARCHITECTURES "whisper, parakeet, nemotron, sensevoice, SenseVoiceSmall"
 
 /* Kind of n bytes, the whole file. */
 enum steno_ggml_kind steno_ggml_kind_of(const void *bytes, size_t n);

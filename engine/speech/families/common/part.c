@@ -76,6 +76,17 @@ steno_status steno_part_decoder_open(struct steno_part_file *out, const struct s
     return open_part(out, o, stem, quantized, true, err);
 }
 
+steno_status steno_part_made_open(steno_network **out, const struct steno_family_open *o,
+                                  const struct steno_graph_source *source, bool blocks,
+                                  steno_err *err)
+{
+    struct steno_network_options opt = steno_part_options(o);
+    steno_status st =
+        steno_choose_precision(o->precision, o->cpu, blocks, blocks, &opt.precision, err);
+    opt.source = source;
+    return st ? st : steno_network_open(out, o->dir, &opt, err);
+}
+
 void steno_part_file_close(struct steno_part_file *p)
 {
     steno_network_close(p->net);

@@ -26,6 +26,12 @@ STENO_MUST steno_status steno_part_file_open(struct steno_part_file *out,
 STENO_MUST steno_status steno_part_decoder_open(struct steno_part_file *out,
                                                 const struct steno_family_open *o, const char *stem,
                                                 bool quantized, steno_err *err);
+/* A network that is made from the weights of the one file at o->dir. blocks: matrices are rounded
+ * to 8 bits or fewer, and `auto` may round them again, as the programs that write them round
+ * activations, too. Errors of steno_network_open. */
+STENO_MUST steno_status steno_part_made_open(steno_network **out, const struct steno_family_open *o,
+                                             const struct steno_graph_source *source, bool blocks,
+                                             steno_err *err);
 void steno_part_file_close(struct steno_part_file *p);
 
 /* A mask of ones, as many as were needed. Confined; the caller frees `data`. */

@@ -10,6 +10,16 @@ steno_status steno_funasr_front_open(struct steno_funasr_front *f,
     return st ? st : steno_fbank_open(&f->tables, &o, err);
 }
 
+steno_status steno_funasr_front_make(struct steno_funasr_front *f, const struct steno_lfr *lfr,
+                                     const float *neg_mean, const float *inv_stddev, steno_err *err)
+{
+    const struct steno_fbank_options o = steno_fbank_funasr();
+    steno_status st = steno_cmvn_open_inverse(&f->cmvn, neg_mean, inv_stddev,
+                                              lfr->window * STENO_FUNASR_BINS, err);
+    f->lfr = *lfr;
+    return st ? st : steno_fbank_open(&f->tables, &o, err);
+}
+
 void steno_funasr_front_close(struct steno_funasr_front *f)
 {
     steno_fbank_close(f->tables);

@@ -20,6 +20,11 @@ struct steno_funasr_front {
 STENO_MUST steno_status steno_funasr_front_open(struct steno_funasr_front *f,
                                                 const struct steno_funasr_source *s,
                                                 steno_err *err);
+/* The same with numbers: [window * bins] each. STENO_ERR_FORMAT: an inverse deviation that is none.
+ */
+STENO_MUST steno_status steno_funasr_front_make(struct steno_funasr_front *f,
+                                                const struct steno_lfr *lfr, const float *neg_mean,
+                                                const float *inv_stddev, steno_err *err);
 void steno_funasr_front_close(struct steno_funasr_front *f);
 
 /* Confined: one per worker. */

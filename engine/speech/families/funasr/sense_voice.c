@@ -10,6 +10,7 @@
 #include "speech/families/common/scores.h"
 #include "speech/families/common/search_options.h"
 #include "speech/families/funasr/family.h"
+#include "speech/families/funasr/file.h"
 #include "speech/families/funasr/model.h"
 #include "speech/families/option.h"
 
@@ -23,6 +24,7 @@
 
 struct model {
     struct steno_funasr_model m;
+    steno_sense_voice_file *file; /* that the network is made from; NULL: it has a file */
     struct steno_sense_voice_meta meta;
     char languages[64];
     bool itn; /* the option of streams */
@@ -58,7 +60,7 @@ static bool probe_sense_voice(const char *dir)
     steno_onnx_head *h = steno_network_file_peek(dir, "model");
     const bool is = h && is_sense_voice(h);
     steno_onnx_head_close(h);
-    return is;
+    return is || steno_sense_voice_file_probe(dir);
 }
 
 static steno_status check_inputs(const struct model *m, steno_err *err)
@@ -85,6 +87,16 @@ static const char *get_meta(const void *head, const char *key)
     return steno_onnx_head_meta(head, key);
 }
 
+static bool file_languages(const char *path, char *out, size_t size)
+{
+    steno_sense_voice_file *f;
+    if (!steno_sense_voice_file_probe(path) || steno_sense_voice_file_open(&f, path, NULL))
+        return false;
+    list_languages(&steno_sense_voice_file_info(f)->meta, out, size);
+    steno_sense_voice_file_close(f);
+    return true;
+}
+
 static bool languages(const char *dir, struct steno_model_languages *out)
 {
     steno_onnx_head *h = steno_network_file_peek(dir, "model");
@@ -94,7 +106,7 @@ static bool languages(const char *dir, struct steno_model_languages *out)
     if (known)
         list_languages(&meta, out->languages, sizeof out->languages);
     steno_onnx_head_close(h);
-    return known;
+    return known || file_languages(dir, out->languages, sizeof out->languages);
 }
 
 /* As the exporter has the inputs: frames, their number, language, text norm. */
@@ -117,18 +129,61 @@ static steno_status open_encoder(struct model *m, steno_err *err)
     return steno_piece_encoder_try(e, m->m.base.threads, m->m.net.quantized, err);
 }
 
-static steno_status open_model_sense_voice(void *model, const struct steno_family_open *o,
-                                           steno_err *err)
+static steno_status make_network_sense_voice(void *file, struct steno_graph **out, steno_err *err)
 {
-    struct model *m = model;
+    return steno_sense_voice_file_build(file, out, err);
+}
+
+static steno_status open_one_file(struct model *m, const struct steno_family_open *o,
+                                  steno_err *err)
+{
+    const struct steno_sense_voice_file_info *i;
+    struct steno_graph_source source = {make_network_sense_voice, NULL, "model"};
+    steno_status st = steno_sense_voice_file_open(&m->file, o->dir, err);
+    if (st)
+        return st;
+    i = steno_sense_voice_file_info(m->file);
+    m->meta = i->meta;
+    m->m.net.name = strdup("model");
+    if (!m->m.net.name)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    source.arg = m->file;
+    st = steno_part_made_open(&m->m.net.net, o, &source, i->blocks, err);
+    if (!st)
+        st = steno_sense_voice_file_check(m->file, err);
+    if (!st)
+        st = steno_tokens_parse(&m->m.base.tokens, i->tokens, i->n_tokens, o->dir, err);
+    if (!st &&
+        (st = steno_funasr_front_make(&m->m.front, &i->lfr, i->neg_mean, i->inv_stddev, err)))
+        st = steno_fail_in(err, STENO_ERR_FORMAT, "%s", o->dir);
+    return st;
+}
+
+static steno_status open_directory(struct model *m, const struct steno_family_open *o,
+                                   steno_err *err)
+{
     struct steno_funasr_source source;
     steno_status st = steno_funasr_model_open(&m->m, o, "model", err);
     if (st)
         return st;
     source = steno_funasr_source_of(&m->m);
     st = steno_sense_voice_meta_read(&source, &m->meta, err);
-    if (!st)
-        st = steno_funasr_tokens_open(&m->m, m->meta.vocab, err);
+    return st ? st : steno_funasr_tokens_open(&m->m, m->meta.vocab, err);
+}
+
+static void close_model_sense_voice(void *model)
+{
+    struct model *m = model;
+    steno_funasr_model_close(&m->m);
+    steno_sense_voice_file_close(m->file);
+}
+
+static steno_status open_model_sense_voice(void *model, const struct steno_family_open *o,
+                                           steno_err *err)
+{
+    struct model *m = model;
+    steno_status st =
+        steno_sense_voice_file_probe(o->dir) ? open_one_file(m, o, err) : open_directory(m, o, err);
     if (!st)
         st = check_inputs(m, err);
     if (!st)
@@ -156,6 +211,8 @@ static void describe_sense_voice(const void *model, const struct steno_model_inf
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
+    if (m->file)
+        fprintf(out, "file       GGUF of %s\n", steno_sense_voice_file_info(m->file)->program);
     fprintf(out, "languages  %s, detected where none is named\n", i->languages);
     fprintf(out, "text       %s; emotion and sound of each chunk\n",
             m->itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
@@ -331,7 +388,7 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
                                          .open = open_model_sense_voice,
-                                         .close = steno_funasr_model_close,
+                                         .close = close_model_sense_voice,
                                          .info = get_info_sense_voice,
                                          .describe = describe_sense_voice,
                                          .stream_open = open_stream_sense_voice,

@@ -141,7 +141,7 @@ static steno_value_id out_of_sight(struct steno_make *m, steno_value_id n,
                                    const struct steno_nemo_arch *a)
 {
     int64_t left = a->left, right = a->right;
-    steno_value_id i = steno_nemo_range(m, n), by, far = STENO_NONE, y;
+    steno_value_id i = steno_make_range(m, n), by, far = STENO_NONE, y;
     const bool chunked = a->chunked && right >= 0;
     if (chunked) {
         const int64_t chunk = right + 1;
@@ -174,9 +174,9 @@ static void see_locally(struct steno_make *m, struct steno_nemo_frame *f, steno_
     steno_value_id blocks, at, y, far;
     blocks = steno_make_2(m, "Div", steno_make_add(m, n, steno_make_ints(m, 1, &before)), by);
     f->rows = steno_make_2(m, "Mul", blocks, by);
-    at = steno_make_2(m, "Mul", steno_nemo_range(m, blocks), by);
+    at = steno_make_2(m, "Mul", steno_make_range(m, blocks), by);
     at = steno_make_2(m, "Sub", at, steno_make_ints(m, 1, &a->left));
-    at = steno_make_add(m, steno_make_unsqueeze(m, at, 1), steno_nemo_range(m, width));
+    at = steno_make_add(m, steno_make_unsqueeze(m, at, 1), steno_make_range(m, width));
     f->windows = steno_make_2(m, "Max", at, steno_nemo_zero(m));
     f->windows =
         steno_make_2(m, "Min", f->windows, steno_make_2(m, "Sub", n, steno_make_ints(m, 1, &one)));
@@ -186,8 +186,8 @@ static void see_locally(struct steno_make *m, struct steno_nemo_frame *f, steno_
     y = steno_make_1(m, "Not", y);
     y = steno_make_reshape(m, y, 4, (int64_t[]){-1, 1, 1, window});
     /* not within the reach of row i: keys i to i + left + right of the window */
-    far = steno_make_2(m, "Sub", steno_nemo_range(m, width),
-                       steno_make_unsqueeze(m, steno_nemo_range(m, by), 1));
+    far = steno_make_2(m, "Sub", steno_make_range(m, width),
+                       steno_make_unsqueeze(m, steno_make_range(m, by), 1));
     far = steno_make_2(m, "Or", steno_make_2(m, "Less", far, steno_nemo_zero(m)),
                        steno_make_2(m, "Greater", far, steno_make_int(m, a->left + a->right)));
     f->hidden = steno_make_2(m, "Or", y, far);
@@ -198,7 +198,7 @@ void steno_nemo_see(struct steno_make *m, struct steno_nemo_frame *f, steno_valu
 {
     const struct steno_nemo_arch *a = f->a;
     steno_value_id n = steno_make_extent_of(m, x, 1), beyond, y;
-    beyond = steno_make_1(m, "Not", steno_nemo_present(m, n, length));
+    beyond = steno_make_1(m, "Not", steno_make_present(m, n, length));
     f->padding = steno_make_unsqueeze(m, beyond, 1);
     if (a->local) {
         see_locally(m, f, n, length);
@@ -212,7 +212,7 @@ void steno_nemo_see(struct steno_make *m, struct steno_nemo_frame *f, steno_valu
     }
     /* the filled frames of the cache are its last ones; a chunk sees all of them, and itself */
     y = steno_make_2(m, "Sub", steno_make_ints(m, 1, &a->left), filled);
-    y = steno_nemo_present(m, steno_make_ints(m, 1, &a->left), y);
+    y = steno_make_present(m, steno_make_ints(m, 1, &a->left), y);
     y = steno_make_concat(m, 1, y, beyond);
     f->hidden = steno_make_unsqueeze(m, steno_make_unsqueeze(m, y, 1), 1);
 }

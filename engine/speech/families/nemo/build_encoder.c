@@ -225,8 +225,8 @@ static steno_value_id told(struct steno_make *m, steno_value_id x, steno_value_i
     const steno_value_id ones = steno_make_ints(m, 1, &one);
     const steno_value_id shape[] = {ones, steno_make_extent_of(m, x, 1), ones};
     steno_value_id chosen = steno_make_2(m, "Equal", steno_make_unsqueeze(m, prompt, 1),
-                                         steno_nemo_range(m, steno_make_ints(m, 1, &a->prompts)));
-    chosen = steno_make_unsqueeze(m, steno_nemo_cast(m, chosen, STENO_NEMO_FLOAT), 1);
+                                         steno_make_range(m, steno_make_ints(m, 1, &a->prompts)));
+    chosen = steno_make_unsqueeze(m, steno_make_cast(m, chosen, STENO_MAKE_FLOAT), 1);
     chosen = steno_make_2(m, "Expand", chosen, steno_make_join(m, 0, 3, shape));
     steno_make_at(m, "%s", "");
     m->asked = "the prompt";
@@ -309,7 +309,7 @@ steno_status steno_nemo_build_aed_encoder(const struct steno_nemo_arch *a,
     m.asked = "model_defaults.lm_dec_hidden";
     if (a->out != a->aed.d)
         x = steno_make_linear(&m, x, "encoder_decoder_proj", a->out, a->aed.d, true);
-    mask = steno_nemo_present(&m, steno_make_extent_of(&m, x, 1), length);
+    mask = steno_make_present(&m, steno_make_extent_of(&m, x, 1), length);
     steno_make_output(&m, x, "enc_states", STENO_F32, 3, (int64_t[]){batch, frames, a->aed.d});
     steno_make_output(&m, length, "enc_len", STENO_I64, 1, &batch);
     steno_make_output(&m, mask, "enc_mask", STENO_BOOL, 2, (int64_t[]){batch, frames});

@@ -20,12 +20,6 @@ struct steno_nemo_frame {
 
 /* ---- values (nemo_parts.c) ---- */
 steno_value_id steno_nemo_zero(struct steno_make *m); /* [1] i64 */
-/* 0, 1, .. n - 1; n [1]. */
-steno_value_id steno_nemo_range(struct steno_make *m, steno_value_id n);
-enum { STENO_NEMO_FLOAT = 1 };
-steno_value_id steno_nemo_cast(struct steno_make *m, steno_value_id x, int64_t onnx_type);
-/* [B,n] bool: frame i is before length [B]; n [1]. */
-steno_value_id steno_nemo_present(struct steno_make *m, steno_value_id n, steno_value_id length);
 /* n [1] frames of zeros at the end of axis 1 of x [B,T,F]. */
 steno_value_id steno_nemo_pad(struct steno_make *m, steno_value_id x, steno_value_id n);
 

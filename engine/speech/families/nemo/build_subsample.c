@@ -21,11 +21,11 @@ static steno_value_id stack(struct steno_make *m, steno_value_id x, steno_value_
 /* x [B,C,T,F], or [B,C,T] if `flat`, with zeros behind length [B]. */
 static steno_value_id hide(struct steno_make *m, steno_value_id x, steno_value_id length, bool flat)
 {
-    steno_value_id mask = steno_nemo_present(m, steno_make_extent_of(m, x, 2), length);
+    steno_value_id mask = steno_make_present(m, steno_make_extent_of(m, x, 2), length);
     mask = steno_make_unsqueeze(m, mask, 1);
     if (!flat)
         mask = steno_make_unsqueeze(m, mask, 3);
-    return steno_make_2(m, "Mul", x, steno_nemo_cast(m, mask, STENO_NEMO_FLOAT));
+    return steno_make_2(m, "Mul", x, steno_make_cast(m, mask, STENO_MAKE_FLOAT));
 }
 
 /* *length becomes (*length + more) / 2. */

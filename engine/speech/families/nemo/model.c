@@ -122,12 +122,12 @@ static steno_status open_network_nemo(steno_network **out, const struct steno_ne
     struct made_nemo made = {m->file, part};
     const struct steno_graph_source source = {make_network, &made, name};
     struct steno_network_options opt = steno_part_options(o);
-    const bool blocks = m->file && steno_nemo_file_info(m->file)->blocks;
-    char *path = m->file ? strdup(m->conf.dir) : steno_path_join(m->conf.dir, name);
-    /* blocks are rounded again, as the programs that write them round activations, too */
-    steno_status st =
-        steno_choose_precision(o->precision, o->cpu, blocks, blocks, &opt.precision, err);
-    opt.source = m->file ? &source : NULL;
+    char *path;
+    steno_status st;
+    if (m->file)
+        return steno_part_made_open(out, o, &source, steno_nemo_file_info(m->file)->blocks, err);
+    path = steno_path_join(m->conf.dir, name);
+    st = steno_choose_precision(o->precision, o->cpu, false, false, &opt.precision, err);
     if (!st)
         st = path ? steno_network_open(out, path, &opt, err) : no_memory_nemo(m, err);
     free(path);

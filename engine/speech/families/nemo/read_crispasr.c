@@ -12,14 +12,20 @@
 #define AUTOMATIC 101 /* the prompt of a dictionary without "auto" */
 #define MOST 24       /* numbers of a table */
 #define TOKENS "tokenizer.ggml.tokens"
+#define LSTM "decoder.prediction.dec_rnn.lstm."
 
-static const struct steno_nemo_rename of_model[] = {{"encoder.pre.", "encoder.pre_encode."},
+static const struct steno_ggml_rename of_model[] = {{"encoder.pre.", "encoder.pre_encode."},
                                                     {"decoder.embed.", "decoder.prediction.embed."},
                                                     {"joint.enc.", "joint.enc."},
                                                     {"joint.pred.", "joint.pred."},
                                                     {"joint.out.", "joint.joint_net.2."},
-                                                    {"prompt_kernel.", "prompt_kernel."}};
-static const struct steno_nemo_rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
+                                                    {"prompt_kernel.", "prompt_kernel."},
+                                                    {"decoder.lstm.#.w_ih", LSTM "weight_ih_l#"},
+                                                    {"decoder.lstm.#.w_hh", LSTM "weight_hh_l#"},
+                                                    {"decoder.lstm.#.b_ih", LSTM "bias_ih_l#"},
+                                                    {"decoder.lstm.#.b_hh", LSTM "bias_hh_l#"},
+                                                    {"encoder.layers.#.", "encoder.layers.#."}};
+static const struct steno_ggml_rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
                                                     {"ff1.", "feed_forward1."},
                                                     {"norm_attn.", "norm_self_att."},
                                                     {"attn.q.", "self_attn.linear_q."},
@@ -36,47 +42,38 @@ static const struct steno_nemo_rename of_layer[] = {{"norm_ff1.", "norm_feed_for
                                                     {"norm_ff2.", "norm_feed_forward2."},
                                                     {"ff2.", "feed_forward2."},
                                                     {"norm_out.", "norm_out."}};
-static const struct steno_nemo_rename of_lstm[] = {
-    {"w_ih", "weight_ih_l"}, {"w_hh", "weight_hh_l"}, {"b_ih", "bias_ih_l"}, {"b_hh", "bias_hh_l"}};
 #define TABLE(t) t, sizeof(t) / sizeof *(t)
-static const struct steno_nemo_names crispasr_names = {
-    "encoder.layers.", "decoder.lstm.", TABLE(of_model), TABLE(of_layer), TABLE(of_lstm), true};
-
-static bool has_number(const steno_nemo_file *f, const char *key)
-{
-    double any;
-    return steno_gguf_number(f->gguf, key, &any);
-}
+static const struct steno_ggml_names crispasr_names = {TABLE(of_model), TABLE(of_layer)};
 
 static bool is_nemotron(const steno_nemo_file *f)
 {
-    return has_number(f, NEMOTRON "d_model");
+    return steno_ggml_file_has_number(&f->base, NEMOTRON "d_model");
 }
 
 bool steno_nemo_is_crispasr(const steno_nemo_file *f)
 {
-    return has_number(f, PARAKEET "d_model") || is_nemotron(f);
+    return steno_ggml_file_has_number(&f->base, PARAKEET "d_model") || is_nemotron(f);
 }
 
 /* The same keys behind either prefix. */
-static steno_status read_numbers_of(const steno_nemo_file *f, const struct steno_nemo_wanted *w,
+static steno_status read_numbers_of(const steno_nemo_file *f, const struct steno_ggml_wanted *w,
                                     size_t n, steno_err *err)
 {
-    struct steno_nemo_wanted full[MOST];
+    struct steno_ggml_wanted full[MOST];
     char keys[MOST][48];
     for (size_t i = 0; i < n; i++) {
         snprintf(keys[i], sizeof *keys, "%s%s", is_nemotron(f) ? NEMOTRON : PARAKEET, w[i].key);
         full[i] = w[i];
         full[i].key = keys[i];
     }
-    return steno_nemo_gguf_numbers(f, full, n, err);
+    return steno_ggml_file_numbers(&f->base, full, n, err);
 }
 
 static steno_status read_sizes(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t scale = 0, fixed;
-    const struct steno_nemo_wanted numbers[] = {{"sample_rate", 16000, 16000, &fixed, 0},
+    const struct steno_ggml_wanted numbers[] = {{"sample_rate", 16000, 16000, &fixed, 0},
                                                 {"n_fft", 512, 512, &fixed, 0},
                                                 {"win_length", 400, 400, &fixed, 0},
                                                 {"hop_length", 160, 160, &fixed, 0},
@@ -107,7 +104,7 @@ static steno_status read_parakeet(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t none;
-    const struct steno_nemo_wanted numbers[] = {{"att_context_left", -1, 100000, &a->left, -1},
+    const struct steno_ggml_wanted numbers[] = {{"att_context_left", -1, 100000, &a->left, -1},
                                                 {"att_context_right", -1, 100000, &a->right, -1},
                                                 {"global_tokens", 0, 0, &none, 0}};
     a->before = (a->kernel - 1) / 2;
@@ -119,8 +116,9 @@ static steno_status read_chunks(steno_nemo_file *f, steno_err *err)
 {
     struct steno_gguf_list left, right;
     size_t n = 0;
-    if (steno_gguf_list(f->gguf, NEMOTRON "att_context_left", &left) &&
-        steno_gguf_list(f->gguf, NEMOTRON "att_context_right", &right) && left.left == right.left)
+    if (steno_gguf_list(f->base.gguf, NEMOTRON "att_context_left", &left) &&
+        steno_gguf_list(f->base.gguf, NEMOTRON "att_context_right", &right) &&
+        left.left == right.left)
         while (n < STENO_NEMO_MAX_CONTEXTS && steno_gguf_next_int(&left, &f->context[n][0]) &&
                steno_gguf_next_int(&right, &f->context[n][1]))
             n++;
@@ -134,10 +132,10 @@ static steno_status read_chunks(steno_nemo_file *f, steno_err *err)
 static steno_status read_nemotron(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
-    const char *norm = steno_gguf_text(f->gguf, NEMOTRON "conv_norm_type");
-    const char *style = steno_gguf_text(f->gguf, NEMOTRON "att_context_style");
+    const char *norm = steno_gguf_text(f->base.gguf, NEMOTRON "conv_norm_type");
+    const char *style = steno_gguf_text(f->base.gguf, NEMOTRON "att_context_style");
     int64_t causal;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {"causal_downsampling", 1, 1, &causal, 0},
         {"num_prompts", 1, 4096, &a->prompts, 0},
         {"prompt_kernel_mid", 1, 1 << 20, &a->prompt_hidden, 0}};
@@ -147,7 +145,7 @@ static steno_status read_nemotron(steno_nemo_file *f, steno_err *err)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
                         "%s: " NEMOTRON "conv_norm_type is '%.40s', att_context_style '%.40s'; "
                         "known: layer_norm or batch_norm, chunked_limited",
-                        f->name, norm ? norm : "", style ? style : "");
+                        f->base.name, norm ? norm : "", style ? style : "");
     if (st)
         return st;
     a->before = a->kernel - 1;
@@ -169,5 +167,5 @@ steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err)
     if (!st)
         st = steno_nemo_gguf_pieces(
             f, TOKENS, is_nemotron(f) ? NEMOTRON "blank_id" : PARAKEET "blank_id", err);
-    return st ? st : steno_nemo_gguf_tensors(f, &crispasr_names, err);
+    return st ? st : steno_ggml_file_tensors(&f->base, &crispasr_names, err);
 }

@@ -65,7 +65,7 @@ static bool take(struct reader *r, uint32_t *out)
 
 static steno_status cut_short(const struct reader *r, const char *what)
 {
-    return steno_fail(r->err, STENO_ERR_FORMAT, "%s: the file ends in %s", r->f->name, what);
+    return steno_fail(r->err, STENO_ERR_FORMAT, "%s: the file ends in %s", r->f->base.name, what);
 }
 
 /* ---- the header ---------------------------------------------------------------------------- */
@@ -94,11 +94,11 @@ static steno_status check_header(const struct reader *r)
         if (r->header[i] < all[i].min || r->header[i] > all[i].max)
             return steno_fail(r->err, STENO_ERR_FORMAT,
                               "%s: %u %s in the header of a Parakeet, expected %u to %u",
-                              r->f->name, (unsigned)r->header[i], all[i].what, (unsigned)all[i].min,
-                              (unsigned)all[i].max);
+                              r->f->base.name, (unsigned)r->header[i], all[i].what,
+                              (unsigned)all[i].min, (unsigned)all[i].max);
     if (r->header[FTYPE] / 1000 && r->header[FTYPE] / 1000 != QUANT_VERSION)
         return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
-                          "%s: blocks of version %u, version %d is read", r->f->name,
+                          "%s: blocks of version %u, version %d is read", r->f->base.name,
                           (unsigned)r->header[FTYPE] / 1000, QUANT_VERSION);
     return STENO_OK;
 }
@@ -108,6 +108,7 @@ static void use_header(struct reader *r)
     struct steno_nemo_file_info *i = &r->f->info;
     const uint32_t *h = r->header;
     i->format = "ggml";
+    r->f->one_bias = true;
     i->per_feature = true;
     i->max_tokens = h[MOST_TOKENS];
     i->arch = (struct steno_nemo_arch){.in = h[MELS],
@@ -135,8 +136,8 @@ static steno_status read_header(struct reader *r)
     uint32_t magic, rows, cols, n;
     steno_status st;
     if (!take(r, &magic) || magic != STENO_GGML_MAGIC)
-        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: does not begin with 0x%08x", r->f->name,
-                          STENO_GGML_MAGIC);
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: does not begin with 0x%08x",
+                          r->f->base.name, STENO_GGML_MAGIC);
     for (int i = 0; i < N_HEADER; i++)
         if (!take(r, &r->header[i]))
             return cut_short(r, "the header");
@@ -150,7 +151,7 @@ static steno_status read_header(struct reader *r)
     for (uint32_t i = 0, v; i < r->header[DURATIONS]; i++)
         if (!take(r, &v) || v != i)
             return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
-                              "%s: durations: known: 0, 1, 2, .. in this order", r->f->name);
+                              "%s: durations: known: 0, 1, 2, .. in this order", r->f->base.name);
     return STENO_OK;
 }
 
@@ -161,20 +162,20 @@ static steno_status read_pieces(struct reader *r)
     if (!take(r, &n))
         return cut_short(r, "the vocabulary");
     if (n != r->header[VOCAB])
-        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: %u pieces, the header has %u", r->f->name,
-                          (unsigned)n, (unsigned)r->header[VOCAB]);
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: %u pieces, the header has %u",
+                          r->f->base.name, (unsigned)n, (unsigned)r->header[VOCAB]);
     for (uint32_t i = 0; i < n && !st; i++) {
         const unsigned char *p = NULL;
         if (!take(r, &length) || !(p = skip(r, length)))
             return cut_short(r, "the vocabulary");
-        st = steno_nemo_file_piece(r->f, (const char *)p, length, r->err);
+        st = steno_ggml_file_piece(&r->f->base, (const char *)p, length, r->err);
     }
     return st;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-static steno_status read_head(struct reader *r, char name[MAX_NAME], struct steno_nemo_tensor *t)
+static steno_status read_head(struct reader *r, char name[MAX_NAME], struct steno_ggml_tensor *t)
 {
     uint32_t axes, length, type, dim;
     const unsigned char *p;
@@ -183,7 +184,7 @@ static steno_status read_head(struct reader *r, char name[MAX_NAME], struct sten
     if (axes > 4 || length >= MAX_NAME)
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: a tensor of %u axes with a name of %u bytes, at most 4 and %d",
-                          r->f->name, (unsigned)axes, (unsigned)length, MAX_NAME - 1);
+                          r->f->base.name, (unsigned)axes, (unsigned)length, MAX_NAME - 1);
     t->t.rank = (int)axes;
     for (uint32_t i = axes; i-- > 0; t->t.dim[i] = dim)
         if (!take(r, &dim) || !dim)
@@ -196,14 +197,14 @@ static steno_status read_head(struct reader *r, char name[MAX_NAME], struct sten
     t->type = steno_ggml_type(type);
     if (!t->type)
         return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
-                          "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read", r->f->name,
-                          name, (unsigned)type);
+                          "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read",
+                          r->f->base.name, name, (unsigned)type);
     return STENO_OK;
 }
 
 static steno_status read_tensor(struct reader *r)
 {
-    struct steno_nemo_tensor t = {0};
+    struct steno_ggml_tensor t = {0};
     char name[MAX_NAME], full[MAX_NAME + 8];
     size_t count = 1, bytes;
     steno_status st = read_head(r, name, &t);
@@ -217,24 +218,24 @@ static steno_status read_tensor(struct reader *r)
         !(t.data = skip(r, bytes)))
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: tensor '%s' does not fit: %zu bytes are left of the file",
-                          r->f->name, name, (size_t)(r->end - r->p));
+                          r->f->base.name, name, (size_t)(r->end - r->p));
     t.ifog = strncmp(name, LSTM, strlen(LSTM)) == 0;
     if (strncmp(name, LSTM "bias_h_l", strlen(LSTM "bias_h_l")) == 0)
         snprintf(full, sizeof full, LSTM "bias_ih_l%s", name + strlen(LSTM "bias_h_l"));
     else
         snprintf(full, sizeof full, "%s", name);
-    return steno_nemo_file_add(r->f, full, &t, r->err);
+    return steno_ggml_file_add(&r->f->base, full, &t, r->err);
 }
 
-steno_status steno_nemo_read_ggml(steno_nemo_file *f, const void *bytes, size_t n, steno_err *err)
+steno_status steno_nemo_read_ggml(steno_nemo_file *f, steno_err *err)
 {
-    struct reader r = {.f = f, .p = bytes, .end = (const unsigned char *)bytes + n, .err = err};
+    struct reader r = {.f = f, .p = f->base.bytes, .end = f->base.bytes + f->base.size, .err = err};
     steno_status st = read_header(&r);
     if (!st)
         st = read_pieces(&r);
     while (!st && r.p < r.end)
         st = read_tensor(&r);
     if (!st)
-        f->info.arch.joint = steno_nemo_file_extent(f, "joint.enc.weight");
+        f->info.arch.joint = steno_ggml_file_extent(&f->base, "joint.enc.weight", 0);
     return st;
 }

@@ -11,20 +11,23 @@
 #define ACTIVATIONS "relu sigmoid tanh"
 #define PROMPTS KEY "prompt.dictionary."
 #define DROPPED 2 /* encoder frames of the feature frames before a chunk */
-#define CODE 16   /* bytes of a language with its region */
-#define CUT 1e-6  /* f32 of 0.97 is not its f64 */
+#define LSTM "decoder.prediction.dec_rnn.lstm."
+#define CUT 1e-6 /* f32 of 0.97 is not its f64 */
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-/* Begins of names; those of a layer stand behind its number. */
-static const struct steno_nemo_rename of_model[] = {{"enc.pre_encode.", "encoder.pre_encode."},
+static const struct steno_ggml_rename of_model[] = {{"enc.pre_encode.", "encoder.pre_encode."},
                                                     {"pred.embed.", "decoder.prediction.embed."},
                                                     {"joint.enc.", "joint.enc."},
                                                     {"joint.pred.", "joint.pred."},
                                                     {"joint.out.", "joint.joint_net.2."},
                                                     {"head.ctc.", "decoder.decoder_layers.0."},
-                                                    {"prompt.mlp.", "prompt_kernel."}};
-static const struct steno_nemo_rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
+                                                    {"prompt.mlp.", "prompt_kernel."},
+                                                    {"pred.lstm.#.Wx", LSTM "weight_ih_l#"},
+                                                    {"pred.lstm.#.Wh", LSTM "weight_hh_l#"},
+                                                    {"pred.lstm.#.bias", LSTM "bias_ih_l#"},
+                                                    {"enc.blocks.#.", "encoder.layers.#."}};
+static const struct steno_ggml_rename of_layer[] = {{"norm_ff1.", "norm_feed_forward1."},
                                                     {"ff1.", "feed_forward1."},
                                                     {"norm_attn.", "norm_self_att."},
                                                     {"attn.", "self_attn."},
@@ -36,27 +39,23 @@ static const struct steno_nemo_rename of_layer[] = {{"norm_ff1.", "norm_feed_for
                                                     {"norm_ff2.", "norm_feed_forward2."},
                                                     {"ff2.", "feed_forward2."},
                                                     {"norm_out.", "norm_out."}};
-static const struct steno_nemo_rename of_lstm[] = {
-    {"Wx", "weight_ih_l"}, {"Wh", "weight_hh_l"}, {"bias", "bias_ih_l"}};
-
 #define TABLE(t) t, sizeof(t) / sizeof *(t)
-static const struct steno_nemo_names gguf_names = {"enc.blocks.",   "pred.lstm.",   TABLE(of_model),
-                                                   TABLE(of_layer), TABLE(of_lstm), false};
+static const struct steno_ggml_names gguf_names = {TABLE(of_model), TABLE(of_layer)};
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
 static steno_status unsupported(const steno_nemo_file *f, const char *key, const char *known,
                                 steno_err *err)
 {
-    const char *text = steno_gguf_text(f->gguf, key);
-    return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: key '%s' is '%.40s', known: %s", f->name,
-                      key, text ? text : "missing or another number", known);
+    const char *text = steno_gguf_text(f->base.gguf, key);
+    return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: key '%s' is '%.40s', known: %s",
+                      f->base.name, key, text ? text : "missing or another number", known);
 }
 
 /* A text, where it is there, is the one that is known. */
 static bool is_text(const steno_nemo_file *f, const char *key, const char *known)
 {
-    const char *text = steno_gguf_text(f->gguf, key);
+    const char *text = steno_gguf_text(f->base.gguf, key);
     return !text || strcmp(text, known) == 0;
 }
 
@@ -70,10 +69,10 @@ static steno_status check_features(steno_nemo_file *f, steno_err *err)
                  {FRONT "win_length", "400", 400},      {FRONT "hop_length", "160", 160},
                  {FRONT "pre_emphasis", "0.97", 0.97},  {FRONT "f_min", "0", 0},
                  {FRONT "f_max", "8000", 8000}};
-    const char *normalize = steno_gguf_text(f->gguf, FRONT "normalize");
+    const char *normalize = steno_gguf_text(f->base.gguf, FRONT "normalize");
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         double v;
-        if (!steno_gguf_number(f->gguf, fixed[i].key, &v) || v < fixed[i].value - CUT ||
+        if (!steno_gguf_number(f->base.gguf, fixed[i].key, &v) || v < fixed[i].value - CUT ||
             v > fixed[i].value + CUT)
             return unsupported(f, fixed[i].key, fixed[i].known, err);
     }
@@ -93,7 +92,7 @@ static steno_status read_contexts(steno_nemo_file *f, steno_err *err)
     size_t n = 0;
     f->context[0][0] = f->info.arch.left;
     f->context[0][1] = f->info.arch.right;
-    if (steno_gguf_list(f->gguf, KEY "encoder.att_context_size_choices", &l))
+    if (steno_gguf_list(f->base.gguf, KEY "encoder.att_context_size_choices", &l))
         for (; n < 2 * STENO_NEMO_MAX_CONTEXTS && steno_gguf_next_int(&l, &v); n++)
             f->context[n / 2][n % 2] = v;
     f->n_contexts = l.left || n % 2 ? 0 : n ? n / 2 : 1;
@@ -105,10 +104,11 @@ static steno_status read_streaming(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t drop, before;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "encoder.streaming.drop_extra_pre_encoded", 0, 1024, &drop, DROPPED},
         {KEY "encoder.streaming.pre_encode_cache_size", 0, 1024, &before, a->factor + 1}};
-    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    steno_status st =
+        steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st && (drop != DROPPED || before != a->factor + 1 || a->before != a->kernel - 1 ||
                 a->kernel < 2 || f->info.per_feature))
         st =
@@ -116,7 +116,7 @@ static steno_status read_streaming(steno_nemo_file *f, steno_err *err)
                        "%s: a Parakeet that streams; known: causal convolutions (conv_context_left "
                        "%lld, here %lld), no normalisation, %lld frames before a chunk of which "
                        "%d encoder frames are dropped (here %lld, %lld)",
-                       f->name, (long long)a->kernel - 1, (long long)a->before,
+                       f->base.name, (long long)a->kernel - 1, (long long)a->before,
                        (long long)a->factor + 1, DROPPED, (long long)before, (long long)drop);
     a->causal = a->chunked = a->streaming = true;
     return st ? st : read_contexts(f, err);
@@ -126,13 +126,13 @@ static steno_status read_streaming(steno_nemo_file *f, steno_err *err)
 static steno_status check_kind(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
-    const char *style = steno_gguf_text(f->gguf, KEY "encoder.att_context_style");
-    const char *norm = steno_gguf_text(f->gguf, KEY "encoder.conv_norm_type");
-    if (steno_gguf_text(f->gguf, KEY "encoder.spk_kernel_type"))
+    const char *style = steno_gguf_text(f->base.gguf, KEY "encoder.att_context_style");
+    const char *norm = steno_gguf_text(f->base.gguf, KEY "encoder.conv_norm_type");
+    if (steno_gguf_text(f->base.gguf, KEY "encoder.spk_kernel_type"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: a Parakeet for one of several speakers, which has to be told when "
                           "each of them speaks; it is not served",
-                          f->name);
+                          f->base.name);
     a->layer_norm = norm && strcmp(norm, "layer_norm") == 0;
     if (norm && !a->layer_norm && strcmp(norm, "batch_norm") != 0)
         return unsupported(f, KEY "encoder.conv_norm_type", "batch_norm, layer_norm", err);
@@ -145,7 +145,7 @@ static steno_status check_kind(steno_nemo_file *f, steno_err *err)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: conv_context_left is %lld, known: %lld, half of conv_kernel, where "
                           "the encoder does not stream",
-                          f->name, (long long)a->before, (long long)(a->kernel - 1) / 2);
+                          f->base.name, (long long)a->before, (long long)(a->kernel - 1) / 2);
     return STENO_OK;
 }
 
@@ -156,20 +156,20 @@ static steno_status read_prompts(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     double any;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "prompt.num_prompts", 1, 4096, &a->prompts, 0},
         {KEY "prompt.hidden", 1, 1 << 20, &a->prompt_hidden, 0},
         {KEY "prompt.auto_id", 0, 4095, &f->info.automatic, -1}};
     steno_status st;
-    if (!steno_gguf_number(f->gguf, KEY "prompt.num_prompts", &any))
+    if (!steno_gguf_number(f->base.gguf, KEY "prompt.num_prompts", &any))
         return STENO_OK;
-    st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    st = steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st && !is_text(f, KEY "prompt.activation", "relu"))
         st = unsupported(f, KEY "prompt.activation", "relu", err);
     if (!st && !a->streaming)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
                         "%s: an encoder with prompts that does not stream, which is not known",
-                        f->name);
+                        f->base.name);
     return st ? st : steno_nemo_gguf_dictionary(f, PROMPTS "locales", PROMPTS "indices", err);
 }
 
@@ -177,7 +177,7 @@ static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t scale = 0;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {FRONT "num_mels", 1, 512, &a->in, 0},
         {KEY "encoder.n_layers", 1, 256, &a->layers, 0},
         {KEY "encoder.d_model", 2, 65536, &a->d, 1},
@@ -190,11 +190,12 @@ static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
         {KEY "encoder.att_context_left", -1, 100000, &a->left, -1},
         {KEY "encoder.att_context_right", -1, 100000, &a->right, -1},
         {KEY "encoder.xscaling", 0, 1, &scale, 0}};
-    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
-    const struct steno_nemo_wanted context[] = {
+    steno_status st =
+        steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
+    const struct steno_ggml_wanted context[] = {
         {KEY "encoder.conv_context_left", 0, 1024, &a->before, (a->kernel - 1) / 2}};
     if (!st)
-        st = steno_nemo_gguf_numbers(f, context, 1, err);
+        st = steno_ggml_file_numbers(&f->base, context, 1, err);
     a->xscale = scale != 0;
     a->out = a->d;
     return st ? st : check_kind(f, err);
@@ -203,9 +204,9 @@ static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
 static steno_status read_head(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
-    const char *kind = steno_gguf_text(f->gguf, KEY "head_kind");
+    const char *kind = steno_gguf_text(f->base.gguf, KEY "head_kind");
     const bool tdt = !kind || strcmp(kind, "tdt") == 0;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "predictor.hidden", 1, 65536, &a->pred, 0},
         {KEY "predictor.n_layers", 1, 64, &a->pred_layers, 0},
         {KEY "joint.hidden", 1, 65536, &a->joint, 0},
@@ -220,8 +221,8 @@ static steno_status read_head(steno_nemo_file *f, steno_err *err)
     }
     if (!tdt && strcmp(kind, "rnnt") != 0)
         return unsupported(f, KEY "head_kind", "tdt, rnnt, ctc", err);
-    st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
-    a->joint_activation = steno_gguf_text(f->gguf, KEY "joint.activation");
+    st = steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
+    a->joint_activation = steno_gguf_text(f->base.gguf, KEY "joint.activation");
     if (!st && (!a->joint_activation || !steno_list_holds(ACTIVATIONS, a->joint_activation)))
         st = unsupported(f, KEY "joint.activation", ACTIVATIONS, err);
     return st || !tdt ? st : steno_nemo_gguf_durations(f, KEY "tdt.durations", err);
@@ -229,55 +230,26 @@ static steno_status read_head(steno_nemo_file *f, steno_err *err)
 
 static steno_status read_vocabulary(steno_nemo_file *f, steno_err *err)
 {
-    struct steno_gguf_list l;
-    int64_t blank, all;
-    const char *p;
-    size_t n;
-    steno_status st = STENO_OK;
-    if (!steno_gguf_list(f->gguf, TOKENS, &l) || l.left < 2)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' is missing", f->name);
-    all = (int64_t)l.left;
-    if (!steno_gguf_int(f->gguf, "tokenizer.ggml.blank_token_id", all - 1, all - 1, &blank))
-        return steno_fail(
-            err, STENO_ERR_FORMAT,
-            "%s: tokenizer.ggml.blank_token_id is not that of the last of %lld pieces", f->name,
-            (long long)all);
-    while (!st && l.left > 1 && steno_gguf_next_text(&l, &p, &n))
-        st = steno_nemo_file_piece(f, p, n, err);
-    if (!st && l.left != 1)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: key '" TOKENS "' has no texts", f->name);
+    int64_t blank;
+    steno_status st = steno_ggml_file_pieces(&f->base, TOKENS, 1, err);
+    if (!st && !steno_gguf_int(f->base.gguf, "tokenizer.ggml.blank_token_id", f->base.pieces,
+                               f->base.pieces, &blank))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: tokenizer.ggml.blank_token_id is not that of the last of %lld pieces",
+                        f->base.name, (long long)f->base.pieces + 1);
     return st;
 }
 
-static void read_languages(steno_nemo_file *f)
+steno_status steno_nemo_read_gguf(steno_nemo_file *f, steno_err *err)
 {
-    struct steno_gguf_list l;
-    const char *p;
-    size_t n, at = 0;
-    if (!steno_gguf_list(f->gguf, "general.languages", &l))
-        return;
-    while (steno_gguf_next_text(&l, &p, &n) && n && n < CODE) {
-        char code[CODE + 1];
-        snprintf(code, sizeof code, "%.*s", (int)n, p);
-        code[strcspn(code, "-_")] = '\0'; /* "en-US" */
-        if (steno_list_holds(f->languages, code) || at + n + 2 >= sizeof f->languages)
-            continue;
-        at += (size_t)snprintf(f->languages + at, sizeof f->languages - at, "%s%s", at ? " " : "",
-                               code);
-    }
-}
-
-steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t n, steno_err *err)
-{
-    steno_status st = steno_gguf_parse(&f->gguf, bytes, n, f->name, err);
+    steno_status st;
     f->info.format = "GGUF";
-    if (st)
-        return st;
     if (steno_nemo_is_parakeet_cpp(f))
         return steno_nemo_read_parakeet_cpp(f, err);
     if (steno_nemo_is_crispasr(f))
         return steno_nemo_read_crispasr(f, err);
-    if (!steno_gguf_text(f->gguf, "general.architecture") ||
+    f->one_bias = true;
+    if (!steno_gguf_text(f->base.gguf, "general.architecture") ||
         !is_text(f, "general.architecture", "parakeet"))
         return unsupported(f, "general.architecture", "parakeet", err);
     st = check_features(f, err);
@@ -289,6 +261,6 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, const void *bytes, size_t 
         st = read_head(f, err);
     if (!st)
         st = read_vocabulary(f, err);
-    read_languages(f);
-    return st ? st : steno_nemo_gguf_tensors(f, &gguf_names, err);
+    steno_ggml_file_languages(&f->base, f->languages, sizeof f->languages);
+    return st ? st : steno_ggml_file_tensors(&f->base, &gguf_names, err);
 }

@@ -1,7 +1,6 @@
 /* GGUF of Parakeet as parakeet.cpp's converter writes it (mudler/parakeet.cpp,
  * scripts/convert_parakeet_to_gguf.py): NeMo's names as they are, keys parakeet.*. Whole segments,
  * or an encoder with caches (Parakeet EOU, Nemotron streaming). */
-#include "base/list.h"
 #include "speech/families/nemo/file_internal.h"
 
 #include <string.h>
@@ -16,34 +15,21 @@
 #define AUTOMATIC 101 /* the prompt of a dictionary without "auto" */
 #define DROPPED 2     /* encoder frames of the feature frames before a chunk */
 
-static const struct steno_nemo_rename of_model[] = {{"encoder.", "encoder."},
+static const struct steno_ggml_rename of_model[] = {{"encoder.", "encoder."},
                                                     {"decoder.", "decoder."},
                                                     {"joint.", "joint."},
                                                     {"prompt_kernel.", "prompt_kernel."}};
-static const struct steno_nemo_names verbatim = {
-    .layers = "-", .lstm = "-", .of_model = of_model, .n_model = 4, .both = true};
+static const struct steno_ggml_names verbatim = {.begins = of_model, .n_begins = 4};
 
 bool steno_nemo_is_parakeet_cpp(const steno_nemo_file *f)
 {
-    return steno_gguf_text(f->gguf, KEY "arch") != NULL;
-}
-
-/* One of the words in `known`; `fallback` where there is no such key, NULL: it is needed. */
-static steno_status read_word(const steno_nemo_file *f, const char *key, const char *known,
-                              const char *fallback, const char **out, steno_err *err)
-{
-    const char *text = steno_gguf_text(f->gguf, key);
-    *out = text ? text : fallback;
-    if (*out && steno_list_holds(known, *out))
-        return STENO_OK;
-    return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: key '%s' is '%.40s', known: %s", f->name,
-                      key, text ? text : "missing", known);
+    return steno_gguf_text(f->base.gguf, KEY "arch") != NULL;
 }
 
 static steno_status read_features(steno_nemo_file *f, steno_err *err)
 {
     int64_t fixed;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "preprocessor.sample_rate", 16000, 16000, &fixed, 0},
         {KEY "preprocessor.n_fft", 512, 512, &fixed, 0},
         {KEY "preprocessor.win_length", 400, 400, &fixed, 0},
@@ -51,13 +37,15 @@ static steno_status read_features(steno_nemo_file *f, steno_err *err)
         {KEY "preprocessor.n_mels", 1, 512, &f->info.arch.in, 0}};
     const char *normalize;
     double v;
-    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
-    if (!st &&
-        (!steno_gguf_number(f->gguf, KEY "preprocessor.preemph", &v) || v < 0.96999 || v > 0.97001))
+    steno_status st =
+        steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
+    if (!st && (!steno_gguf_number(f->base.gguf, KEY "preprocessor.preemph", &v) || v < 0.96999 ||
+                v > 0.97001))
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
-                        "%s: key '" KEY "preprocessor.preemph' is not 0.97", f->name);
+                        "%s: key '" KEY "preprocessor.preemph' is not 0.97", f->base.name);
     if (!st)
-        st = read_word(f, KEY "preprocessor.normalize", SCALES, NULL, &normalize, err);
+        st = steno_ggml_file_word(&f->base, KEY "preprocessor.normalize", SCALES, NULL, &normalize,
+                                  err);
     f->info.per_feature = !st && strcmp(normalize, "per_feature") == 0;
     return st;
 }
@@ -68,20 +56,21 @@ static steno_status read_chunks(steno_nemo_file *f, steno_err *err)
     struct steno_gguf_list l = {0};
     int64_t v, causal, drop;
     size_t n = 0;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "encoder.att_context_left", 1, 65536, &f->context[0][0], 0},
         {KEY "encoder.att_context_right", 0, 2048, &f->context[0][1], -1},
         {KEY "encoder.causal_downsampling", 1, 1, &causal, 0},
         {KEY "encoder.conv_causal", 1, 1, &causal, 0},
         {KEY "streaming.drop_extra_pre_encoded", DROPPED, DROPPED, &drop, 0}};
-    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    steno_status st =
+        steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st && f->info.per_feature)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
                         "%s: an encoder that streams and needs whole recordings for per_feature",
-                        f->name);
+                        f->base.name);
     if (st)
         return st;
-    if (steno_gguf_list(f->gguf, KEY "encoder.att_context_presets", &l))
+    if (steno_gguf_list(f->base.gguf, KEY "encoder.att_context_presets", &l))
         for (; n < 2 * STENO_NEMO_MAX_CONTEXTS && steno_gguf_next_int(&l, &v); n++)
             f->context[n / 2][n % 2] = v;
     f->n_contexts = l.left || n % 2 ? 0 : n ? n / 2 : 1;
@@ -95,7 +84,7 @@ static steno_status read_layers(steno_nemo_file *f, steno_err *err)
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t scale = 0;
     const char *style, *norm;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "encoder.d_model", 2, 65536, &a->d, 1},
         {KEY "encoder.n_layers", 1, 256, &a->layers, 0},
         {KEY "encoder.n_heads", 1, 1024, &a->heads, 0},
@@ -105,11 +94,13 @@ static steno_status read_layers(steno_nemo_file *f, steno_err *err)
         {KEY "encoder.subsampling_conv_channels", 1, 65536, &a->channels, 0},
         {KEY "encoder.pos_emb_max_len", 1, 100000, &a->positions, 5000},
         {KEY "encoder.xscaling", 0, 1, &scale, -1}};
-    steno_status st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    steno_status st =
+        steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st)
-        st = read_word(f, KEY "encoder.conv_norm_type", NORMS, NULL, &norm, err);
+        st = steno_ggml_file_word(&f->base, KEY "encoder.conv_norm_type", NORMS, NULL, &norm, err);
     if (!st)
-        st = read_word(f, KEY "encoder.att_context_style", STYLES, "regular", &style, err);
+        st = steno_ggml_file_word(&f->base, KEY "encoder.att_context_style", STYLES, "regular",
+                                  &style, err);
     if (st)
         return st;
     a->xscale = scale != 0;
@@ -125,25 +116,27 @@ static steno_status read_head(steno_nemo_file *f, steno_err *err)
     struct steno_nemo_arch *a = &f->info.arch;
     struct steno_gguf_list l;
     const char *kind;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "decoder.pred_hidden", 1, 65536, &a->pred, 0},
         {KEY "decoder.pred_rnn_layers", 1, 64, &a->pred_layers, 0},
         {KEY "joint.joint_hidden", 1, 65536, &a->joint, 0},
         {KEY "decoding.max_symbols", 0, 1000, &f->info.max_tokens, 0}};
-    steno_status st = read_word(f, KEY "arch", KINDS, NULL, &kind, err);
+    steno_status st = steno_ggml_file_word(&f->base, KEY "arch", KINDS, NULL, &kind, err);
     if (st)
         return st;
     f->info.ctc = strcmp(kind, "ctc") == 0;
     a->model_type = f->info.ctc ? "EncDecCTCModelBPE" : "EncDecRNNTBPEModel";
     if (f->info.ctc)
         return STENO_OK;
-    st = steno_nemo_gguf_numbers(f, numbers, sizeof numbers / sizeof *numbers, err);
+    st = steno_ggml_file_numbers(&f->base, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st)
-        st = read_word(f, KEY "joint.activation", ACTIVATIONS, NULL, &a->joint_activation, err);
+        st = steno_ggml_file_word(&f->base, KEY "joint.activation", ACTIVATIONS, NULL,
+                                  &a->joint_activation, err);
     if (st || !strstr(kind, "tdt"))
         return st;
-    a->durations =
-        steno_gguf_list(f->gguf, KEY "tdt.durations", &l) && l.left <= 1000 ? (int64_t)l.left : 0;
+    a->durations = steno_gguf_list(f->base.gguf, KEY "tdt.durations", &l) && l.left <= 1000
+                       ? (int64_t)l.left
+                       : 0;
     return steno_nemo_gguf_durations(f, KEY "tdt.durations", err);
 }
 
@@ -152,21 +145,21 @@ static steno_status read_prompts(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t present;
-    const struct steno_nemo_wanted numbers[] = {
+    const struct steno_ggml_wanted numbers[] = {
         {KEY "prompt.num_prompts", 1, 4096, &a->prompts, 0}};
-    if (!steno_gguf_int(f->gguf, KEY "prompt.present", 1, 1, &present))
+    if (!steno_gguf_int(f->base.gguf, KEY "prompt.present", 1, 1, &present))
         return STENO_OK;
     if (!a->streaming)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: an encoder with prompts that does not stream, which is not known",
-                          f->name);
-    a->prompt_hidden = steno_nemo_file_extent(f, "prompt_kernel.0.weight");
+                          f->base.name);
+    a->prompt_hidden = steno_ggml_file_extent(&f->base, "prompt_kernel.0.weight", 0);
     f->info.automatic = AUTOMATIC;
-    if (steno_nemo_gguf_numbers(f, numbers, 1, err))
+    if (steno_ggml_file_numbers(&f->base, numbers, 1, err))
         return STENO_ERR_FORMAT;
     if (a->prompt_hidden < 1)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: tensor 'prompt_kernel.0.weight' is missing",
-                          f->name);
+                          f->base.name);
     return steno_nemo_gguf_dictionary(f, KEY "prompt.dictionary.keys",
                                       KEY "prompt.dictionary.values", err);
 }
@@ -181,6 +174,6 @@ steno_status steno_nemo_read_parakeet_cpp(steno_nemo_file *f, steno_err *err)
     if (!st)
         st = steno_nemo_gguf_pieces(f, PIECES, KEY "blank_id", err);
     if (!st)
-        st = steno_nemo_gguf_tensors(f, &verbatim, err);
+        st = steno_ggml_file_tensors(&f->base, &verbatim, err);
     return st ? st : read_prompts(f, err);
 }

@@ -225,7 +225,7 @@ bool steno_whisper_weights_probe(const char *path)
     format = format_of(head, n);
     yes = (p && f && p->is_onnx) || format == 'c' ||
           ((format == 'f' || format == 'g') &&
-           steno_ggml_kind_of_file(p->file) != STENO_GGML_PARAKEET) ||
+           steno_ggml_kind_of_file(p->file) < STENO_GGML_PARAKEET) ||
           (format == 'p' && is_openai(p->file)) ||
           (f && format != 'p' && steno_whisper_says_whisper(p->dir)) ||
           /* not Whisper's weights, but its configuration: the error names the file */

@@ -3,6 +3,8 @@
  * suppressed ones by key. Spectrograms are computed here, as for every format. */
 #include "speech/families/whisper/weights_internal.h"
 
+#include "speech/families/common/ggml_kind.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,10 +209,11 @@ steno_status steno_whisper_read_gguf(steno_whisper_weights *w, const steno_gguf 
     const char *kind = steno_gguf_text(g, "general.architecture");
     steno_status st;
     if (!kind || strcmp(kind, "whisper") != 0)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: a GGUF file of architecture '%.60s'; 'whisper' is read, and "
-                          "'parakeet' (docs/nemo.md)",
-                          file, kind ? kind : "unknown");
+        return steno_fail(
+            err, STENO_ERR_UNSUPPORTED,
+            "%s: a GGUF file of architecture '%.60s'; known: " STENO_GGUF_ARCHITECTURES
+            " (docs/models.md)",
+            file, kind ? kind : "unknown");
     st = check_keys(g, file, err);
     if (!st)
         st = read_numbers(w, g, file, err);
