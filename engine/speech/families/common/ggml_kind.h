@@ -12,12 +12,12 @@ enum steno_ggml_kind {
     STENO_GGML_WHISPER,  /* .. or another that begins like it */
     STENO_GGML_SILERO,   /* voice activity */
     STENO_GGML_OTHER,    /* GGUF of another architecture */
-    STENO_GGML_PARAKEET, /* NeMo's; this and those behind it have families that ask for them */
+    STENO_GGML_PARAKEET, /* of NeMo and GigaAM; from here on of families that ask */
     STENO_GGML_SENSE_VOICE
 };
 
 /* Values of general.architecture that have a family. */
-#define STENO_GGUF_ARCHITECTURES "whisper, parakeet, nemotron, sensevoice, SenseVoiceSmall"
+#define STENO_GGUF_ARCHITECTURES "whisper, parakeet, nemotron, gigaam, sensevoice, SenseVoiceSmall"
 
 /* Kind of n bytes, the whole file. */
 enum steno_ggml_kind steno_ggml_kind_of(const void *bytes, size_t n);

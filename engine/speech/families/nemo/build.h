@@ -48,6 +48,7 @@ struct steno_nemo_arch {
     int64_t in, d, out, heads, ff, layers, factor, channels, positions;
     bool causal; /* the convolutions of the subsampling see no later frames */
     bool rel, xscale, bias;
+    bool rotary;            /* queries and keys are of rotated frames; the base is `positions` */
     bool local;             /* attention by blocks, within left and right, both known */
     int64_t kernel, before; /* of the depthwise convolutions; frames before the present one */
     bool layer_norm;        /* behind them, instead of a batch normalization */

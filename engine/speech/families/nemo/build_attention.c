@@ -51,16 +51,31 @@ static steno_value_id to_positions(struct steno_make *m, steno_value_id q,
                         key_columns(m, p));
 }
 
+/* Frames x [B,T,d] rotated by their positions: each column of the first half of a head's, and that
+ * of the second half, are one number. */
+static steno_value_id rotated(struct steno_make *m, steno_value_id x,
+                              const struct steno_nemo_frame *f)
+{
+    const int64_t d = f->a->d, half = d / f->a->heads / 2;
+    steno_value_id heads = steno_make_split(m, x, f->a->heads, d), y;
+    y = steno_make_1(m, "Neg", steno_make_slice(m, heads, 3, half, INT64_MAX));
+    y = steno_make_concat(m, 3, y, steno_make_slice(m, heads, 3, 0, half));
+    y = steno_make_add(m, steno_make_2(m, "Mul", heads, f->cosine),
+                       steno_make_2(m, "Mul", y, f->sine));
+    return steno_make_reshape(m, y, 3, (int64_t[]){0, -1, d});
+}
+
 static steno_value_id attend_all(struct steno_make *m, steno_value_id x, struct steno_nemo_frame *f)
 {
     const struct steno_nemo_arch *a = f->a;
-    steno_value_id q = project_heads(m, x, "self_attn.linear_q", a), all = x, scores, v, y;
+    steno_value_id at = a->rotary ? rotated(m, x, f) : x, all = at, scores, v, y;
+    steno_value_id q = project_heads(m, at, "self_attn.linear_q", a);
     if (a->streaming) {
         all = steno_make_concat(m, 1, f->channel, x);
         f->channel = steno_make_slice(m, all, 1, -a->left, INT64_MAX);
     }
     y = key_columns(m, project_heads(m, all, "self_attn.linear_k", a));
-    v = heads_to_front(m, project_heads(m, all, "self_attn.linear_v", a));
+    v = heads_to_front(m, project_heads(m, a->rotary ? x : all, "self_attn.linear_v", a));
     if (a->rel) {
         scores = to_positions(m, q, f);
         y = steno_make_2(m, "MatMul",
@@ -237,6 +252,23 @@ static steno_value_id local_positions(struct steno_make *m, const struct steno_n
     return v;
 }
 
+/* Set f->cosine and f->sine for n frames. */
+static void rotate(struct steno_make *m, struct steno_nemo_frame *f, steno_value_id n)
+{
+    const struct steno_nemo_arch *a = f->a;
+    const int64_t half = a->d / a->heads / 2;
+    float *turn = malloc((size_t)half * sizeof *turn);
+    steno_value_id at;
+    for (int64_t i = 0; turn && i < half; i++)
+        turn[i] = (float)pow((double)a->positions, -(double)i / (double)half);
+    at = steno_make_unsqueeze(m, steno_make_cast(m, steno_make_range(m, n), STENO_MAKE_FLOAT), 1);
+    at = steno_make_2(m, "Mul", at, steno_make_floats(m, "pe", 1, &half, turn));
+    free(turn);
+    at = steno_make_unsqueeze(m, steno_make_concat(m, 1, at, at), 1);
+    f->cosine = steno_make_1(m, "Cos", at);
+    f->sine = steno_make_1(m, "Sin", at);
+}
+
 steno_value_id steno_nemo_place(struct steno_make *m, struct steno_nemo_frame *f, steno_value_id x)
 {
     const struct steno_nemo_arch *a = f->a;
@@ -245,7 +277,9 @@ steno_value_id steno_nemo_place(struct steno_make *m, struct steno_nemo_frame *f
         x = steno_make_scale(m, x, sqrtf((float)a->d));
     if (a->streaming)
         n = steno_make_add(m, n, steno_make_ints(m, 1, &a->left));
-    if (a->local)
+    if (a->rotary)
+        rotate(m, f, n);
+    else if (a->local)
         f->positions = local_positions(m, a);
     else if (a->rel)
         f->positions = steno_make_relative(m, "pe", a->positions, a->d, n);

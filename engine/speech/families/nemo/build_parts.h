@@ -12,8 +12,9 @@ struct steno_nemo_frame {
     steno_value_id hidden;    /* [B,1,T or 1,keys] bool: not to be seen by attention */
     steno_value_id padding;   /* [B,1,T] bool: behind the end */
     steno_value_id positions; /* [1,2 keys - 1,d], or [1,left + 1 + right,d] of local attention */
-    steno_value_id windows;   /* local attention: [blocks, window] i64, the frames of each block */
-    steno_value_id rows;      /* local attention: [1] i64, the frames of all blocks */
+    steno_value_id cosine, sine; /* of rotated frames: [T,1,d / heads] */
+    steno_value_id windows; /* local attention: [blocks, window] i64, the frames of each block */
+    steno_value_id rows;    /* local attention: [1] i64, the frames of all blocks */
     steno_value_id channel,
         time; /* caches [B,left,d], [B,d,before] of a layer, then its next ones */
 };

@@ -33,6 +33,7 @@ struct steno_nemo_conf {
     bool gigaam;                            /* a model of GigaAM: other features */
     char stem[24];                          /* of its files in onnx-asr's layout, "v3_e2e_ctc" */
     bool version_3;                         /* of GigaAM, or a later one */
+    bool exact;                             /* .. whose window and filters are not in 16 bits */
     bool per_feature;                       /* normalisation by the statistics of the segment */
     int64_t vocab;                          /* without the blank; 0: not said */
     int64_t bins, subsampling;              /* bins 0: not said */

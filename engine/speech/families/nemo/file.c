@@ -53,11 +53,11 @@ static steno_status complete_arch(steno_nemo_file *f, steno_err *err)
 {
     struct steno_nemo_arch *a = &f->info.arch;
     a->bias = steno_ggml_file_extent(&f->base, MATRIX "bias", 0) > 0;
-    a->subsampling = STENO_NEMO_DW_STRIDING;
-    a->rel = true;
+    a->subsampling = a->rotary ? STENO_NEMO_STRIDING_1D : STENO_NEMO_DW_STRIDING;
+    a->rel = !a->rotary;
     a->normalize = f->info.per_feature ? "per_feature" : "NA";
-    if (a->d % a->heads || a->d % 2 || a->factor & (a->factor - 1) ||
-        a->positions > MAX_POSITIONS / a->d)
+    if (a->d % a->heads || a->d % 2 || (a->rotary && a->d / a->heads % 2) ||
+        a->factor & (a->factor - 1) || a->positions > MAX_POSITIONS / a->d)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: %lld columns in %lld heads, %lld positions, subsampling by %lld",
                           f->base.name, (long long)a->d, (long long)a->heads,

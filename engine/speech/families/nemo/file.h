@@ -1,4 +1,4 @@
-/* One file with a whole model of NeMo (Parakeet: TDT, RNNT, CTC): whisper.cpp's
+/* One file with a whole model of NeMo (Parakeet: TDT, RNNT, CTC) or GigaAM: whisper.cpp's
  * ggml-parakeet-*.bin, and GGUF as transcribe.cpp, CrispASR and parakeet.cpp write it. The file has
  * weights, vocabulary and sizes, no networks; those are made by build.h. Frozen after open. */
 #ifndef STENO_FAMILIES_NEMO_FILE_H
@@ -35,6 +35,8 @@ struct steno_nemo_file_info {
     const char *tokens;          /* [n_tokens] lines "piece id", <blk> the last one */
     size_t n_tokens;             /* bytes of them */
     struct steno_nemo_arch arch; /* durations 0: none */
+    bool gigaam;                 /* other features */
+    bool rounded;                /* .. whose window is in 16 bits (bfloat16) */
     bool ctc;                    /* the head is one layer of scores */
     bool per_feature;            /* normalisation by the statistics of the segment */
     bool blocks;                 /* matrices are rounded to 8 bits or fewer */

@@ -1,4 +1,4 @@
-/* For the readers of one file: read_gguf.c, read_crispasr.c,
+/* For the readers of one file: read_gguf.c, read_crispasr.c, read_gigaam.c,
  * read_parakeet_cpp.c, read_ggml.c. */
 #ifndef STENO_FAMILIES_NEMO_FILE_INTERNAL_H
 #define STENO_FAMILIES_NEMO_FILE_INTERNAL_H
@@ -35,9 +35,16 @@ STENO_MUST steno_status steno_nemo_gguf_dictionary(steno_nemo_file *f, const cha
 /* The pieces of the list at `key`, behind which the blank is. STENO_ERR_FORMAT, STENO_ERR_LIMIT. */
 STENO_MUST steno_status steno_nemo_gguf_pieces(steno_nemo_file *f, const char *key,
                                                const char *blank_key, steno_err *err);
+/* The same of transcribe.cpp's files, whose list has the blank as its last entry. */
+STENO_MUST steno_status steno_nemo_gguf_all_pieces(steno_nemo_file *f, steno_err *err);
 
 /* ---- formats ---- */
 
+/* Names of tensors of transcribe.cpp and of CrispASR. */
+extern const struct steno_ggml_names steno_nemo_transcribe_names, steno_nemo_crispasr_names;
+/* Is the file of GigaAM? Read it into f, as the next ones do. */
+bool steno_nemo_is_gigaam(const steno_nemo_file *f);
+STENO_MUST steno_status steno_nemo_read_gigaam(steno_nemo_file *f, steno_err *err);
 /* Has f->gguf the keys of CrispASR, of parakeet.cpp? Read them into f, as the next two do. */
 bool steno_nemo_is_crispasr(const steno_nemo_file *f);
 STENO_MUST steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define LOCALE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+#define TOKENS "tokenizer.ggml.tokens"
 #define CODE 16           /* bytes of a language with its region */
 #define MAX_CONTEXT 65536 /* encoder frames */
 #define MAX_CHUNK 2048    /* feature frames */
@@ -89,5 +90,17 @@ steno_status steno_nemo_gguf_pieces(steno_nemo_file *f, const char *key, const c
     if (!st && !steno_gguf_int(f->base.gguf, blank_key, f->base.pieces, f->base.pieces, &blank))
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %s is not %lld, the pieces", f->base.name,
                         blank_key, (long long)f->base.pieces);
+    return st;
+}
+
+steno_status steno_nemo_gguf_all_pieces(steno_nemo_file *f, steno_err *err)
+{
+    int64_t blank;
+    steno_status st = steno_ggml_file_pieces(&f->base, TOKENS, 1, err);
+    if (!st && !steno_gguf_int(f->base.gguf, "tokenizer.ggml.blank_token_id", f->base.pieces,
+                               f->base.pieces, &blank))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: tokenizer.ggml.blank_token_id is not that of the last of %lld pieces",
+                        f->base.name, (long long)f->base.pieces + 1);
     return st;
 }

@@ -302,11 +302,12 @@ static struct steno_fbank_options sherpa_features(const struct steno_nemo_model 
 static steno_status open_features_nemo(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
-    const struct steno_fbank_options o =
+    struct steno_fbank_options o =
         m->sherpa   ? sherpa_features(m)
         : c->gigaam ? steno_logmel_gigaam(STENO_NEMO_RATE, (size_t)c->bins, c->version_3)
                     : steno_logmel_nemo(STENO_NEMO_RATE, (size_t)c->bins);
     steno_status st;
+    o.bf16 = o.bf16 && !c->exact;
     m->norm = STENO_NORM_NEMO;
     if (m->sherpa)
         m->norm.ddof = 0;

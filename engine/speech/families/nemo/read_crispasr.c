@@ -16,6 +16,7 @@
 
 static const struct steno_ggml_rename of_model[] = {{"encoder.pre.", "encoder.pre_encode."},
                                                     {"decoder.embed.", "decoder.prediction.embed."},
+                                                    {"head.ctc.", "decoder.decoder_layers.0."},
                                                     {"joint.enc.", "joint.enc."},
                                                     {"joint.pred.", "joint.pred."},
                                                     {"joint.out.", "joint.joint_net.2."},
@@ -39,11 +40,12 @@ static const struct steno_ggml_rename of_layer[] = {{"norm_ff1.", "norm_feed_for
                                                     {"conv.dw.", "conv.depthwise_conv."},
                                                     {"conv.pw2.", "conv.pointwise_conv2."},
                                                     {"conv.bn.", "conv.batch_norm."},
+                                                    {"conv.ln.", "conv.batch_norm."},
                                                     {"norm_ff2.", "norm_feed_forward2."},
                                                     {"ff2.", "feed_forward2."},
                                                     {"norm_out.", "norm_out."}};
 #define TABLE(t) t, sizeof(t) / sizeof *(t)
-static const struct steno_ggml_names crispasr_names = {TABLE(of_model), TABLE(of_layer)};
+const struct steno_ggml_names steno_nemo_crispasr_names = {TABLE(of_model), TABLE(of_layer)};
 
 static bool is_nemotron(const steno_nemo_file *f)
 {
@@ -167,5 +169,5 @@ steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err)
     if (!st)
         st = steno_nemo_gguf_pieces(
             f, TOKENS, is_nemotron(f) ? NEMOTRON "blank_id" : PARAKEET "blank_id", err);
-    return st ? st : steno_ggml_file_tensors(&f->base, &crispasr_names, err);
+    return st ? st : steno_ggml_file_tensors(&f->base, &steno_nemo_crispasr_names, err);
 }

@@ -7,7 +7,6 @@
 
 #define KEY "stt.parakeet."
 #define FRONT "stt.frontend."
-#define TOKENS "tokenizer.ggml.tokens"
 #define ACTIVATIONS "relu sigmoid tanh"
 #define PROMPTS KEY "prompt.dictionary."
 #define DROPPED 2 /* encoder frames of the feature frames before a chunk */
@@ -36,11 +35,12 @@ static const struct steno_ggml_rename of_layer[] = {{"norm_ff1.", "norm_feed_for
                                                     {"conv.depthwise.", "conv.depthwise_conv."},
                                                     {"conv.pointwise2.", "conv.pointwise_conv2."},
                                                     {"conv.bn.", "conv.batch_norm."},
+                                                    {"conv.ln.", "conv.batch_norm."},
                                                     {"norm_ff2.", "norm_feed_forward2."},
                                                     {"ff2.", "feed_forward2."},
                                                     {"norm_out.", "norm_out."}};
 #define TABLE(t) t, sizeof(t) / sizeof *(t)
-static const struct steno_ggml_names gguf_names = {TABLE(of_model), TABLE(of_layer)};
+const struct steno_ggml_names steno_nemo_transcribe_names = {TABLE(of_model), TABLE(of_layer)};
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
@@ -228,22 +228,12 @@ static steno_status read_head(steno_nemo_file *f, steno_err *err)
     return st || !tdt ? st : steno_nemo_gguf_durations(f, KEY "tdt.durations", err);
 }
 
-static steno_status read_vocabulary(steno_nemo_file *f, steno_err *err)
-{
-    int64_t blank;
-    steno_status st = steno_ggml_file_pieces(&f->base, TOKENS, 1, err);
-    if (!st && !steno_gguf_int(f->base.gguf, "tokenizer.ggml.blank_token_id", f->base.pieces,
-                               f->base.pieces, &blank))
-        st = steno_fail(err, STENO_ERR_FORMAT,
-                        "%s: tokenizer.ggml.blank_token_id is not that of the last of %lld pieces",
-                        f->base.name, (long long)f->base.pieces + 1);
-    return st;
-}
-
 steno_status steno_nemo_read_gguf(steno_nemo_file *f, steno_err *err)
 {
     steno_status st;
     f->info.format = "GGUF";
+    if (steno_nemo_is_gigaam(f))
+        return steno_nemo_read_gigaam(f, err);
     if (steno_nemo_is_parakeet_cpp(f))
         return steno_nemo_read_parakeet_cpp(f, err);
     if (steno_nemo_is_crispasr(f))
@@ -260,7 +250,7 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, steno_err *err)
     if (!st)
         st = read_head(f, err);
     if (!st)
-        st = read_vocabulary(f, err);
+        st = steno_nemo_gguf_all_pieces(f, err);
     steno_ggml_file_languages(&f->base, f->languages, sizeof f->languages);
-    return st ? st : steno_ggml_file_tensors(&f->base, &gguf_names, err);
+    return st ? st : steno_ggml_file_tensors(&f->base, &steno_nemo_transcribe_names, err);
 }
