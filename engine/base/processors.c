@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* CPU_COUNT */
 #include "base/processors.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -33,41 +32,6 @@ int steno_cpu_count(void)
     return n < 1 ? 1 : n > MOST ? MOST : (int)n;
 }
 
-#if defined(__linux__)
-/* The user time of a thread if it is nice, else 0, from its line in /proc/PID/stat (proc(5)). */
-static double nice_ticks_of(const char *task)
-{
-    char path[64], line[512], *name_end;
-    double user = 0;
-    int nice = 0;
-    FILE *f;
-    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", task);
-    f = fopen(path, "re");
-    if (!f)
-        return 0; /* the thread has ended */
-    name_end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
-    fclose(f);
-    if (!name_end ||
-        sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lf %*u %*d %*d %*d %d",
-               &user, &nice) != 2)
-        return 0;
-    return nice > 0 ? user : 0;
-}
-
-/* The share of this process's own threads in the machine's nice time. */
-static double own_nice_ticks(void)
-{
-    double ticks = 0;
-    DIR *d = opendir("/proc/self/task");
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (e->d_name[0] != '.')
-            ticks += nice_ticks_of(e->d_name);
-    if (d)
-        closedir(d);
-    return ticks;
-}
-#endif
-
 double steno_cpu_free(void)
 {
     double ticks = -1;
@@ -87,8 +51,6 @@ double steno_cpu_free(void)
             ticks = (ticks < 0 ? 0 : ticks) + nice + idle + wait;
     }
     fclose(f);
-    if (ticks >= 0)
-        ticks = fmax(0, ticks - own_nice_ticks());
 #endif
     return ticks < 0 ? -1 : ticks / (double)sysconf(_SC_CLK_TCK);
 }

@@ -5,10 +5,8 @@
 /* Their number, >= 1 (sched_setaffinity(2), cpuset(7)); at most 1024. */
 int steno_cpu_count(void);
 /* Seconds that these processors were free since boot, summed over all of them, from /proc/stat
- * (proc(5)). Free means: idle, waiting for a disk, or running nice threads of other processes,
- * which would give way. Negative if the system does not provide it. Reads one file, and one per
- * thread: a tenth of a millisecond on a small machine, milliseconds on one with hundreds of
- * processors. */
+ * (proc(5)). Free means: idle, waiting for a disk, or running nice threads, which would give way;
+ * those of this process as well. Negative if the system does not provide it. Reads one file. */
 double steno_cpu_free(void);
 /* CPU quota of this process's control group and those above it, in processors: CPUQuota= of a
  * systemd unit, --cpus of a container (cgroups(7): cpu.max, and in version 1 cpu.cfs_quota_us).

@@ -18,11 +18,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define FORMAT 1
+#define FORMAT 2
 #define MAX_DEPTH 4 /* of directories in a model directory */
 #define MAX_FILE 65536
-#define QUIET 1.25 /* if slowed by less, the costs are good */
-#define TRIES 3    /* measurements on a machine that is never quiet; then their minimum counts */
 
 /* ---- identity ------------------------------------------------------------------------------ */
 
@@ -129,19 +127,13 @@ static bool plausible(double s, bool zero)
     return (s > 0 || (zero && s == 0)) && s < 3600;
 }
 
-/* Read {"step": [s or null ...], "host": s, "slowed": times, "tries": n}. *tries: 0 when the costs
- * are good, else the number of measurements while other programs used the machine. */
-static bool read_costs(const json_t *root, struct steno_pool_costs *c, int *tries)
+/* Read {"step": [s or null ...], "host": s, "quiet": true}. */
+static bool read_costs(const json_t *root, struct steno_pool_costs *c)
 {
     const json_t *step = json_object_get(root, "step"), *host = json_object_get(root, "host");
-    double slowed = json_number_value(json_object_get(root, "slowed"));
-    json_int_t n = json_integer_value(json_object_get(root, "tries"));
-    if (json_array_size(step) != STENO_POOL_BATCH_SIZES || !json_is_number(host) || slowed < 0)
+    if (json_array_size(step) != STENO_POOL_BATCH_SIZES || !json_is_number(host) ||
+        !json_is_true(json_object_get(root, "quiet")))
         return false;
-    *tries = slowed > 0 && slowed < QUIET ? 0
-             : n > 1 && n < TRIES         ? (int)n
-             : n >= TRIES                 ? TRIES
-                                          : 1;
     c->host = json_number_value(host);
     for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++) {
         const json_t *v = json_array_get(step, i);
@@ -152,7 +144,7 @@ static bool read_costs(const json_t *root, struct steno_pool_costs *c, int *trie
     return plausible(c->host, true);
 }
 
-static bool load_costs(const struct steno_costs_id *id, struct steno_pool_costs *out, int *tries)
+bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *out)
 {
     char text[MAX_FILE];
     struct steno_pool_costs c;
@@ -165,45 +157,19 @@ static bool load_costs(const struct steno_costs_id *id, struct steno_pool_costs 
     n = read(fd, text, sizeof text);
     close(fd);
     root = n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
-    ok = root && read_costs(root, &c, tries);
+    ok = root && read_costs(root, &c);
     json_decref(root);
     if (ok)
         *out = c;
     return ok;
 }
 
-bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *out)
-{
-    struct steno_pool_costs c;
-    int tries;
-    if (!load_costs(id, &c, &tries) || (tries && tries < TRIES))
-        return false;
-    *out = c;
-    return true;
-}
-
-/* Merge with *tries earlier measurements on a noisy machine: the minimum is closest to the real
- * costs. */
-static void merge_costs(const struct steno_costs_id *id, struct steno_pool_costs *c, int *tries)
-{
-    struct steno_pool_costs before;
-    if (!load_costs(id, &before, tries) || !*tries) {
-        *tries = 1;
-        return;
-    }
-    for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++)
-        c->step[i] = fmin(c->step[i], before.step[i]);
-    c->host = fmin(c->host, before.host);
-    ++*tries;
-}
-
-static json_t *write_costs(const struct steno_pool_costs *c, double slowed, int tries)
+static json_t *write_costs(const struct steno_pool_costs *c, bool quiet)
 {
     json_t *step = json_array();
     for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++)
         json_array_append_new(step, isfinite(c->step[i]) ? json_real(c->step[i]) : json_null());
-    return json_pack("{s:o, s:f, s:f, s:i}", "step", step, "host", c->host, "slowed",
-                     isfinite(slowed) ? slowed : 0.0, "tries", tries);
+    return json_pack("{s:o, s:f, s:b}", "step", step, "host", c->host, "quiet", quiet);
 }
 
 /* Make the last two directories of the file's path. */
@@ -226,19 +192,15 @@ static void make_dirs(const char *file)
 }
 
 steno_status steno_costs_store(const struct steno_costs_id *id, const struct steno_pool_costs *c,
-                               double slowed, steno_err *err)
+                               bool quiet, steno_err *err)
 {
-    struct steno_pool_costs least = *c;
     struct steno_atomic_file file;
     steno_status st;
     json_t *root;
     char *text;
-    int tries = 0;
     if (!*id->file)
         return STENO_OK;
-    if (!(slowed < QUIET))
-        merge_costs(id, &least, &tries);
-    root = write_costs(&least, slowed, tries);
+    root = write_costs(c, quiet);
     text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (!text)

@@ -18,14 +18,13 @@ struct steno_costs_id {
  * steno_pool_options.batch. */
 void steno_costs_identify(struct steno_costs_id *id, const char *dir, const char *model_dir,
                           const char *how, int batch);
-/* Load the costs. False when there are none that can be used. Costs that were measured while other
- * programs used the machine make large batches look worse than they are, so they do not count.
- * After three such starts it is no accident, and the least of the measured values counts. */
+/* Load the costs. False when there are none that can be used, such as those that were measured
+ * while other programs used the machine: they make large batches look worse than they are. */
 bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *out);
-/* Store the costs and replace earlier ones. slowed: wall time of the measurement divided by its
- * processor time. STENO_ERR_IO: they are not stored, and the next start measures again. */
+/* Store the costs and replace earlier ones. quiet: they count at the next start, too. STENO_ERR_IO:
+ * they are not stored, and the next start measures again. */
 STENO_MUST steno_status steno_costs_store(const struct steno_costs_id *id,
-                                          const struct steno_pool_costs *c, double slowed,
+                                          const struct steno_pool_costs *c, bool quiet,
                                           steno_err *err);
 
 #endif

@@ -265,8 +265,7 @@ static void warn_if_slow(const char *model, double each)
 }
 
 /* On any thread of the pool. */
-static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed,
-                        double each)
+static void on_measured(void *user, const struct steno_pool_costs *costs, bool quiet, double each)
 {
     const struct steno_served *s = user;
     steno_err why;
@@ -278,7 +277,7 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
         steno_log(LOG_NOTICE, "model %s: a live stream takes %.2f %% of a processor", s->info.dir,
                   100 * each);
     warn_if_slow(s->info.dir, each);
-    if (steno_costs_store(&s->costs, costs, slowed, &why))
+    if (steno_costs_store(&s->costs, costs, quiet, &why))
         steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
 }
 

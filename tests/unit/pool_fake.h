@@ -21,6 +21,11 @@ extern const struct steno_pool_ops fake_ops;
 extern _Atomic int open_fakes, open_batchers, measured;
 extern _Atomic int early_fakes; /* opened, that may begin finals early */
 
+/* As the step of fake_ops, and takes FAKE_BURN of a processor. */
+#define FAKE_BURN 2e-3 /* s */
+void fake_step_and_burn(steno_batcher *p, steno_stream *const *s, size_t n, steno_status *st,
+                        steno_err *err);
+
 /* The steps so far: the names of their streams in order, a blank after each batch. */
 void fake_log_reset(void);
 const char *fake_log(void);

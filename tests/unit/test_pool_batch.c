@@ -429,7 +429,7 @@ static steno_pool *crowded(double wait)
     steno_pool *p = fake_pool(&o);
     pthread_mutex_lock(&p->lock);
     p->load.demand = 10;
-    p->load.since_ns = INT64_MAX / 2; /* the load is not measured any more */
+    p->load.capacity.at_ns = INT64_MAX / 2; /* the load is not measured any more */
     pthread_mutex_unlock(&p->lock);
     fake_log_reset();
     fake_barrier(true);
@@ -569,7 +569,7 @@ static void a_promised_place_outlives_the_capacity(void **state)
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
     pthread_mutex_lock(&p->lock);
     p->opt.capacity = 0;
-    p->load.other = 1000; /* capacity for one stream */
+    p->load.capacity.spent *= 1e9; /* capacity for one stream */
     p->stats.live++;
     pthread_mutex_unlock(&p->lock);
     client_open(&c[0], p, &live);

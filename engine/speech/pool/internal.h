@@ -1,14 +1,15 @@
 /* Shared by pool.c (life of pool and streams), schedule.c (which streams are next, in which batch),
- * capacity.c (costs and capacity), trial.c (streams that are measured) and worker.c (a worker's
- * round). Locks and their order: docs/threads.md. */
+ * accounts.c (what the time was spent on), trial.c (streams that are measured) and worker.c (a
+ * worker's round). Locks and their order: docs/threads.md. */
 #ifndef STENO_POOL_INTERNAL_H
 #define STENO_POOL_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "speech/recognizer/stream.h"
-#include "speech/pool/others.h"
+#include "speech/pool/capacity.h"
 #include "speech/pool/pool.h"
 #include "speech/pool/ring.h"
 
@@ -115,7 +116,9 @@ struct steno_pool_worker {
     steno_batcher *batcher;
     pthread_t thread;
     bool started;
-    double cpu; /* s this thread has used; guarded by the pool's lock */
+    double cpu;      /* s this thread had used after its last round; its own */
+    clockid_t clock; /* of this thread's use of processors; guarded by the pool's lock, as is */
+    bool has_clock;
     _Atomic bool busy;
     _Atomic int64_t since_ns;
     _Atomic uint64_t beats, seen; /* of its thread; the last that a watchdog has seen */
@@ -127,46 +130,25 @@ struct steno_pool_worker {
     steno_err err[STENO_BATCH_MAX];
 };
 
-/* Streams opened plus closed. */
-struct steno_pool_turnover {
-    int64_t all, live;
-};
-
 /* Costs of streams, and what follows from them. Guarded by the pool's lock. */
 struct steno_pool_load {
-    struct steno_pool_costs costs; /* step: at start; host: corrected */
+    struct steno_pool_costs costs; /* as measured */
     bool measuring;                /* costs.host is not known yet */
-    bool shares;                   /* streams say what part of a step they take */
-    double host_weight;            /* of the value so far, in s of as many streams as fit */
-    double live_rate;              /* recent s of live audio per s */
-    double slower;                 /* recent time of steps, relative to that at start */
-    /* Share of their busy time in which workers have a processor. */
-    double running;
-    double other; /* process time outside the workers, s per s of audio */
-    struct steno_pool_others others;
-    double chunk;  /* s of audio per step */
+    double chunk;                  /* s of audio per step */
+    struct steno_capacity capacity;
     double demand; /* of the live steps, if each ran alone: busy workers */
-    int cpus;      /* read once, as is the quota: a system call reads a file for it */
-    double quota;  /* processors that the control group may use */
-    /* since the last look */
-    /* written under the lock, relaxed: workers read it without, to see whether a look is due */
-    _Atomic int64_t since_ns;
-    double planned, network, host, audio; /* s */
-    double live_host, live_audio;         /* the part of live streams */
-    uint64_t live_steps;
-    int64_t live_turnover; /* live streams opened plus closed so far */
-    /* at the last look */
-    struct steno_pool_turnover turnover;
-    uint64_t refused; /* streams */
-    double process_cpu, worker_cpu;
+    /* of live streams since the last look: s of audio and of a processor, and as planned */
+    double audio, spent, planned;
+    uint64_t steps;
 };
 
 /* The work of one round of a worker. */
 struct steno_pool_work {
     size_t steps, live_steps;
-    double planned, network, host, audio;
-    double live_host, live_audio; /* the part of live streams */
-    double cpu_free;              /* s, as of now; 0: not read */
+    double network, host; /* s */
+    double live_audio;    /* s that live streams were fed */
+    double live_cpu;      /* s of a processor that they took */
+    double live_planned;  /* s of their steps as planned */
 };
 
 /* Power of two; owners in one slot count as one. */
@@ -194,8 +176,8 @@ struct steno_pool {
     bool stop;
     struct steno_pool_load load;
     struct steno_pool_stats stats;
-    /* places that steno_pool_admit reserved and no stream has taken yet: in the current PROMISE_NS,
-     * which began at promised_ns, and in the one before */
+    /* places that steno_pool_admit reserved and no stream has taken yet: in the current
+     * second, which began at promised_ns, and in the one before */
     int promised, promised_before;
     int64_t promised_ns;
     pthread_t trier; /* measures the costs while the pool serves */
@@ -219,39 +201,29 @@ void steno_pool_hurry(steno_pool_stream *ps);
  * the pool stops. */
 bool steno_pool_take(struct steno_pool_worker *w);
 
-/* capacity.c */
-/* Measure the costs, or use known ones (NULL: measure); sets the largest batch. Before any worker
- * runs. */
-STENO_MUST steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
-                                             steno_err *err);
-/* True if a correction is due: the next account should bring cpu_free. Any thread, without a
- * lock. */
-bool steno_pool_look_due(const steno_pool *p);
-/* Add the work of a round. The caller holds the pool's lock. */
-void steno_pool_account(steno_pool *p, const struct steno_pool_work *w);
-/* Return the capacity in live streams, and whether steps should wait for larger batches. The pool's
- * lock is held. */
+/* accounts.c */
+/* Add the work of a round. True if a look is due. The caller holds the pool's lock. */
+bool steno_pool_account(steno_pool *p, const struct steno_pool_work *w);
+/* Look at the machine if that is due. Takes the pool's lock. */
+void steno_pool_look(steno_pool *p);
+/* Begin with load.costs, as they were measured. The pool's lock is held, or no worker runs; so it
+ * is for the next ones. */
+void steno_pool_plan(steno_pool *p);
+/* Return the capacity in live streams, and whether steps should wait for larger batches. */
 int steno_pool_capacity_now(const steno_pool *p);
 bool steno_pool_crowded(const steno_pool *p);
 /* Return the seconds that a step of n streams takes by the costs at start, which do not change. */
 double steno_pool_planned(const steno_pool *p, size_t n);
-/* Return what a live stream takes of a worker in the largest batch, by the current costs. */
+/* Return what a second of a live stream takes of a worker in the largest batch, as of late. */
 double steno_pool_each(const steno_pool *p);
 double steno_pool_thread_cpu(void); /* seconds of the calling thread */
-/* Measures the wall time of the calling thread divided by its processor time. */
-struct steno_pool_watch {
-    int64_t wall_ns;
-    double cpu;
-};
-void steno_pool_watch_begin(struct steno_pool_watch *w);
-double steno_pool_watch_end(const struct steno_pool_watch *w);
 
 /* trial.c */
-/* Measure the processor time per second of a stream's audio, without the network's runs for
- * batches. STENO_ERR_CANCELLED: the pool closes. */
-STENO_MUST steno_status steno_pool_try(const steno_pool *p, steno_batcher *batcher, double *host,
-                                       steno_err *err);
-/* The same on a new thread, which sets load.costs; the workers may run. */
+/* Measure the costs, or use known ones (NULL: measure); sets the largest batch. Before any worker
+ * runs. */
+STENO_MUST steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
+                                             steno_err *err);
+/* Measure the streams on a new thread, which sets load.costs; the workers may run. */
 STENO_MUST steno_status steno_pool_try_later(steno_pool *p, steno_err *err);
 
 /* worker.c */

@@ -14,7 +14,8 @@
 #define DEFAULT_WAIT 0.02
 #define DEFAULT_RUN 0.1
 #define MAX_WORKERS 1024
-#define PROMISE_NS 1000000000 /* a reserved place is kept at least this long, at most twice */
+/* A reserved place is kept at least this long, at most twice. */
+#define PROMISE_NS ((int64_t)(2e9 * STENO_POOL_LOOK_SECONDS))
 
 static int model_rate(const steno_model *m)
 {
@@ -247,6 +248,8 @@ void steno_pool_close(steno_pool *p)
 
 void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
 {
+    double slower;
+    steno_pool_look(p);
     pthread_mutex_lock(&p->lock);
     *st = p->stats;
     st->ready = p->n_ready;
@@ -254,8 +257,10 @@ void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
     st->measuring = p->load.measuring;
     st->each = st->measuring ? 0 : steno_pool_each(p);
     st->costs = p->load.costs;
+    slower = steno_capacity_slower(&p->load.capacity);
+    st->costs.host *= slower;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
-        st->costs.step[i] *= p->load.slower;
+        st->costs.step[i] *= slower;
     pthread_mutex_unlock(&p->lock);
     st->workers = p->n_workers;
     st->batch_max = p->batch_max;
@@ -285,7 +290,7 @@ static void forget_promises(steno_pool *p)
     int64_t now = steno_now_ns(), past = now - p->promised_ns;
     if (past < PROMISE_NS)
         return;
-    p->promised_before = past < 2 * (int64_t)PROMISE_NS ? p->promised : 0;
+    p->promised_before = past < 2 * PROMISE_NS ? p->promised : 0;
     p->promised = 0;
     p->promised_ns = now;
 }
@@ -317,6 +322,7 @@ steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err 
 {
     bool live = c == STENO_POOL_LIVE;
     steno_status st;
+    steno_pool_look(p);
     pthread_mutex_lock(&p->lock);
     forget_promises(p);
     st = find_place(p, live, p->promised + p->promised_before, false, err);
@@ -334,7 +340,6 @@ static steno_status take_place(steno_pool *p, bool counted, steno_err *err)
     if (!st) {
         p->stats.active++;
         p->stats.live += counted;
-        p->load.live_turnover += counted;
         p->refs++;
     }
     if (!st && counted && p->promised_before)
@@ -350,7 +355,6 @@ static void leave_place(steno_pool *p, bool counted)
     pthread_mutex_lock(&p->lock);
     p->stats.active--;
     p->stats.live -= counted;
-    p->load.live_turnover += counted;
     pthread_mutex_unlock(&p->lock);
     pool_unref(p);
 }

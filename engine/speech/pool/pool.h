@@ -55,12 +55,11 @@ struct steno_pool_options {
     /* Called once if costs is NULL (and, for streams with networks of their own, capacity is 0); or
      * NULL.
      * costs: what was measured; NULL: measuring failed.
-     * slowed: wall time of measuring divided by its processor time.
+     * quiet: it was not slowed by other work on the machine, so another pool can open with them.
      * each: 0 if called while the pool opens. Streams with networks of their own take long to
      * measure; then the call comes later from a thread of the pool, and `each` is what a live
      * stream takes of a processor. */
-    void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed,
-                        double each);
+    void (*on_measured)(void *user, const struct steno_pool_costs *costs, bool quiet, double each);
     void *measured_user;
 };
 
@@ -167,7 +166,7 @@ struct steno_pool_stats {
     int workers, active, live; /* open streams: all, and live ones that count */
     int places;                /* for streams of all classes */
     int capacity;              /* live streams that can run in real time */
-    /* The capacity is not known yet; until then it is four per worker. */
+    /* The capacity is not known yet; until then it is one per worker. */
     bool measuring;
     /* s of a worker that a second of a live stream's audio takes, once it is known. Above 1 one
      * stream alone falls behind: the model is too slow for live use on this machine. */

@@ -1,22 +1,19 @@
-/* Measures the cost of a stream beside its network, or its whole cost if the network is the
- * stream's own. Some streams of a few seconds of sound each run to their end, with the options of
+/* Measures what a live stream takes, when a pool opens. The network is timed on noise for every
+ * batch size; everything around it (features, search, the end of a stream), or all of it where
+ * streams run networks of their own, by a stream of sound that runs to its end with the options of
  * live ones (search, beam). Meanwhile the other workers do the same, because they share memory and
- * caches. The first stream makes plans and buffers and does not count. */
+ * caches. A short stream before it makes plans and buffers. Streams with networks of their own may
+ * take seconds, so the pool serves meanwhile. */
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/processors.h"
 #include "base/threads.h"
 #include "speech/pool/internal.h"
 
-#define SECONDS 3.0 /* of sound per stream */
-#define WARMING 0.7 /* of sound for the first stream: a window of every network */
-/* s, assumed length of a live stream, over which the cost of its end is spread. */
-#define TYPICAL 10.0
+#define WORTH 0.97       /* a larger batch must cost less than this per stream, relatively */
 #define BLOCK 1024       /* samples per feed */
-#define TRIALS 5         /* streams; their median counts */
-#define MOST 0.6         /* s of processor time after which no further stream starts */
 #define OTHER_WORKERS 63 /* limit of other workers that run at the same time */
 
 struct trial {
@@ -64,16 +61,15 @@ static double without_network(const struct trial *t)
     return steno_pool_thread_cpu() - (double)t->p->ops->network_cpu(t->batcher) * 1e-9;
 }
 
-/* Feed `seconds` of sound through s and flush. *speech_seconds: without_network after all sound was
- * fed. */
+/* Feed `seconds` of sound through s and flush. */
 static steno_status feed_speech(const struct trial *t, steno_stream *s, double seconds,
-                                double *speech_seconds, steno_err *err)
+                                steno_err *err)
 {
     const struct steno_pool_ops *ops = t->p->ops;
     int rate = ops->rate(t->p->model);
     size_t at = 0, n = 0, used = 0, total = (size_t)(seconds * rate);
     float pcm[BLOCK], state[2] = {0};
-    bool done = false, ending = false;
+    bool done = false;
     steno_status st = STENO_OK;
     while (!st && !done && !is_over(t)) {
         if (ops->ready(s)) {
@@ -89,8 +85,6 @@ static steno_status feed_speech(const struct trial *t, steno_stream *s, double s
             st = ops->feed(s, pcm + used, n - used, &k, err);
             used += k;
         } else {
-            *speech_seconds = ending ? *speech_seconds : without_network(t);
-            ending = true;
             st = ops->flush(s, true, &done, err);
         }
         drain(ops, s);
@@ -110,20 +104,18 @@ static steno_status open_stream(const struct trial *t, steno_stream **s, steno_e
                : st;
 }
 
-/* Run one stream. *each: this thread's processor time without the network's, in seconds per second
- * of audio of a stream of TYPICAL seconds. *all: processor time of the whole run, in seconds. */
-static steno_status try_one(const struct trial *t, double seconds, double *each, double *all,
-                            steno_err *err)
+/* Run a stream of `seconds`. *host: this thread's processor time without the network's, in seconds
+ * per second of audio. */
+static steno_status try_one(const struct trial *t, double seconds, double *host, steno_err *err)
 {
     steno_stream *s = NULL;
-    double begun = without_network(t), cpu = steno_pool_thread_cpu(), speech_seconds = begun;
+    const double begun = without_network(t);
     steno_status st = open_stream(t, &s, err);
     if (!st)
-        st = feed_speech(t, s, seconds, &speech_seconds, err);
+        st = feed_speech(t, s, seconds, err);
     if (s)
         t->p->ops->close(s);
-    *all = steno_pool_thread_cpu() - cpu;
-    *each = (speech_seconds - begun) / seconds + (without_network(t) - speech_seconds) / TYPICAL;
+    *host = fmax(without_network(t) - begun, 0) / seconds;
     return st;
 }
 
@@ -138,39 +130,16 @@ static void *run_beside(void *arg)
 {
     struct other_worker *c = arg;
     struct trial t = {.p = c->p, .over = c->over};
-    double each, all;
+    double host;
     steno_status st = c->p->ops->batcher_open(&t.batcher, c->p->model, 1, NULL);
     while (!st && !is_over(&t))
-        st = try_one(&t, SECONDS, &each, &all, NULL);
+        st = try_one(&t, STENO_POOL_STREAM_SECONDS, &host, NULL);
     c->p->ops->batcher_close(t.batcher);
     return NULL;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The median of some streams (of two, the lesser); fewer streams if they take long. */
-static steno_status measure_host(const struct trial *t, double *host, steno_err *err)
-{
-    double each[TRIALS], spent = 0, all;
-    steno_status st = try_one(t, WARMING, each, &all, err);
-    size_t n = 0;
-    for (; n < TRIALS && !st && spent < MOST && !is_over(t); n++, spent += all)
-        st = try_one(t, SECONDS, &each[n], &all, err);
-    if (st)
-        return st;
-    if (is_over(t))
-        return steno_fail(err, STENO_ERR_CANCELLED, "pool closed");
-    qsort(each, n, sizeof *each, by_size);
-    *host = fmax(each[(n - 1) / 2], 0);
-    return STENO_OK;
-}
-
-steno_status steno_pool_try(const steno_pool *p, steno_batcher *batcher, double *host,
-                            steno_err *err)
+static steno_status try_streams(const steno_pool *p, steno_batcher *batcher, double *host,
+                                steno_err *err)
 {
     const struct trial t = {p, batcher, &p->give_up};
     struct other_worker others[OTHER_WORKERS] = {{0}};
@@ -182,11 +151,104 @@ steno_status steno_pool_try(const steno_pool *p, steno_batcher *batcher, double 
         others[i].over = &over;
         others[i].started = !pthread_create(&others[i].thread, NULL, run_beside, &others[i]);
     }
-    st = measure_host(&t, host, err);
+    st = try_one(&t, STENO_POOL_STREAM_SECONDS / 10, host, err);
+    if (!st)
+        st = try_one(&t, STENO_POOL_STREAM_SECONDS, host, err);
+    if (!st && is_over(&t))
+        st = steno_fail(err, STENO_ERR_CANCELLED, "pool closed");
     atomic_store_explicit(&over, true, memory_order_relaxed);
     for (int i = 0; i < n; i++)
         if (others[i].started)
             pthread_join(others[i].thread, NULL);
+    return st;
+}
+
+/* ---- before the pool serves --------------------------------------------------------------- */
+
+/* Whether a measurement can be kept: the thread had a processor for most of its time. */
+struct watch {
+    int64_t wall_ns;
+    double cpu;
+};
+
+static struct watch watch_begin(void)
+{
+    return (struct watch){steno_now_ns(), steno_pool_thread_cpu()};
+}
+
+static bool was_quiet(const struct watch *w)
+{
+    return steno_pool_thread_cpu() - w->cpu >=
+           STENO_POOL_BUSY * 1e-9 * (double)(steno_now_ns() - w->wall_ns);
+}
+
+/* Return the largest batch size that is worth it: each larger size must cost less per stream by
+ * WORTH. Larger sizes are marked unused. */
+static int best_batch(struct steno_pool_costs *c, int limit)
+{
+    double best = c->step[0];
+    int at = 0;
+    for (int i = 1; i < STENO_BATCH_SIZES && 1 << i <= limit; i++) {
+        double each = c->step[i] / (1 << i);
+        if (each < WORTH * best) {
+            best = each;
+            at = i;
+        }
+    }
+    for (int i = at + 1; i < STENO_BATCH_SIZES; i++)
+        c->step[i] = INFINITY;
+    return 1 << at;
+}
+
+/* *whole: nothing is left to measure later. */
+static steno_status measure(steno_pool *p, steno_batcher *s, bool *whole, steno_err *err)
+{
+    struct steno_step_costs c = {0};
+    steno_status st = p->ops->measure(s, p->opt.batch_run, &c, err);
+    if (st)
+        return st;
+    for (int i = 0; i < STENO_BATCH_SIZES; i++)
+        p->load.costs.step[i] = c.seconds[i];
+    *whole = !c.more;
+    if (*whole)
+        return try_streams(p, s, &p->load.costs.host, err);
+    p->load.measuring = !p->opt.capacity;
+    return STENO_OK;
+}
+
+steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
+                                  steno_err *err)
+{
+    struct steno_pool_load *l = &p->load;
+    int limit = p->opt.batch ? p->opt.batch : STENO_BATCH_MAX;
+    const struct watch w = watch_begin();
+    steno_batcher *s = NULL;
+    bool whole = false;
+    steno_status st = p->ops->batcher_open(&s, p->model, limit, err);
+    if (st)
+        return st;
+    limit = p->ops->batcher_max(s);
+    l->chunk = p->ops->chunk_seconds(p->model);
+    /* A model without chunks takes whole recordings: all it does counts as host. */
+    if (!(l->chunk > 0))
+        l->chunk = 1;
+    if (known)
+        l->costs = *known;
+    else
+        st = measure(p, s, &whole, err);
+    p->batch_max = best_batch(&l->costs, limit);
+    l->capacity = (struct steno_capacity){
+        .workers = p->n_workers,
+        .cpus = steno_cpu_count(),
+        .quota = steno_cpu_quota(),
+        .parts = p->ops->batcher_shares && p->ops->batcher_shares(s),
+    };
+    if (l->capacity.parts)
+        p->batch_max = limit; /* the streams' parts limit it */
+    p->ops->batcher_close(s);
+    steno_pool_plan(p);
+    if (!st && whole && p->opt.on_measured)
+        p->opt.on_measured(p->opt.measured_user, &l->costs, was_quiet(&w), 0);
     return st;
 }
 
@@ -197,25 +259,24 @@ static void *try_later(void *pool)
     steno_pool *p = pool;
     struct steno_pool_costs costs;
     steno_batcher *batcher = NULL;
-    struct steno_pool_watch w;
+    const struct watch w = watch_begin();
     double host = 0, each;
     steno_err err = {0};
     steno_status st;
-    steno_pool_watch_begin(&w);
     st = p->ops->batcher_open(&batcher, p->model, 1, &err);
     if (!st)
-        st = steno_pool_try(p, batcher, &host, &err);
+        st = try_streams(p, batcher, &host, &err);
     p->ops->batcher_close(batcher);
     pthread_mutex_lock(&p->lock);
     p->load.measuring = false;
     if (!st)
         p->load.costs.host = host;
+    steno_pool_plan(p);
     costs = p->load.costs;
     each = steno_pool_each(p);
     pthread_mutex_unlock(&p->lock);
     if (st != STENO_ERR_CANCELLED && p->opt.on_measured)
-        p->opt.on_measured(p->opt.measured_user, st ? NULL : &costs, steno_pool_watch_end(&w),
-                           each);
+        p->opt.on_measured(p->opt.measured_user, st ? NULL : &costs, was_quiet(&w), each);
     return NULL;
 }
 

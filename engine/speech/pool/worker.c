@@ -3,6 +3,7 @@
  * the results, and put back streams with more to do. */
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/threads.h"
@@ -362,37 +363,46 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
         put_back(ps, t == &w->items[w->n - 1], goes_on);
 }
 
-static void account(struct steno_pool_worker *w, const struct steno_pool_work *work, double wait)
+/* Returns true if a look at the machine is due. */
+static bool account(struct steno_pool_worker *w, struct steno_pool_work *work, double live_part,
+                    double wait)
 {
     steno_pool *p = w->pool;
-    double cpu = steno_pool_thread_cpu();
+    const double cpu = steno_pool_thread_cpu();
     int size = 0;
+    bool due;
     while (size < STENO_POOL_BATCH_SIZES - 1 && (size_t)1 << size < work->steps)
         size++;
-    pthread_mutex_lock(&p->lock);
+    work->live_cpu = (cpu - w->cpu) * live_part;
     w->cpu = cpu;
+    pthread_mutex_lock(&p->lock);
     p->stats.inference_seconds += work->host + work->network;
     p->stats.network_seconds += work->network;
     p->stats.queue_wait_seconds += wait;
     p->stats.steps += w->n;
     p->stats.batched += work->steps;
     p->stats.batches[size] += work->steps > 0;
-    steno_pool_account(p, work);
+    due = steno_pool_account(p, work);
     pthread_mutex_unlock(&p->lock);
+    return due;
 }
 
-/* The live streams' part of a round: uploads may cost another amount per second of audio. The class
- * is the item's, since the stream may be freed by now. */
-static void add_live(const struct steno_pool_worker *w, struct steno_pool_work *work)
+/* Add the live streams' part of a round, since uploads may cost another amount per second of audio;
+ * returns their part of its time. The class is the item's, because the stream may be freed by now.
+ */
+static double add_live(const struct steno_pool_worker *w, struct steno_pool_work *work)
 {
+    int64_t live = 0, all = 0;
     for (size_t i = 0; i < w->n; i++) {
         const struct steno_pool_item *t = &w->items[i];
+        all += t->spent_ns;
         if (!t->live)
             continue;
+        live += t->spent_ns;
         work->live_steps += t->steps && !t->answer;
         work->live_audio += t->audio;
-        work->live_host += (double)(t->spent_ns - t->network_ns) * 1e-9;
     }
+    return all > 0 ? (double)live / (double)all : 0;
 }
 
 static void serve(struct steno_pool_worker *w)
@@ -400,7 +410,7 @@ static void serve(struct steno_pool_worker *w)
     struct steno_pool_work work = {0};
     const struct steno_pool_ops *ops = w->pool->ops;
     int64_t start = steno_now_ns(), network = ops->network_ns(w->batcher), t = start, now;
-    double wait = 0;
+    double wait = 0, live;
     for (size_t i = 0; i < w->n; i++) {
         struct steno_pool_item *item = &w->items[i];
         begin(item);
@@ -408,7 +418,6 @@ static void serve(struct steno_pool_worker *w)
         item->st = advance(w, item);
         if (item->steps && !item->early && has_slack(item->ps))
             item->steps = false; /* it goes behind what is due */
-        work.audio += item->audio;
         now = steno_now_ns();
         item->spent_ns = now - t;
         t = now;
@@ -417,20 +426,30 @@ static void serve(struct steno_pool_worker *w)
     network = ops->network_ns(w->batcher) - network;
     for (size_t i = 0; i < w->n; i++)
         conclude(w, &w->items[i]);
-    add_live(w, &work);
+    live = add_live(w, &work);
     work.network = (double)network * 1e-9;
     work.host = (double)(steno_now_ns() - start) * 1e-9 - work.network;
-    if (network) /* 0 if only searches stepped */
-        work.planned = steno_pool_planned(w->pool, work.steps);
-    if (ops->cpu_free && steno_pool_look_due(w->pool))
-        work.cpu_free = ops->cpu_free(); /* reads a file, so without the lock */
-    account(w, &work, wait);
+    if (network && work.steps) /* 0 if only searches stepped */
+        work.live_planned =
+            steno_pool_planned(w->pool, work.steps) * (double)work.live_steps / (double)work.steps;
+    if (account(w, &work, live, wait))
+        steno_pool_look(w->pool);
+}
+
+/* If the whole process is nice, what workers take is free time of the processors already. */
+static void find_clock(struct steno_pool_worker *w)
+{
+    const bool nice = getpriority(PRIO_PROCESS, 0) > 0;
+    pthread_mutex_lock(&w->pool->lock);
+    w->has_clock = !nice && !pthread_getcpuclockid(pthread_self(), &w->clock);
+    pthread_mutex_unlock(&w->pool->lock);
 }
 
 void *steno_pool_work(void *worker)
 {
     struct steno_pool_worker *w = worker;
     steno_thread_count_beats(&w->beats);
+    find_clock(w);
     while (steno_pool_take(w)) {
         stamp(w);
         atomic_store_explicit(&w->busy, true, memory_order_relaxed);
