@@ -62,6 +62,17 @@ static void shield(const char *text)
     free(covered);
 }
 
+/* What is decided is a begin of the text. */
+static void decide_begin(steno_itn_writer *w, const steno_itn *g, char *text)
+{
+    size_t n;
+    for (int shielded = 0; shielded < 2; shielded++)
+        if (!steno_itn_decided(w, g, text, shielded, &n) && n > strlen(text))
+            abort();
+    if (steno_itn_shield_decided(text, &n) || n > strlen(text))
+        abort();
+}
+
 /* The first byte is the number of arcs, up to 64. */
 static size_t read_arcs(const uint8_t *data, size_t n, struct fst_make *m)
 {
@@ -93,6 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         write(w, &g, text);
         order(text);
         shield(text);
+        decide_begin(w, &g, text);
     }
     free(file);
     free(text);

@@ -123,6 +123,52 @@ def live_finals_are_written(d, folder):
         assert spoken and all("427" not in m["text"] for m in spoken), spoken
 
 
+def pair():
+    """A tagger whose words are tokens, "four two seven" one of them, and its verbalizer."""
+    begin, end = b'word { value: "', b'" }'
+    tagger = [[], [], [(32, 32, 0.0, 0)]]  # between tokens, within a word, behind one
+    add_path(tagger, 0, b"", begin, 1)
+    add_path(tagger, 0, b"four two seven", begin + b"427" + end, 2)
+    add_path(tagger, 1, b"", end, 2)
+    verbalizer = [[], [], [(32, 32, 0.0, 0)]]
+    add_path(verbalizer, 0, begin, b"", 1)
+    add_path(verbalizer, 1, end, b"", 2)
+    for states, letters in ((tagger, b"abcdefghijklmnopqrstuvwxyz"), (verbalizer, b"abcdefghijklmnopqrstuvwxyz0123456789")):
+        states[1] += [(c, c, 1.0, 1) for c in letters]
+        for arcs in states:
+            arcs.sort(key=lambda a: a[0])
+    return openfst(tagger, {2}), openfst(verbalizer, {2})
+
+
+@case
+def partials_are_written_where_nothing_may_change(d, folder):
+    """What is stable stays, and the final begins with it. The last word may grow, so it is never stable."""
+    with tempfile.TemporaryDirectory() as work:
+        for name, content in zip(("tagger", "verbalizer"), pair()):
+            with open(os.path.join(work, name + ".fst"), "wb") as f:
+                f.write(content)
+        with Stenod(f"text.grammars=en={work}") as other:
+            for piece in (800, 3200, 30000):
+                chunks = [PCM[at:at + piece] for at in range(0, len(PCM), piece)]
+                start = {"type": "start", "encoding": "s16le", "sample_rate": RATE, "itn": "on"}
+                got = converse(other.ws, [start, *chunks, {"type": "end"}]).messages
+                final = [m["text"] for m in got if m["type"] == "final"]
+                assert final == [WRITTEN], got
+                partials = [m for m in got if m["type"] == "partial"]
+                stable = ""
+                for m in partials:
+                    assert m["stable"].startswith(stable) and m["text"].startswith(m["stable"]) and WRITTEN.startswith(m["stable"]), (m, stable)
+                    assert ("427" in m["text"]) == ("427" in m["stable"]) and "four two seven" not in m["stable"], m
+                    assert [w["word"] for w in m["words"]] == m["text"].split(), m
+                    stable = m["stable"]
+                if piece < 30000:  # else the client may read the last one alone
+                    assert "427 one" in " | ".join(m["text"] for m in partials), partials
+            url = f"ws://127.0.0.1:{other.port}/v1/listen?encoding=linear16&sample_rate={RATE}&interim_results=true&itn=on"
+            got = converse(url, [*[PCM[at:at + 1600] for at in range(0, len(PCM), 1600)], {"type": "CloseStream"}]).messages
+            texts = [m["channel"]["alternatives"][0]["transcript"] for m in got if m["type"] == "Results"]
+            assert texts[-1] == WRITTEN and any("427 one" in t for t in texts[:-1]), texts
+
+
 @case
 def a_server_without_a_grammar_says_so(d, folder):
     with Stenod("text.grammars=none") as other:

@@ -13,12 +13,12 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "formats/gzip.h"
 #include "speech/itn/fields.h"
 #include "speech/itn/itn.h"
 #include "speech/itn/rewrite.h"
 #include "speech/itn/shield.h"
 #include "tests/support/fst_make.h"
+#include "tests/support/itn_recorded.h"
 #include "tests/support/shared.h"
 
 #define MAX_TEXT 32768
@@ -263,33 +263,6 @@ static void missing_files_are_named(void **state)
 
 /* ---- recorded pairs -------------------------------------------------------------------------- */
 
-static bool unpack(const char *name)
-{
-    char packed[128];
-    size_t n, size = 0;
-    void *out = NULL, *data;
-    snprintf(packed, sizeof packed, "itn/wetext/%s.gz", name);
-    data = steno_test_shared(packed, &n);
-    if (!data)
-        return false;
-    assert_int_equal(steno_gzip_unpack(data, n, name, (size_t)1 << 26, &out, &size, NULL),
-                     STENO_OK);
-    save_bytes(name, out, size);
-    free(out);
-    free(data);
-    return true;
-}
-
-static bool unpack_language(const char *language)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s_itn_tagger.fst", language);
-    if (!unpack(name))
-        return false;
-    snprintf(name, sizeof name, "%s_itn_verbalizer.fst", language);
-    return unpack(name);
-}
-
 static steno_itn *open_language(const char *language)
 {
     steno_itn *g = NULL;
@@ -364,26 +337,6 @@ static void check_tagger(const char *name, const json_t *rows)
     steno_rewrite_free(w);
 }
 
-/* The rows of a file of ../shared, a JSON value each. */
-static json_t *read_rows(const char *language)
-{
-    char name[64];
-    size_t n;
-    json_t *rows = json_array();
-    char *data;
-    snprintf(name, sizeof name, "itn/pairs/%s.jsonl", language);
-    data = steno_test_shared(name, &n);
-    assert_non_null(data);
-    for (size_t i = 0; i < n;) {
-        const char *end = memchr(data + i, '\n', n - i);
-        const size_t size = end ? (size_t)(end - data) - i : n - i;
-        assert_int_equal(json_array_append_new(rows, json_loadb(data + i, size, 0, NULL)), 0);
-        i += size + 1;
-    }
-    free(data);
-    return rows;
-}
-
 static void check_recorded(const char *language, size_t count)
 {
     char name[64];
@@ -391,11 +344,11 @@ static void check_recorded(const char *language, size_t count)
     steno_itn *g;
     json_t *rows, *row;
     size_t i;
-    if (!unpack_language(language))
+    if (!itn_recorded_unpack(folder, language))
         skip();
     g = open_language(language);
     w = steno_itn_writer_new();
-    rows = read_rows(language);
+    rows = itn_recorded_rows(language);
     assert_int_equal(json_array_size(rows), count);
     json_array_foreach (rows, i, row) {
         const char *spoken = json_string_value(json_object_get(row, "spoken"));
@@ -422,7 +375,7 @@ static void recorded_test_pairs_are_met(void **state)
     char *line, *data = steno_test_shared("itn/pairs/wetextprocessing.txt", &n);
     (void)state;
     for (int i = 0; data && i < 3; i++) {
-        assert_true(unpack_language(languages[i]));
+        assert_true(itn_recorded_unpack(folder, languages[i]));
         g[i] = open_language(languages[i]);
     }
     if (!data)
@@ -530,7 +483,7 @@ static void ordinary_sentences_stay(void **state)
     steno_itn_writer *w;
     steno_itn *g;
     (void)state;
-    if (!unpack_language("en"))
+    if (!itn_recorded_unpack(folder, "en"))
         skip();
     g = open_language("en");
     w = steno_itn_writer_new();
@@ -553,9 +506,9 @@ static void a_const_file_has_the_same_paths(void **state)
 {
     json_t *rows;
     (void)state;
-    if (!unpack("ja_itn_tagger.const.fst"))
+    if (!itn_recorded_file(folder, "ja_itn_tagger.const.fst"))
         skip();
-    rows = read_rows("ja");
+    rows = itn_recorded_rows("ja");
     check_tagger("ja_itn_tagger.const.fst", rows);
     json_decref(rows);
 }

@@ -292,6 +292,20 @@ steno_status steno_itn_write(steno_itn_writer *w, const steno_itn *g, const char
     return STENO_OK;
 }
 
+bool steno_itn_decides(const steno_itn *g)
+{
+    return g->tagged;
+}
+
+steno_status steno_itn_decided(steno_itn_writer *w, const steno_itn *g, const char *text,
+                               bool shielded, size_t *decided)
+{
+    *decided = 0;
+    return g->tagged ? steno_rewrite_decided(w->rewrite, &g->stage.fst[0], text, strlen(text),
+                                             shielded ? "electronic" : NULL, decided)
+                     : STENO_OK;
+}
+
 void steno_itn_close(steno_itn *g)
 {
     if (!g)

@@ -51,5 +51,12 @@ void steno_itn_writer_free(steno_itn_writer *w);
  * the text is too long for this grammar. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_itn_write(steno_itn_writer *w, const steno_itn *g, const char *text,
                                         struct steno_itn_text *out, steno_err *err);
+/* Whether it is a pair, of which parts of a text can be decided before its end is known. */
+bool steno_itn_decides(const steno_itn *g);
+/* How many bytes at the begin of a text are written as they are now, whatever follows; 0 where the
+ * grammar decides none. shielded: of English words that are (shield.h), what follows is no part
+ * of an address with them. Errors as above, without a message. */
+STENO_MUST steno_status steno_itn_decided(steno_itn_writer *w, const steno_itn *g, const char *text,
+                                          bool shielded, size_t *decided);
 
 #endif

@@ -56,6 +56,7 @@ struct block {
     const unsigned char *text; /* behind the last byte of the whole text there is a zero */
     size_t n;
     bool end;      /* they end the text */
+    bool open;     /* what follows is not known */
     uint64_t left; /* edges that may still be made */
 };
 
@@ -166,7 +167,7 @@ static bool add_edge(steno_rewrite *w, const struct block *b, uint32_t from, uin
 {
     const uint32_t next = b->f->arc[arc].next, state = b->f->chain[next].end;
     uint32_t to;
-    if (!steno_fst_reads(b->f, state, b->text[at]))
+    if (!(b->open && at == b->n) && !steno_fst_reads(b->f, state, b->text[at]))
         return true;
     to = node_at(w, state, at);
     w->edge[w->n_edges] = (struct edge){.from = from, .to = to, .arc = arc, .chain = state != next};
@@ -380,6 +381,113 @@ static bool add_path(steno_rewrite *w, const struct steno_fst *f, uint32_t end)
     }
     return true;
 }
+
+/* ---- what is decided before the end is known ------------------------------------------------- */
+
+/* Whether an edge ends a token: it writes the brace without reading it. */
+static bool ends_token(const steno_rewrite *w, const struct steno_fst *f, const struct edge *e)
+{
+    const uint32_t end = w->node[e->to].state;
+    for (uint32_t a = e->arc;; a = f->first[f->arc[a].next]) {
+        if (!f->in[a] && f->arc[a].out == '}')
+            return true;
+        if (f->arc[a].next == end)
+            return false;
+    }
+}
+
+/* The node at which the last token before or at a node ended, on the best path there. 0: the
+ * begin. */
+static uint32_t last_token_end(const steno_rewrite *w, const struct steno_fst *f, uint32_t i)
+{
+    while (i && !ends_token(w, f, &w->edge[w->node[i].best]))
+        i = w->edge[w->node[i].best].from;
+    return i;
+}
+
+/* Whether the best path to a node ends within a token of this name: what the token writes begins
+ * with it, and is read from its end. */
+static bool is_within(const steno_rewrite *w, const struct steno_fst *f, uint32_t i,
+                      const char *name)
+{
+    const size_t n = strlen(name);
+    char text[32] = "";
+    for (; i && !ends_token(w, f, &w->edge[w->node[i].best]); i = w->edge[w->node[i].best].from) {
+        const struct edge *e = &w->edge[w->node[i].best];
+        char own[sizeof text];
+        size_t k = 0;
+        for (uint32_t a = e->arc;; a = f->first[f->arc[a].next]) {
+            if (f->arc[a].out && k < sizeof own)
+                own[k++] = (char)f->arc[a].out;
+            if (f->arc[a].next == w->node[e->to].state)
+                break;
+        }
+        memmove(text + k, text, sizeof text - k);
+        memcpy(text, own, k);
+    }
+    for (i = 0; text[i] == ' ';)
+        i++;
+    return i + n < sizeof text && !memcmp(text + i, name, n);
+}
+
+/* Mark the best path to a node; the marks are in `seen`. */
+static void mark_path(steno_rewrite *w, uint32_t i)
+{
+    for (;; i = w->edge[w->node[i].best].from) {
+        w->node[i].seen = true;
+        if (!i)
+            return;
+    }
+}
+
+/* The last node on all best paths to the block's end, but those within a token `but`. */
+static uint32_t find_common(steno_rewrite *w, const struct block *b, const char *but)
+{
+    uint32_t common = NONE;
+    for (uint32_t i = 0; i < w->n_nodes; i++)
+        w->node[i].seen = false;
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        uint32_t j = i;
+        if (!w->node[i].alive || w->node[i].at != b->n || !(w->node[i].distance < INFINITY) ||
+            (but && is_within(w, b->f, i, but)))
+            continue;
+        if (common == NONE) {
+            mark_path(w, common = i);
+            continue;
+        }
+        while (!w->node[j].seen)
+            j = w->edge[w->node[j].best].from;
+        for (; common != j; common = w->edge[w->node[common].best].from)
+            w->node[common].seen = false;
+    }
+    return common;
+}
+
+steno_status steno_rewrite_decided(steno_rewrite *w, const struct steno_fst *f, const char *text,
+                                   size_t n, const char *but, size_t *decided)
+{
+    struct block b = {.f = f,
+                      .text = (const unsigned char *)text,
+                      .n = n,
+                      .open = true,
+                      .left = (n + BLOCK) * EDGES_PER_BYTE};
+    uint32_t common;
+    steno_status st;
+    *decided = 0;
+    if (n > UINT32_MAX / 2)
+        return STENO_ERR_LIMIT;
+    st = reserve_marks(w, f->n_states) ? expand_block(w, &b, f->start, 0) : STENO_ERR_NOMEM;
+    if (st)
+        return st;
+    walk_nodes(w, &b);
+    relax_all(w, f);
+    common = find_common(w, &b, but);
+    if (common != NONE)
+        *decided = w->node[last_token_end(w, f, common)].at;
+    return STENO_OK;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Decide a block, from the node where the last one ended. */
 static steno_status run_block(steno_rewrite *w, struct block *b, uint32_t *state, float *weight,

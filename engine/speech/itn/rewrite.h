@@ -29,5 +29,11 @@ void steno_rewrite_free(steno_rewrite *w);
 STENO_MUST steno_status steno_rewrite_run(steno_rewrite *w, const struct steno_fst *f,
                                           const char *text, size_t n,
                                           struct steno_rewrite_path *out);
+/* How many bytes of a text, n that more will follow, a tagger has decided: the tokens up to there
+ * are those of every longer text. Paths that end within a token of the name `but` do not count;
+ * NULL: all do. Errors as above. */
+STENO_MUST steno_status steno_rewrite_decided(steno_rewrite *w, const struct steno_fst *f,
+                                              const char *text, size_t n, const char *but,
+                                              size_t *decided);
 
 #endif

@@ -1,10 +1,10 @@
 #include "speech/itn/shield.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/english.h"
-#include "base/list.h"
 
 #define TIMES                                                                                      \
     "in on of by until till since from before after this next last every" /* of a date             \
@@ -32,14 +32,21 @@ struct text {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Whether word i is one of a list; there is none before the first and behind the last. */
+/* Whether word i is one of a list with blanks between; there is none before the first and behind
+ * the last one. */
 static bool is(const struct text *t, size_t i, const char *list)
 {
     if (i >= t->n)
         return false;
-    for (struct steno_list_item x = steno_list_next(list); x.n; x = steno_list_next(x.p + x.n))
-        if (x.n == t->word[i].n && !memcmp(x.p, t->word[i].p, x.n))
+    for (const char *p = list; *p; p += *p == ' ') {
+        size_t n = 0;
+        while (n < t->word[i].n && p[n] == t->word[i].p[n])
+            n++;
+        if (n == t->word[i].n && (p[n] == ' ' || !p[n]))
             return true;
+        for (p += n; *p && *p != ' ';)
+            p++;
+    }
     return false;
 }
 
@@ -295,5 +302,72 @@ steno_status steno_itn_shield_english(char *text)
             cover(&t, i);
     free(t.word);
     free(covered);
+    return st;
+}
+
+/* What each rule above looks for behind a word; the first is nothing of that kind. */
+static const char *const behind[] = {"cats",
+                                     "a",
+                                     "b b",
+                                     "in",
+                                     "twenty",
+                                     "of march",
+                                     "march",
+                                     "quarter of twenty",
+                                     "of twenty",
+                                     "com",
+                                     "dot com",
+                                     "b dot co",
+                                     "cats dash c dot com",
+                                     "at b dot com",
+                                     "cats at c dot co",
+                                     "dot two dot two dot two",
+                                     "two dot two dot two dot two",
+                                     "slash c",
+                                     "slash b dot com",
+                                     "slash slash b dot com",
+                                     "colon slash slash b dot com",
+                                     "o five",
+                                     "dot o two"};
+
+#define TAIL 10 /* words: no rule but that of addresses looks farther back */
+
+/* Where the last words of a text begin: TAIL of them, and what may be of one address with them. */
+static size_t tail_of(char *text)
+{
+    size_t at = strlen(text);
+    for (int words = 1;; words++) {
+        const size_t end = at;
+        struct word w;
+        while (at && text[at - 1] != ' ')
+            at--;
+        w = (struct word){text + at, end - at};
+        if (!at ||
+            (words > TAIL && w.n > 1 && !is(&(struct text){&w, 1}, 0, JOINTS " slash colon at")))
+            return at;
+        at--;
+    }
+}
+
+steno_status steno_itn_shield_decided(char *text, size_t *decided)
+{
+    static const char before[] = "cats cats cats "; /* where an address at the begin begins */
+    const size_t begin = tail_of(text), n = strlen(text + begin);
+    const size_t most = n + strlen(before), room = most + 40;
+    char *first = malloc(2 * room);
+    steno_status st = first ? STENO_OK : STENO_ERR_NOMEM;
+    size_t same = most;
+    for (size_t i = 0; !st && i < sizeof behind / sizeof *behind; i++) {
+        char *t = i ? first + room : first;
+        size_t k = 0;
+        snprintf(t, room, "%s%s %s", before, text + begin, behind[i]);
+        st = steno_itn_shield_english(t);
+        while (k < same && first[k] == t[k])
+            k++;
+        same = k;
+    }
+    /* an address that may begin with the tail may begin before it */
+    *decided = same > strlen(before) ? begin + same - strlen(before) : 0;
+    free(first);
     return st;
 }

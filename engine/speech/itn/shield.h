@@ -11,5 +11,8 @@
 /* Put STENO_ITN_SHIELD over the letters of such words, in a text in small letters. One that has the
  * byte already stays as it is. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_itn_shield_english(char *text);
+/* How many bytes at the begin of a text in small letters, which further words will follow, are
+ * shielded as they are now whatever these are. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_itn_shield_decided(char *text, size_t *decided);
 
 #endif

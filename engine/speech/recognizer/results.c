@@ -74,6 +74,7 @@ void steno_results_close(struct steno_results *r)
     steno_arena_free(r->written);
     steno_arena_free(r->filtered);
     steno_steady_free(&r->steady);
+    steno_begun_free(&r->begun);
     steno_events_free(&r->events);
 }
 
@@ -249,12 +250,104 @@ static steno_status build_best(steno_stream *s)
     return st;
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Whether a text is rewritten: always, or if it is as it was spoken. */
+static bool is_due(const steno_stream *s, enum steno_when when, const char *text)
+{
+    return when == STENO_WHEN_ON ||
+           (when == STENO_WHEN_AUTO && !s->model->info.closed && steno_written_is_spoken(text));
+}
+
+/* The tool for a text; auto takes none where it can only guess the language. */
+static const struct steno_tool *choose_tool(const steno_stream *s, enum steno_when when,
+                                            const struct steno_by_language *of,
+                                            const char *language, const char *text)
+{
+    const struct steno_family_info *i = &s->model->info;
+    const struct steno_tool *t =
+        is_due(s, when, text) ? steno_by_language_choose(of, language, text) : NULL;
+    return t && when == STENO_WHEN_AUTO && !*language &&
+                   !steno_by_language_is_sure(t, i->languages ? i->languages : i->language)
+               ? NULL
+               : t;
+}
+
+/* The language of a hypothesis, or the model's only one; "": not known. */
+static const char *written_language(const steno_stream *s, const struct steno_hypothesis *h)
+{
+    const struct steno_family_info *i = &s->model->info;
+    const bool one = *i->language && !strchr(i->language, ' ');
+    const char *known = language_of(s, h);
+    return !*known && one ? i->language : known;
+}
+
+/* The grammar that writes a text of a hypothesis; none: it stays as it is. */
+static steno_status open_grammar(const steno_stream *s, const struct steno_hypothesis *h,
+                                 const char *text, struct steno_written_by *by)
+{
+    const struct steno_tool *grammar =
+        choose_tool(s, s->itn, &s->model->grammars, written_language(s, h), text);
+    *by = (struct steno_written_by){0};
+    if (!grammar)
+        return STENO_OK;
+    by->grammar = grammar->tool;
+    by->shielded = s->itn == STENO_WHEN_AUTO && !strcmp(grammar->language, "en");
+    by->digits = s->itn_digits && !strcmp(grammar->language, "en");
+    by->itn = steno_itn_writer_new();
+    return by->itn ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+/* What a final is written with, marks too. */
+static steno_status open_hand(const steno_stream *s, const struct steno_hypothesis *h,
+                              struct steno_written_by *by)
+{
+    const char *text = s->results.alts[0].text;
+    const struct steno_tool *marks =
+        choose_tool(s, s->punctuation, &s->model->punctuators, written_language(s, h), text);
+    const steno_status st = open_grammar(s, h, text, by);
+    return st || !marks ? st : steno_punctuation_writer_open(&by->marks, marks->tool, NULL);
+}
+
+static bool reset_written(struct steno_results *r)
+{
+    if (r->written)
+        steno_arena_reset(r->written);
+    else
+        r->written = steno_arena_new(0);
+    return r->written != NULL;
+}
+
+/* Write the begin of a partial, as far as it is decided. */
+static steno_status write_partial(steno_stream *s, struct steno_event *ev)
+{
+    struct steno_results *r = &s->results;
+    struct steno_written_by by;
+    const bool more = ev->stable_words > r->begun.seen;
+    steno_status st;
+    if (ev->n_sections || !s->model->grammars.n || (!more && !r->begun.seen))
+        return STENO_OK;
+    if (more) {
+        st = open_grammar(s, &r->hyps[0], ev->text, &by);
+        if (!st && by.grammar && steno_itn_decides(by.grammar))
+            st = steno_begun_extend(&r->begun, ev, &by);
+        steno_itn_writer_free(by.itn);
+        if (st || !r->begun.seen)
+            return st;
+    }
+    return reset_written(r) ? steno_begun_apply(&r->begun, ev, r->written) : STENO_ERR_NOMEM;
+}
+
+/* ---- partials ------------------------------------------------------------------------------- */
+
 /* Queue a partial or final as it is to be seen. */
 static steno_status add_shown(steno_stream *s, struct steno_event *ev)
 {
     const bool anew = s->model->info.feeding == STENO_FEED_SEGMENTS && ev->kind == STENO_PARTIAL;
     struct steno_results *r = &s->results;
     steno_status st = anew && s->steady ? steno_steady_apply(&r->steady, ev) : STENO_OK;
+    if (!st && ev->kind == STENO_PARTIAL)
+        st = write_partial(s, ev);
     if (!st && s->filters) {
         if (r->filtered)
             steno_arena_reset(r->filtered);
@@ -358,51 +451,8 @@ steno_status steno_results_pause_within(steno_stream *s, double last_end, double
     return *done ? add_utterance_end(s, last_end, 0) : st;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-/* Whether finals are rewritten: always, or if they are as they were spoken. */
-static bool is_due(const steno_stream *s, enum steno_when when)
-{
-    return when == STENO_WHEN_ON || (when == STENO_WHEN_AUTO && !s->model->info.closed &&
-                                     steno_written_is_spoken(s->results.alts[0].text));
-}
-
-/* The tool for a text; auto takes none where it can only guess the language. */
-static const struct steno_tool *choose_tool(const steno_stream *s, enum steno_when when,
-                                            const struct steno_by_language *of,
-                                            const char *language)
-{
-    const struct steno_family_info *i = &s->model->info;
-    const struct steno_tool *t =
-        is_due(s, when) ? steno_by_language_choose(of, language, s->results.alts[0].text) : NULL;
-    return t && when == STENO_WHEN_AUTO && !*language &&
-                   !steno_by_language_is_sure(t, i->languages ? i->languages : i->language)
-               ? NULL
-               : t;
-}
-
-/* What a final is written with; nothing: it stays as it is. */
-static steno_status open_hand(const steno_stream *s, const struct steno_hypothesis *h,
-                              struct steno_written_by *by)
-{
-    const struct steno_family_info *i = &s->model->info;
-    const bool one = *i->language && !strchr(i->language, ' ');
-    const char *known = language_of(s, h);
-    const char *language = !*known && one ? i->language : known;
-    const struct steno_tool *grammar = choose_tool(s, s->itn, &s->model->grammars, language);
-    const struct steno_tool *marks =
-        choose_tool(s, s->punctuation, &s->model->punctuators, language);
-    *by = (struct steno_written_by){0};
-    if (grammar) {
-        by->grammar = grammar->tool;
-        by->shielded = s->itn == STENO_WHEN_AUTO && !strcmp(grammar->language, "en");
-        by->digits = s->itn_digits && !strcmp(grammar->language, "en");
-        by->itn = steno_itn_writer_new();
-        if (!by->itn)
-            return STENO_ERR_NOMEM;
-    }
-    return marks ? steno_punctuation_writer_open(&by->marks, marks->tool, NULL) : STENO_OK;
-}
+/* ---- writing of finals ------------------------------------------------------------------------
+ */
 
 /* Write each section, whose words are of the best alternative, and put that together anew. */
 static steno_status write_sections(struct steno_results *r, size_t n,
@@ -454,11 +504,7 @@ static steno_status write_alternatives(steno_stream *s, size_t n, size_t n_secti
     struct steno_written_by by = {0};
     steno_status st = n ? open_hand(s, &r->hyps[0], &by) : STENO_OK;
     if (!st && (by.grammar || by.marks)) {
-        if (!r->written)
-            r->written = steno_arena_new(0);
-        if (r->written)
-            steno_arena_reset(r->written);
-        st = r->written ? STENO_OK : STENO_ERR_NOMEM;
+        st = reset_written(r) ? STENO_OK : STENO_ERR_NOMEM;
         if (!st && n_sections)
             st = write_sections(r, n_sections, &by);
         for (size_t i = n_sections > 0; !st && i < n; i++)
@@ -544,6 +590,7 @@ steno_status steno_results_end_segment(steno_stream *s, struct steno_event *fina
         return st;
     r->segment++;
     steno_steady_reset(&r->steady);
+    steno_begun_reset(&r->begun);
     r->pausing = words;
     r->word_end = final->end;
     return STENO_OK;

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "speech/families/family.h"
+#include "speech/recognizer/begun.h"
 #include "speech/recognizer/events.h"
 #include "speech/recognizer/steady.h"
 #include "speech/text/words.h"
@@ -19,9 +20,10 @@ struct steno_results {
     size_t cap_words, cap_tokens;
     struct steno_section *sections; /* [cap_sections] of the best one */
     size_t cap_sections;
-    steno_arena *written;  /* what grammars wrote of the final's alternatives; NULL: nothing yet */
+    steno_arena *written;  /* what grammars wrote of the last event; NULL: nothing yet */
     steno_arena *filtered; /* what filters made of the last event; NULL: nothing yet */
     struct steno_steady steady;
+    struct steno_begun begun;
     struct steno_events events;
     int64_t segment; /* counts finals */
     uint64_t shown;  /* fingerprint of the last partial; 0: none */

@@ -44,6 +44,7 @@ struct job {
     uint32_t *later;                  /* [out->n + 1] the first word of any byte from here on */
     struct piece *piece;
     size_t n_pieces;
+    bool cut; /* the text ends with the last piece */
 };
 
 static bool is_small(char c)
@@ -306,7 +307,8 @@ static bool write_piece(struct job *j, size_t i)
 static char *join_pieces(struct job *j)
 {
     const char *between = j->out ? j->out->text : j->in->text;
-    size_t n = j->out ? j->out->n : j->n, done = 0, end = 0;
+    const struct piece *last = j->n_pieces ? &j->piece[j->n_pieces - 1] : NULL;
+    size_t n = j->cut && last ? last->at + last->n : j->out ? j->out->n : j->n, done = 0, end = 0;
     char *text;
     for (size_t i = 0; i < j->n_pieces; i++)
         n += strlen(j->piece[i].text) - j->piece[i].n;
@@ -426,6 +428,81 @@ static bool shields_are_whole(const struct job *j)
     return true;
 }
 
+/* The pieces of the text. False: out of memory. */
+static bool take_pieces(struct job *j)
+{
+    if (j->out && !take_written(j))
+        return false;
+    if (j->out && j->shielded && !shields_are_whole(j)) {
+        j->out = NULL;
+        j->n_pieces = 0;
+    }
+    return j->out || take_words_written(j);
+}
+
+/* The number of words at the begin that the grammar has decided. */
+static steno_status find_decided(struct job *j, const struct steno_written_by *by, size_t *words)
+{
+    size_t bytes = j->n;
+    char *text = steno_arena_strndup(j->arena, j->low, j->n);
+    steno_status st = text ? STENO_OK : steno_arena_failure(j->arena);
+    if (!st && by->shielded)
+        st = steno_itn_shield_decided(text, &bytes);
+    if (!st && by->shielded)
+        st = steno_itn_shield_english(text);
+    if (!st) {
+        text[bytes] = '\0';
+        st = steno_itn_decided(by->itn, by->grammar, text, by->shielded, &bytes);
+    }
+    *words = 0;
+    for (size_t i = 0; !st && i < bytes; i++)
+        if (j->word_of[i] != NO_WORD && (i + 1 == j->n || j->word_of[i + 1] != j->word_of[i]))
+            *words = j->word_of[i] + 1;
+    return st;
+}
+
+/* Leave the pieces of the first words alone, and of these those whose pieces have no others. */
+static void cut_job(struct job *j, size_t *words)
+{
+    size_t n = 0;
+    while (n < j->n_pieces && j->piece[n].from.end <= *words)
+        n++;
+    for (size_t i = n; i < j->n_pieces; i++)
+        if (j->piece[i].from.first < *words)
+            *words = j->piece[i].from.first;
+    while (n && j->piece[n - 1].from.end > *words)
+        n--;
+    j->n_pieces = n;
+    j->cut = true;
+}
+
+steno_status steno_written_begin(struct steno_alternative *io, const struct steno_written_by *by,
+                                 steno_arena *arena, size_t *words)
+{
+    const struct steno_alternative in = *io;
+    struct job j = {.in = &in, .arena = arena, .digits = by->digits};
+    struct steno_itn_text t;
+    steno_status st;
+    io->n_words = *words = 0;
+    io->text = "";
+    if (!in.n_words)
+        return STENO_OK;
+    if (!prepare_job(&j))
+        return steno_arena_failure(arena);
+    if (!place_words(&j))
+        return STENO_OK;
+    st = find_decided(&j, by, words);
+    if (st || !*words)
+        return st == STENO_ERR_LIMIT ? STENO_OK : st;
+    st = rewrite_text(&j, by, &t);
+    if (st)
+        return st;
+    if (!take_pieces(&j))
+        return steno_arena_failure(arena);
+    cut_job(&j, words);
+    return write_words(&j, io) ? STENO_OK : steno_arena_failure(arena);
+}
+
 steno_status steno_written_apply(struct steno_alternative *io, const struct steno_written_by *by,
                                  steno_arena *arena)
 {
@@ -445,14 +522,9 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
         st = rewrite_text(&j, by, &t);
     if (st || (!j.out && !j.label && !j.digits))
         return st;
-    if (j.out && !take_written(&j))
+    if (!take_pieces(&j))
         return steno_arena_failure(arena);
-    if (j.out && j.shielded && !shields_are_whole(&j)) {
-        j.out = NULL;
-        j.n_pieces = 0;
-    }
     if (!j.out && !j.label && !j.digits)
         return STENO_OK;
-    return (j.out || take_words_written(&j)) && write_words(&j, io) ? STENO_OK
-                                                                    : steno_arena_failure(arena);
+    return write_words(&j, io) ? STENO_OK : steno_arena_failure(arena);
 }

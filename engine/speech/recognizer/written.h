@@ -32,5 +32,11 @@ struct steno_written_by {
  * from the arena; errors of steno_punctuation_find but STENO_ERR_LIMIT. */
 STENO_MUST steno_status steno_written_apply(struct steno_alternative *io,
                                             const struct steno_written_by *by, steno_arena *arena);
+/* The same of words that more may follow, by the grammar alone: those at the begin that are written
+ * so whatever follows. *words: how many of the spoken ones these are. Where the grammar may write
+ * anything yet, 0, and io has no words. Digits, and a text that is too long, as above. */
+STENO_MUST steno_status steno_written_begin(struct steno_alternative *io,
+                                            const struct steno_written_by *by, steno_arena *arena,
+                                            size_t *words);
 
 #endif
