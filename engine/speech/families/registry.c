@@ -21,6 +21,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_t_one,
     &steno_family_fire_red,
     &steno_family_qwen3_asr,
+    &steno_family_funasr_nano,
     &steno_family_cohere,
     &steno_family_moonshine_streaming,
     &steno_family_whisper,

@@ -5,6 +5,6 @@
 #include "speech/families/family.h"
 
 extern const struct steno_family steno_family_sense_voice, steno_family_paraformer,
-    steno_family_paraformer_streaming;
+    steno_family_paraformer_streaming, steno_family_funasr_nano;
 
 #endif

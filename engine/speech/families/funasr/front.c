@@ -14,8 +14,9 @@ steno_status steno_funasr_front_make(struct steno_funasr_front *f, const struct 
                                      const float *neg_mean, const float *inv_stddev, steno_err *err)
 {
     const struct steno_fbank_options o = steno_fbank_funasr();
-    steno_status st = steno_cmvn_open_inverse(&f->cmvn, neg_mean, inv_stddev,
-                                              lfr->window * STENO_FUNASR_BINS, err);
+    steno_status st = neg_mean ? steno_cmvn_open_inverse(&f->cmvn, neg_mean, inv_stddev,
+                                                         lfr->window * STENO_FUNASR_BINS, err)
+                               : STENO_OK;
     f->lfr = *lfr;
     return st ? st : steno_fbank_open(&f->tables, &o, err);
 }
@@ -56,6 +57,7 @@ steno_status steno_funasr_frames_of(struct steno_funasr_frames *f, const float *
                               *rows * front->lfr.window * STENO_FUNASR_BINS))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     steno_lfr_apply(&front->lfr, f->features.frames, frames, STENO_FUNASR_BINS, f->rows);
-    steno_cmvn_apply(front->cmvn, f->rows, *rows);
+    if (front->cmvn)
+        steno_cmvn_apply(front->cmvn, f->rows, *rows);
     return STENO_OK;
 }

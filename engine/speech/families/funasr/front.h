@@ -13,15 +13,15 @@
 struct steno_funasr_front {
     steno_fbank *tables;
     struct steno_lfr lfr;
-    steno_cmvn *cmvn;
+    steno_cmvn *cmvn; /* NULL: frames are not normalised */
 };
 
 /* STENO_ERR_FORMAT: the metadata. */
 STENO_MUST steno_status steno_funasr_front_open(struct steno_funasr_front *f,
                                                 const struct steno_funasr_source *s,
                                                 steno_err *err);
-/* The same with numbers: [window * bins] each. STENO_ERR_FORMAT: an inverse deviation that is none.
- */
+/* The same with numbers: [window * bins] each, or NULL. STENO_ERR_FORMAT: an inverse deviation that
+ * is none. */
 STENO_MUST steno_status steno_funasr_front_make(struct steno_funasr_front *f,
                                                 const struct steno_lfr *lfr, const float *neg_mean,
                                                 const float *inv_stddev, steno_err *err);

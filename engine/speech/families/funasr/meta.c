@@ -40,17 +40,26 @@ steno_status steno_funasr_number(const struct steno_funasr_source *s, const char
     return steno_funasr_optional(s, key, low, high, out, err);
 }
 
-steno_status steno_funasr_front_meta(const struct steno_funasr_source *s, size_t bins,
-                                     struct steno_lfr *lfr, steno_cmvn **cmvn, steno_err *err)
+steno_status steno_funasr_lfr_meta(const struct steno_funasr_source *s, struct steno_lfr *lfr,
+                                   steno_err *err)
 {
     int window = 0, shift = 0;
-    float *list = NULL;
-    size_t n = 0;
     steno_status st = steno_funasr_number(s, "lfr_window_size", 1, MAX_WINDOW, &window, err);
     if (!st)
         st = steno_funasr_number(s, "lfr_window_shift", 1, MAX_WINDOW, &shift, err);
+    if (!st)
+        *lfr = (struct steno_lfr){(size_t)window, (size_t)shift, true};
+    return st;
+}
+
+steno_status steno_funasr_front_meta(const struct steno_funasr_source *s, size_t bins,
+                                     struct steno_lfr *lfr, steno_cmvn **cmvn, steno_err *err)
+{
+    float *list = NULL;
+    size_t n = 0;
+    steno_status st = steno_funasr_lfr_meta(s, lfr, err);
     if (!st) {
-        n = bins * (size_t)window;
+        n = bins * lfr->window;
         list = malloc(2 * n * sizeof *list);
         if (!list)
             st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->file);
@@ -64,8 +73,6 @@ steno_status steno_funasr_front_meta(const struct steno_funasr_source *s, size_t
         st = steno_fail_in(err, st == STENO_ERR_INVAL ? STENO_ERR_FORMAT : st,
                            "%s: metadata: neg_mean, inv_stddev", s->file);
     free(list);
-    if (!st)
-        *lfr = (struct steno_lfr){(size_t)window, (size_t)shift, true};
     return st;
 }
 

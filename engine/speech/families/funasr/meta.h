@@ -22,6 +22,9 @@ STENO_MUST steno_status steno_funasr_number(const struct steno_funasr_source *s,
 /* The same of a key that may be missing: then *out stays. */
 STENO_MUST steno_status steno_funasr_optional(const struct steno_funasr_source *s, const char *key,
                                               int low, int high, int *out, steno_err *err);
+/* The low frame rate: lfr_window_size and lfr_window_shift. STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_funasr_lfr_meta(const struct steno_funasr_source *s,
+                                              struct steno_lfr *lfr, steno_err *err);
 /* The front end behind the filter bank: lfr_window_size, lfr_window_shift, neg_mean and inv_stddev,
  * each of bins * window numbers. STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_funasr_front_meta(const struct steno_funasr_source *s, size_t bins,

@@ -58,15 +58,21 @@ void steno_funasr_info(const struct steno_funasr_model *m, struct steno_family_i
     out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }
 
+void steno_funasr_describe_front(const struct steno_funasr_model *m,
+                                 const struct steno_model_info *i, FILE *out)
+{
+    fprintf(out, "features   fbank, %d Hz, %d bins, %zu frames side by side every %.0f ms\n",
+            i->sample_rate, i->feature_bins, m->front.lfr.window,
+            (double)(m->front.lfr.shift * STENO_FUNASR_HOP) * 1e3 / STENO_FUNASR_RATE);
+}
+
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,
                            FILE *out)
 {
     fprintf(out, "model      %s, %s\n", i->name, i->family);
     fprintf(out, "directory  %s\n", i->dir);
     fprintf(out, "network    %s, %zu pieces\n", i->network, i->vocab_size);
-    fprintf(out, "features   fbank, %d Hz, %d bins, %zu frames side by side every %.0f ms\n",
-            i->sample_rate, i->feature_bins, m->front.lfr.window,
-            (double)(m->front.lfr.shift * STENO_FUNASR_HOP) * 1e3 / STENO_FUNASR_RATE);
+    steno_funasr_describe_front(m, i, out);
 }
 
 steno_status steno_funasr_check_output(const struct steno_part_file *p,

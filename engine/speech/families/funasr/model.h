@@ -31,6 +31,9 @@ void steno_funasr_info(const struct steno_funasr_model *m, struct steno_family_i
 /* The lines "model", "directory", "network" and "features" of a description. */
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,
                            FILE *out);
+/* The last of them. */
+void steno_funasr_describe_front(const struct steno_funasr_model *m,
+                                 const struct steno_model_info *i, FILE *out);
 
 /* f32 [1, n, width], the only output of this width of a run. STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_funasr_check_output(const struct steno_part_file *p,

@@ -1,5 +1,7 @@
 #include "speech/families/llm/vocabulary.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +92,40 @@ steno_status steno_llm_vocabulary_find(const struct steno_llm_vocabulary *v, con
     *id = steno_tokens_find(v->tokens, mark);
     return *id >= 0 ? STENO_OK
                     : steno_fail(err, STENO_ERR_FORMAT, "%s: there is no token %s", path, mark);
+}
+
+static bool has_tokenizer(const char *dir, const char *folder)
+{
+    char *path = steno_path_join(dir, folder);
+    const bool has = path && steno_path_readable(path, "vocab.json") &&
+                     (steno_path_readable(path, "tokenizer_config.json") ||
+                      steno_path_readable(path, "tokenizer.json"));
+    free(path);
+    return has;
+}
+
+steno_status steno_llm_vocabulary_folder(char **out, const char *dir, steno_err *err)
+{
+    DIR *list = opendir(dir);
+    char *first = NULL;
+    steno_status st = STENO_OK;
+    if (!list)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
+    for (const struct dirent *e; !st && (e = readdir(list));) {
+        if (!strcmp(e->d_name, "..") || (first && strcmp(e->d_name, first) > 0) ||
+            !has_tokenizer(dir, e->d_name))
+            continue;
+        free(first);
+        first = strdup(e->d_name);
+        if (!first)
+            st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    }
+    closedir(list);
+    if (!st && !first)
+        st = steno_fail(err, STENO_ERR_IO,
+                        "%s: there is no folder with vocab.json and tokenizer.json", dir);
+    *out = first;
+    return st;
 }
 
 static steno_status open_files(struct steno_llm_vocabulary *v, const char *dir, steno_err *err)

@@ -12,6 +12,10 @@ struct steno_llm_vocabulary {
     steno_tokens *tokens; /* all pieces; the added ones are hidden */
 };
 
+/* Find the first folder in dir, by name, with vocab.json, and tokenizer_config.json or
+ * tokenizer.json; "." is dir itself, which comes first. *out: its name, to be freed. STENO_ERR_IO:
+ * there is none, or dir cannot be read; STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_llm_vocabulary_folder(char **out, const char *dir, steno_err *err);
 /* Read vocab.json in the folder dir/folder, and its added tokens: added_tokens_decoder of
  * tokenizer_config.json, or, where there is no such file, added_tokens of tokenizer.json. Merges
  * need no file: pieces are numbered in their order. STENO_ERR_FORMAT: there are no added tokens, or
