@@ -71,6 +71,10 @@ static void nan_and_infinity_become_silence(void **state)
     steno_pcm_decode(STENO_PCM_F32LE, in, 6, out);
     assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 0.25f);
     assert_true(out[4] == STENO_PCM_FLOAT_MAX && out[5] == -STENO_PCM_FLOAT_MAX);
+    assert_true(steno_pcm_is_clean(out, 6));
+    for (size_t i = 0; i < 6; i++)
+        assert_true(steno_pcm_is_clean(in + i, 1) == (i == 3));
+    assert_false(steno_pcm_is_clean(in, 6));
     steno_pcm_clean(in, 6, out);
     assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 0.25f);
     steno_pcm_decode(STENO_PCM_F64LE, wide, 4, out);

@@ -167,6 +167,14 @@ void steno_pcm_clean(const float *in, size_t n, float *out)
         out[i] = clean(in[i]);
 }
 
+bool steno_pcm_is_clean(const float *in, size_t n)
+{
+    bool all = true;
+    for (size_t i = 0; i < n; i++)
+        all &= fabsf(in[i]) <= STENO_PCM_FLOAT_MAX; /* false for NaN */
+    return all;
+}
+
 void steno_pcm_mix(const float *in, size_t frames, unsigned channels, unsigned channel, float *out)
 {
     float inv = 1.0f / (float)channels;

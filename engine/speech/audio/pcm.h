@@ -40,6 +40,7 @@ void steno_pcm_decode(enum steno_pcm_format f, const void *in, size_t n, float *
 
 /* Clean f32 samples in the same way: NaN, Inf to 0, magnitudes clamped. in == out is allowed. */
 void steno_pcm_clean(const float *in, size_t n, float *out);
+bool steno_pcm_is_clean(const float *in, size_t n); /* whether that would change nothing */
 
 /* Mix interleaved frames to mono. in [frames, channels]; channel: 0 = mean of all, k = the k-th
  * counted from 1 (k <= channels). out [frames]; in == out is allowed. */

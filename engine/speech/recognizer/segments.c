@@ -422,7 +422,7 @@ static steno_status drain(steno_stream *s)
     while (!st && !must_step(s) && s->pos < s->len) {
         size_t room = hop - (size_t)((g->from + (int64_t)g->n) % (int64_t)hop);
         size_t k = s->len - s->pos < room ? s->len - s->pos : room;
-        st = append_segments(g, s->pending + s->pos, k);
+        st = append_segments(g, s->fresh + s->pos, k);
         if (st)
             break;
         s->pos += k;

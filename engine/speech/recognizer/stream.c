@@ -93,7 +93,7 @@ static steno_status open_audio(steno_stream *s, steno_err *err)
     s->cap_pending = steno_resampler_max_out(s->resampler, STENO_STREAM_BLOCK);
     if (s->cap_pending < STENO_STREAM_BLOCK)
         s->cap_pending = STENO_STREAM_BLOCK;
-    s->pending = malloc(s->cap_pending * sizeof *s->pending);
+    s->fresh = s->pending = malloc(s->cap_pending * sizeof *s->pending);
     if (s->opt.sample_rate == s->model->info.sample_rate)
         s->clean = s->pending;
     else
@@ -292,17 +292,36 @@ steno_status steno_stream_explain(steno_status st, steno_err *err)
 static steno_status resample(steno_stream *s, const float *pcm, size_t n, size_t *used,
                              steno_err *err)
 {
-    steno_status st;
+    steno_status st = STENO_OK;
     n = s->feeder->block(s, n < STENO_STREAM_BLOCK ? n : STENO_STREAM_BLOCK);
-    steno_pcm_clean(pcm, n, s->clean);
+    if (!steno_pcm_is_clean(pcm, n)) {
+        steno_pcm_clean(pcm, n, s->clean);
+        pcm = s->clean;
+    }
     s->pos = s->len = 0;
-    st = steno_resampler_push(s->resampler, s->clean, n, used, s->pending, s->cap_pending, &s->len,
-                              err);
+    if (s->clean == s->pending) {
+        s->fresh = pcm;
+        *used = s->len = n;
+    } else {
+        st = steno_resampler_push(s->resampler, pcm, n, used, s->pending, s->cap_pending, &s->len,
+                                  err);
+    }
     if (st == STENO_NEED_MORE)
         st = STENO_OK;
     if (!st && s->turn)
-        st = steno_turn_watch_push(s->turn, s->pending, s->len, err);
+        st = steno_turn_watch_push(s->turn, s->fresh, s->len, err);
     return st ? st : s->feeder->arrive(s, err);
+}
+
+/* The caller's samples are the caller's again: copy those that wait for a step. */
+static void keep_fresh(steno_stream *s)
+{
+    if (s->fresh == s->pending)
+        return;
+    s->len -= s->pos;
+    memcpy(s->pending, s->fresh + s->pos, s->len * sizeof *s->pending);
+    s->pos = 0;
+    s->fresh = s->pending;
 }
 
 static bool takes_audio(const steno_stream *s)
@@ -327,6 +346,7 @@ static steno_status feed(steno_stream *s, const float *pcm, size_t n, size_t *us
         s->taken += (int64_t)k;
         st = steno_stream_explain(s->feeder->drain(s), err);
     }
+    keep_fresh(s);
     s->failed |= st != STENO_OK;
     return st;
 }

@@ -72,7 +72,7 @@ struct steno_segments {
 struct steno_feeder {
     steno_status (*open)(steno_stream *s, steno_err *err);
     void (*close)(steno_stream *s);
-    /* New resampled samples are in s->pending. */
+    /* New samples are in s->fresh. */
     steno_status (*arrive)(steno_stream *s, steno_err *err);
     /* Move pending samples on, until a step is due or none are left. */
     steno_status (*drain)(steno_stream *s);
@@ -109,8 +109,11 @@ struct steno_stream {
     steno_turn_watch *turn; /* NULL: silence alone ends an utterance */
     /* audio in */
     steno_resampler *resampler;
-    float *clean;   /* [STENO_STREAM_BLOCK] input without NaN; pending if the rates are equal */
-    float *pending; /* [cap_pending] at the model's rate; [pos, len) are not moved on yet */
+    float *clean; /* [STENO_STREAM_BLOCK] for input with NaN; pending if the rates are equal */
+    /* At the model's rate; [pos, len) are not moved on yet. pending, or within steno_stream_feed
+     * the caller's samples if the rates are equal. */
+    const float *fresh;
+    float *pending; /* [cap_pending] */
     size_t cap_pending, pos, len;
     union {
         struct steno_windows w;
@@ -120,7 +123,7 @@ struct steno_stream {
     steno_filters *filters;     /* NULL: none */
     steno_alignment *alignment; /* NULL: the speech is recognized */
     enum steno_when { STENO_WHEN_AUTO, STENO_WHEN_ON, STENO_WHEN_OFF } itn, punctuation;
-    bool itn_digits;            /* lone numbers below ten, too */
+    bool itn_digits; /* lone numbers below ten, too */
     /* clock */
     int64_t taken;  /* input samples so far */
     int64_t base;   /* input samples before this run */

@@ -427,7 +427,7 @@ static steno_status drain(steno_stream *s)
             st = skip_quiet(s);
     }
     while (!st && s->pos < s->len && !ready(s)) {
-        st = take_samples_windows(s, s->pending + s->pos, s->len - s->pos, &used);
+        st = take_samples_windows(s, s->fresh + s->pos, s->len - s->pos, &used);
         s->pos += used;
         if (!st)
             st = skip_quiet(s);
@@ -439,11 +439,11 @@ static steno_status arrive(steno_stream *s, steno_err *err)
 {
     size_t n = s->len;
     steno_status st =
-        s->in.w.sound ? steno_sound_push(s->in.w.sound, s->pending, n, err) : STENO_OK;
+        s->in.w.sound ? steno_sound_push(s->in.w.sound, s->fresh, n, err) : STENO_OK;
     if (st || !s->in.w.vad_filter)
         return st;
     s->len = 0;
-    return steno_vad_filter_push(s->in.w.vad_filter, s->pending, n, err);
+    return steno_vad_filter_push(s->in.w.vad_filter, s->fresh, n, err);
 }
 
 /* Stop at the end of the next window, so that the frames of a step come in whole blocks: the front
