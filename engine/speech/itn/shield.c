@@ -148,6 +148,21 @@ static bool stays_letter(const struct text *t, size_t i)
     return is(t, i, "o") && !is_number(t, left) && !is_number(t, right);
 }
 
+/* Two letters that words [i, i + 1] are, alone. */
+static bool is_pair(const struct text *t, size_t i, const char *first, const char *second)
+{
+    return is(t, i, first) && is(t, i + 1, second) && !is_letter(t, i - 1) && !is_letter(t, i + 2);
+}
+
+/* "in fifty three b c", "e g twenty", "in nineteen fifty two a man": no part of the number. */
+static bool stays_beside_number(const struct text *t, size_t i)
+{
+    const bool year = is_pair(t, i, "b", "c") && is_number(t, i - 1);
+    return year || (is_pair(t, i - 1, "b", "c") && is_number(t, i - 2)) ||
+           is_pair(t, i, "e i", "g e") || is_pair(t, i - 1, "e i", "g e") ||
+           (is(t, i, "a i") && is_number(t, i - 1) && i + 1 < t->n && !is_spelled(t, i + 1));
+}
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 /* The end of a name of an address that begins with word i: letters and digits, or one word. */
@@ -275,6 +290,7 @@ static void wall_addresses(const struct text *t)
 static bool stays(const struct text *t, size_t i)
 {
     return stays_ordinal(t, i) || joins_numbers(t, i) || stays_letter(t, i) ||
+           stays_beside_number(t, i) ||
            (is(t, i, DURATIONS) && !is(t, i, "second") && !is(t, i - 1, "per watt")) ||
            (is(t, i, "real reals") && is_number(t, i - 1)) ||
            (is(t, i, "example") && is(t, i - 1, "for")) || is(t, i, "misses") ||
