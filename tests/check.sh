@@ -152,9 +152,6 @@ if want integration; then
         py=python3
     fi
     export STENO_PYTHON=$py
-    if [ -z "$san" ] && [ -n "${STENO_WHISPER_TINY_EN:-}" ] && [ -n "${STENO_WHISPER_BASE:-}" ]; then
-        venv tests/whisper/requirements.txt || echo "faster-whisper could not be installed: test_whisper_parity is skipped"
-    fi
     for t in tests/integration/test_*.py tests/integration/test_*.sh; do
         [ -f "$t" ] || continue
         # comparisons with other systems find no memory errors that other tests do not find
@@ -205,7 +202,7 @@ for ((i = 0; i < ${#sleepers[@]} || i < ${#workers[@]}; i++)); do
 done
 
 declare -A name_of
-running=0 at_once=$((2 * $(nproc) + 1))
+running=0 at_once=${STENO_AT_ONCE:-$((2 * $(nproc) + 1))}
 reap() {
     local pid
     wait -n -p pid

@@ -10,8 +10,8 @@ check() {
 check "no trailing blanks or tabs in C" "$(git grep -nIE '[ 	]+$|	' -- '*.c' '*.h')"
 check "no line of C has more than 100 columns" "$(git grep -nIE '^.{101,}' -- '*.c' '*.h' | cut -c 1-120)"
 check "no retired word (tests/retired.txt; docs/glossary.md has the terms)" "$(grep -v '^#' tests/retired.txt |
-    git grep -nIE -f - -- '*.c' '*.h' '*.md' '*.sh' '*.py' '*.scd' '*.conf' '*.yaml' ':!docs/glossary.md' ':!docs/log' ':!CHANGELOG.md' 2>&1)"
-check "every folder of sources has a README" "$(git ls-files '*.c' | xargs -n1 dirname | sort -u | while read -r d; do
+    git grep -nIP -f - -- '*.c' '*.h' '*.md' '*.sh' '*.py' '*.scd' '*.conf' '*.yaml' ':!docs/glossary.md' ':!docs/log' ':!CHANGELOG.md' 2>&1)"
+check "every folder of sources has a README" "$(git ls-files '*.c' | xargs dirname | sort -u | while read -r d; do
     [ -f "$d/README.md" ] || [ -f "$(dirname "$d")/README.md" ] || echo "$d"; done)"
 check "every function of the public header is documented for the manual's reader" "$(awk '/^STENO_API/ {if (prev !~ /\*\/$/ && prev !~ /;/ && prev !~ /^STENO_API/ && prev != "") print FILENAME": "$0} {prev=$0}' engine/steno.h)"
 if command -v shellcheck >/dev/null 2>&1; then

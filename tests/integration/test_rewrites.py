@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Graphs beside the patterns of passes, on inputs that a rewrite could get wrong, against ONNX Runtime without
 optimizations: `steno run` at levels 0 and 3, and the file of `steno optimize` in ONNX Runtime. TAP."""
+# not under sanitizers: results are compared; the graphs of test_graphs and fuzz_passes, with near misses, run under them
 import os
 import subprocess
 import sys

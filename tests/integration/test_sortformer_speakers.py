@@ -1,4 +1,5 @@
 """All of test_speakers.py once more, with a Sortformer (toy_sortformer.py) instead of windows and clusters. TAP."""
+# not under sanitizers: the server's part is that of test_speakers, the network's that of test_sortformer
 import sys
 
 import test_speakers

@@ -16,8 +16,10 @@
 #define RATE 16000
 #ifdef STENO_SANITIZE /* a window takes some 2 s there */
 #define SECONDS 15
+#define PLAIN false /* labels are the plain build's to judge */
 #else
 #define SECONDS 30
+#define PLAIN true
 #endif
 #define SAMPLES (SECONDS * RATE)
 #define STEPS (100 * SECONDS) /* of 10 ms */
@@ -101,13 +103,13 @@ static size_t listen(steno_live_speakers *l, size_t step, int *first)
 
 static void how_the_samples_are_divided_does_not_matter(void **state)
 {
-    static const size_t steps[] = {SAMPLES, 40000, 777};
+    static const size_t steps[] = {SAMPLES, 777, 40000};
     int labels[3][STEPS] = {{0}};
     size_t n[3];
     (void)state;
     if (!speakers)
         skip();
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < (PLAIN ? 3 : 2); i++) {
         steno_live_speakers *l = open_live(0, NULL);
         n[i] = listen(l, steps[i], labels[i]);
         for (size_t k = 0; k < n[i]; k++) /* merges change what is asked late */
@@ -184,6 +186,8 @@ static void a_flush_tells_who_spoke_up_to_now(void **state)
         if (flushed[k] >= 0)
             assert_int_equal(steno_live_speakers_at(l, time_of(k), 0), flushed[k]);
     steno_live_speakers_close(l);
+    if (!PLAIN)
+        return;
     l = open_live(0, NULL);
     (void)listen(l, 8000, whole);
     for (size_t k = 0; k < 1490; k++) {

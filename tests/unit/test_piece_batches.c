@@ -19,6 +19,11 @@
 #include "tests/support/zoo.h"
 
 #define STREAMS 8
+#ifdef STENO_SANITIZE /* the fewest and the most; the plain build compares all */
+#define MORE (STREAMS - 2)
+#else
+#define MORE 1
+#endif
 #define RATE 16000
 
 struct model {
@@ -161,7 +166,7 @@ static void check_model(const struct model *o, const struct recording *r)
         decode(m, o, one, &r[i], 1, &alone[i]);
         (void)text_of(&alone[i]);
     }
-    for (size_t n = 2; n <= STREAMS; n++) {
+    for (size_t n = 2; n <= STREAMS; n += MORE) {
         decode(m, o, many, r, n, together);
         for (size_t i = 0; i < n; i++) {
             if (strcmp(alone[i].data, text_of(&together[i])) != 0)

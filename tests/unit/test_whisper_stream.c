@@ -173,6 +173,7 @@ static void check_model(const char *which, const char *recording, size_t runs)
     steno_err err = {0};
     if (!dir)
         skip();
+    o.precision = STENO_INT8_WEIGHTS;
     if (steno_model_open(&m, dir, &o, &err))
         fail_msg("%s", err.msg);
     check_live(m, recording, runs);
