@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "server/live/ws_session.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -29,14 +30,6 @@ struct world {
     double time;
     int64_t segment;
 };
-
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const struct steno_dialect *const dialects[] = {
     &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk,

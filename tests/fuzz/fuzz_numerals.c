@@ -8,17 +8,11 @@
 
 #include "protocol/dictated.h"
 #include "protocol/numerals.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define MOST 512
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static void check(const struct steno_alternative *in, const struct steno_alternative *out)
 {

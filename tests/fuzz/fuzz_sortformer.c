@@ -8,18 +8,12 @@
 
 #include "speech/speakers/activity.h"
 #include "speech/speakers/arrival.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define HEAD 10
 #define ROWS 512
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* Numbers of the input, over and over. */
 struct numbers {

@@ -8,18 +8,12 @@
 
 #include "protocol/rttm.h"
 #include "speech/speakers/turns.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define HEAD 8
 #define MOST 64 /* windows */
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static void check_text(const struct steno_turn *t, size_t n, const char *name)
 {

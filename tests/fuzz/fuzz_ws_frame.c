@@ -6,16 +6,9 @@
 #include <string.h>
 
 #include "protocol/ws_frame.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 struct sum { /* over all messages, the same for every split */
     uint64_t hash, messages, controls;

@@ -20,6 +20,7 @@
 
 #include "protocol/stream_native.h"
 #include "server/live/ws_session.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -41,14 +42,6 @@ static unsigned next(struct world *w)
     w->n--;
     return *w->p++;
 }
-
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {

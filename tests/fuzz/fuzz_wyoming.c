@@ -7,19 +7,12 @@
 #include <string.h>
 
 #include "protocol/wyoming_frame.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define MAX_TEXT 200
 #define MAX_PAYLOAD 1000
-
-#define REQUIRE(x)                                                                                 \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 struct sum { /* over all items, the same for every split */
     uint64_t hash, events, payloads;

@@ -363,6 +363,24 @@ def need(path, *more):
     return path
 
 
+def run_in_folders(tests, absent=None):
+    """Run each test with a folder of its own. absent: why some cannot run. Prints TAP; returns the exit status."""
+    failed = 0
+    for n, test in enumerate(tests, 1):
+        if test in (absent or {}):
+            print(f"ok {n} - {test.__name__} # SKIP {absent[test]}")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                test(folder)
+                print(f"ok {n} - {test.__name__}", flush=True)
+            except (AssertionError, OSError, KeyError) as e:
+                failed += 1
+                print(f"not ok {n} - {test.__name__}\n# {e}", flush=True)
+    print(f"1..{len(tests)}")
+    return failed > 0
+
+
 def tap(*args):
     """Run the cases, each with args. Prints TAP; returns the exit status."""
     bad = 0

@@ -2,11 +2,11 @@
 (tests/data/convert). TAP."""
 import os
 import sys
-import tempfile
 
 import numpy as np
 import onnx
-from test_convert import DATA, RECORDING, log_softmax, members, ort, ours, refused, steno
+from daemon import run_in_folders
+from test_convert import DATA, RECORDING, changing, log_softmax, members, ort, ours, refused, steno
 
 LANGUAGE_MODELS = ("lm-gru", "lm-relu", "rnn-location", "transducer-lstm")
 ATTENTIONS = ("rnn-location", "rnn-dot", "rnn-noatt", "rnn-coverage", "rnn-coverage-location", "rnn-gru",
@@ -111,13 +111,7 @@ def written_directories_are_served(d):
 
 
 def bad_configurations_are_named(d):
-    base = members("lm-gru")
-
-    def lm(old, new):
-        changed = base["exp/lm/config.yaml"].decode()
-        assert old in changed, old
-        return base | {"exp/lm/config.yaml": changed.replace(old, new)}
-
+    lm = changing(members("lm-gru"), "exp/lm/config.yaml")
     refused(d, lm("lm: seq_rnn", "lm: rwkv"), "lm: rwkv; known: transformer, seq_rnn", 65)
     refused(d, lm("rnn_type: gru", "rnn_type: sru"), "lm_conf.rnn_type: sru; known: lstm, gru", 65)
     refused(d, lm("nhid: 7", "nhid: 8"), "asks for", 65)
@@ -125,13 +119,7 @@ def bad_configurations_are_named(d):
     refused(d, lm("nhid: 7", "nhid: 7\n  nlayers: 3"), "'lm.rnn.weight_ih_l2' is missing: lm_conf asks for it", 65)
     refused(d, lm("nhid: 7", "projection: 7"), "lm_conf.projection is not known", 65)
 
-    transducer = members("transducer-gru")
-
-    def asr(old, new):
-        changed = transducer["exp/asr/config.yaml"].decode()
-        assert old in changed, old
-        return transducer | {"exp/asr/config.yaml": changed.replace(old, new)}
-
+    asr = changing(members("transducer-gru"))
     refused(d, asr("decoder: transducer", "decoder: mlm"), "decoder: mlm; known: transformer, rnn, transducer", 65)
     refused(d, asr("rnn_type: gru", "rnn_type: rnn_tanh"), "decoder_conf.rnn_type: rnn_tanh; known: lstm, gru", 65)
     refused(d, asr("joint_activation_type: relu", "joint_activation_type: mish"), "mish; known: tanh, relu", 65)
@@ -139,13 +127,7 @@ def bad_configurations_are_named(d):
     refused(d, asr("joint_space_size: 6", "dropout: 6"), "joint_net_conf.dropout is not known", 65)
     refused(d, asr("hidden_size: 8", "hidden_size: 9"), "decoder_conf asks for", 65)
     refused(d, asr("ctc_weight: 0.3", "transducer_multi_blank_durations: [2]"), "transducer_multi_blank_durations", 65)
-    attention = members("rnn-coverage")
-
-    def rnn(old, new):
-        changed = attention["exp/asr/config.yaml"].decode()
-        assert old in changed, old
-        return attention | {"exp/asr/config.yaml": changed.replace(old, new)}
-
+    rnn = changing(members("rnn-coverage"))
     refused(d, rnn("atype: coverage", "atype: location_recurrent"), "atype: location_recurrent; known: noatt, dot, add, location", 65)
     refused(d, rnn("atype: coverage", "atype: location"), "'decoder.att_list.0.loc_conv.weight' is missing", 65)
     refused(d, rnn("adim: 6", "adim: 7"), "decoder_conf asks for", 65)
@@ -160,14 +142,4 @@ def bad_configurations_are_named(d):
 TESTS = [equal_in_onnx_runtime, equal_in_steno, written_directories_are_served, bad_configurations_are_named]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

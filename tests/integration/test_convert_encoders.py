@@ -4,13 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import zipfile
 
 import numpy as np
 import onnx
 import onnxruntime
-from daemon import SLOW
+from daemon import SLOW, run_in_folders
 from test_models import ROOT, STENO
 
 sys.path.insert(0, os.path.join(ROOT, "tests/convert"))
@@ -205,14 +204,4 @@ TESTS = [equal_to_pytorch, attention_within_a_window_is_one_node, bad_configurat
          bad_configurations_of_branchformers_are_named, bad_configurations_of_e_branchformers_are_named]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

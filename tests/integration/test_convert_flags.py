@@ -2,10 +2,9 @@
 import os
 import subprocess
 import sys
-import tempfile
 
 import onnx
-from daemon import SLOW
+from daemon import SLOW, run_in_folders
 from test_convert import DATA, RECORDING
 from test_models import STENO
 
@@ -87,14 +86,4 @@ def exit_codes_tell_what_is_wrong(d):
 TESTS = [weights_are_quantized_in_one_command, a_name_makes_a_model_of_the_directory_of_models, exit_codes_tell_what_is_wrong]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

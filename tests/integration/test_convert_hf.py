@@ -3,12 +3,12 @@ import json
 import os
 import struct
 import sys
-import tempfile
 import zipfile
 
 import numpy as np
 import onnx
 import onnxruntime
+from daemon import run_in_folders
 from test_convert import DATA, ours, pack, steno
 
 CTC = ("wav2vec2", "wav2vec2-stable", "hubert-batchnorm", "wavlm", "data2vec")
@@ -224,14 +224,4 @@ TESTS = [scores_are_those_of_transformers, texts_are_those_of_transformers, beam
          a_checkpoint_in_the_place_of_a_model_says_what_to_do]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

@@ -5,12 +5,12 @@ import json
 import os
 import sys
 import tarfile
-import tempfile
 import zipfile
 
 import numpy as np
 import onnx
 import yaml
+from daemon import run_in_folders
 from test_convert import DATA, RECORDING, ort, ours, steno
 
 MODELS = ("conformer-ctc-char", "conformer-rnnt", "parakeet-tdt", "hybrid-tdt", "hybrid-streaming", "striding-streaming",
@@ -391,14 +391,4 @@ TESTS = [equal_in_onnx_runtime, equal_in_steno, local_attention_can_be_asked_for
          flags_that_do_not_fit_are_named, hostile_archives_are_refused]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}", flush=True)
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}", flush=True)
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

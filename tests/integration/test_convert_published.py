@@ -7,10 +7,10 @@ import pathlib
 import pickle
 import struct
 import sys
-import tempfile
 import zipfile
 
 import yaml
+from daemon import run_in_folders
 from test_convert import DATA, RECORDING, members, pack, refused, steno
 
 CONF, PTH = "exp/asr/config.yaml", "exp/asr/valid.acc.ave.pth"
@@ -123,15 +123,4 @@ TESTS = [tokens_of_a_file, options_and_wrappers_in_the_pickle, names_of_tokens_a
          a_decoder_that_was_not_trained_is_left_out, what_is_not_known_is_refused_by_name]
 
 if __name__ == "__main__":
-    assert os.path.isdir(DATA)
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

@@ -6,12 +6,12 @@ import io
 import os
 import pickle
 import sys
-import tempfile
 import types
 import zipfile
 
 import numpy as np
 import onnx
+from daemon import run_in_folders
 from test_convert import DATA, RECORDING, members, ort, ours, pack, refused, steno
 from test_models import SHARED
 
@@ -384,17 +384,4 @@ TESTS = [equal_in_onnx_runtime, equal_in_steno, equal_to_the_export_of_the_zoo, 
          bad_configurations_are_named, flags_that_do_not_fit_are_named]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        if test is equal_to_the_export_of_the_zoo and not os.path.exists(ZOO):
-            print(f"ok {n} - {test.__name__} # SKIP {ZOO} is not there")
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS, {} if os.path.exists(ZOO) else {equal_to_the_export_of_the_zoo: f"{ZOO} is not there"}))

@@ -4,9 +4,9 @@ import json
 import os
 import struct
 import sys
-import tempfile
 
 import numpy as np
+from daemon import run_in_folders
 from test_convert import RECORDING, steno
 from test_models import ROOT
 
@@ -134,14 +134,4 @@ def bad_checkpoints_are_named(d):
 TESTS = [weights_keep_their_bits, the_text_is_the_checkpoints, vocabularies_of_other_forms_are_copied, bad_checkpoints_are_named]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))

@@ -4,12 +4,12 @@ import json
 import math
 import os
 import sys
-import tempfile
 import wave
 
 import numpy as np
 import onnx
 import onnxruntime
+from daemon import run_in_folders
 from test_convert import DATA, RECORDING, steno
 from test_convert_wenet import metadata
 
@@ -251,14 +251,4 @@ TESTS = [directories_that_do_not_fit_are_named, streams_are_rescored, streams_th
          transformers_are_rescored, whole_utterances_are_rescored]
 
 if __name__ == "__main__":
-    failed = 0
-    for n, test in enumerate(TESTS, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {n} - {test.__name__}")
-            except (AssertionError, OSError, KeyError) as e:
-                failed += 1
-                print(f"not ok {n} - {test.__name__}\n# {e}")
-    print(f"1..{len(TESTS)}")
-    sys.exit(failed > 0)
+    sys.exit(run_in_folders(TESTS))
