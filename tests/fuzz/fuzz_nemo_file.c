@@ -1,7 +1,8 @@
-/* Parakeet and GigaAM in one file, GGUF and ggml: networks are made out of whatever is accepted. */
+/* Parakeet, Canary and GigaAM in one file: networks are made out of whatever is accepted. */
 /* covers: engine/speech/families/nemo/file.c */
 /* covers: engine/speech/families/nemo/gguf_parts.c */
 /* covers: engine/speech/families/nemo/read_crispasr.c */
+/* covers: engine/speech/families/nemo/read_canary.c */
 /* covers: engine/speech/families/nemo/read_gigaam.c */
 /* covers: engine/speech/families/nemo/read_parakeet_cpp.c */
 /* covers: engine/speech/families/nemo/read_ggml.c */

@@ -37,3 +37,12 @@ steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
     const steno_status st = steno_nemo_build_aed_encoder(a, w, &g, err);
     return st ? st : steno_make_save(g, path, NULL, err);
 }
+
+steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
+                                          const struct steno_make_weights *w, const char *path,
+                                          steno_err *err)
+{
+    struct steno_graph *g = NULL;
+    const steno_status st = steno_nemo_build_aed_decoder(a, w, &g, err);
+    return st ? st : steno_make_save(g, path, NULL, err);
+}

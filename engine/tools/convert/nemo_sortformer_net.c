@@ -1,8 +1,9 @@
 /* nemo/collections/asr/models/sortformer_diar_models.py of NeMo 3.0.0: one step of a streaming
  * Sortformer, forward_for_export, with the names of its inputs and outputs. Memory and chunk are
  * joined as they are, so each has exactly its frames. */
+#include "speech/families/nemo/build_transformer.h"
 #include "tools/convert/make.h"
-#include "tools/convert/nemo_transformer.h"
+#include "tools/convert/nemo_graphs.h"
 
 #define MODULES "sortformer_modules."
 

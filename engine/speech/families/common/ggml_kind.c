@@ -40,6 +40,7 @@ static enum steno_ggml_kind kind_of_gguf(const void *bytes, size_t n)
                  {"parakeet", STENO_GGML_PARAKEET},
                  {"nemotron", STENO_GGML_PARAKEET},
                  {"gigaam", STENO_GGML_PARAKEET},
+                 {"canary", STENO_GGML_PARAKEET},
                  {"sensevoice", STENO_GGML_SENSE_VOICE},
                  {"SenseVoiceSmall", STENO_GGML_SENSE_VOICE}};
     enum steno_ggml_kind kind = STENO_GGML_OTHER;

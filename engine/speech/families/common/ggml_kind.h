@@ -17,7 +17,8 @@ enum steno_ggml_kind {
 };
 
 /* Values of general.architecture that have a family. */
-#define STENO_GGUF_ARCHITECTURES "whisper, parakeet, nemotron, gigaam, sensevoice, SenseVoiceSmall"
+#define STENO_GGUF_ARCHITECTURES                                                                   \
+    "whisper, parakeet, nemotron, canary, gigaam, sensevoice, SenseVoiceSmall"
 
 /* Kind of n bytes, the whole file. */
 enum steno_ggml_kind steno_ggml_kind_of(const void *bytes, size_t n);

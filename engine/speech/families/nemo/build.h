@@ -86,8 +86,11 @@ STENO_MUST steno_status steno_nemo_build_decoder(const struct steno_nemo_arch *a
 STENO_MUST steno_status steno_nemo_build_joiner(const struct steno_nemo_arch *a,
                                                 const struct steno_make_weights *w,
                                                 struct steno_graph **out, steno_err *err);
-/* The encoder of a multitask model. */
+/* Encoder and decoder of a multitask model. */
 STENO_MUST steno_status steno_nemo_build_aed_encoder(const struct steno_nemo_arch *a,
+                                                     const struct steno_make_weights *w,
+                                                     struct steno_graph **out, steno_err *err);
+STENO_MUST steno_status steno_nemo_build_aed_decoder(const struct steno_nemo_arch *a,
                                                      const struct steno_make_weights *w,
                                                      struct steno_graph **out, steno_err *err);
 

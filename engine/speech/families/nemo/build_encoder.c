@@ -307,7 +307,7 @@ steno_status steno_nemo_build_aed_encoder(const struct steno_nemo_arch *a,
     x = encode(&m, steno_make_turn(&m, x), &length, NULL, a);
     steno_make_at(&m, "%s", "");
     m.asked = "model_defaults.lm_dec_hidden";
-    if (a->out != a->aed.d)
+    if (a->out != a->aed.d || steno_make_has(&m, "encoder_decoder_proj.weight"))
         x = steno_make_linear(&m, x, "encoder_decoder_proj", a->out, a->aed.d, true);
     mask = steno_make_present(&m, steno_make_extent_of(&m, x, 1), length);
     steno_make_output(&m, x, "enc_states", STENO_F32, 3, (int64_t[]){batch, frames, a->aed.d});

@@ -7,7 +7,8 @@
 #include "base/arena.h"
 #include "speech/families/common/scores.h"
 
-#define PROMPT 9
+#define PROMPT 10 /* with an empty word at its begin */
+#define SPACE "\xE2\x96\x81"
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
@@ -95,8 +96,11 @@ steno_status steno_canary_bind(struct steno_canary *c, steno_network *net, const
                                steno_err *err)
 {
     steno_status st;
-    *c = (struct steno_canary){
-        .net = net, .name = name, .hidden = hidden, .vocab = steno_tokens_count(tokens)};
+    *c = (struct steno_canary){.net = net,
+                               .name = name,
+                               .lead = -1,
+                               .hidden = hidden,
+                               .vocab = steno_tokens_count(tokens)};
     st = find_inputs(c, err);
     if (!st && c->stacked)
         return steno_network_n_outputs(net) == 2
@@ -111,6 +115,11 @@ steno_status steno_canary_bind(struct steno_canary *c, steno_network *net, const
                         "num_decoder_layers says, and one output more",
                         name, c->n_memories, steno_network_n_outputs(net), (long long)memories);
     return st ? st : find_marks(c, tokens, err);
+}
+
+void steno_canary_lead(struct steno_canary *c, const steno_tokens *tokens)
+{
+    c->lead = steno_tokens_find(tokens, SPACE);
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
@@ -215,14 +224,15 @@ steno_status steno_canary_decode(steno_canary_decoder *d, const float *states, s
                                  const struct steno_offline_piece *p)
 {
     const struct steno_canary *c = d->c;
-    const int32_t prompt[PROMPT] = {c->begin[0], c->begin[1], c->begin[2], source,     target,
-                                    c->after[0], c->after[1], c->after[2], c->after[3]};
+    const int32_t all[PROMPT] = {c->lead, c->begin[0], c->begin[1], c->begin[2], source,
+                                 target,  c->after[0], c->after[1], c->after[2], c->after[3]};
+    const int32_t *prompt = all + (c->lead < 0), n = PROMPT - (c->lead < 0);
     const float *scores = NULL;
     int32_t position = 0, token = 0;
     steno_status st = steno_greedy_text_begin(&d->text, most, p->err);
     if (!st)
         st = set_frames(d, states, frames, width, p->err);
-    for (; position < PROMPT && !st; position++)
+    for (; position < n && !st; position++)
         st = read_token_canary(d, prompt[position], position, &scores, p->err);
     while (!st && d->text.n < most && token != c->end) {
         token = steno_greedy_text_add(&d->text, scores, c->end);

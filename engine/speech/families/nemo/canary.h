@@ -34,6 +34,8 @@ struct steno_canary {
     int64_t layers, hidden; /* of the memories */
     int64_t width;          /* of an encoder frame; -1: the network does not say */
     int32_t vocab, end;
+    int32_t lead;                           /* an empty word before the prompt, of models with one
+                                             * SentencePiece vocabulary; -1: none */
     int32_t begin[3], after[4];             /* marks of the prompt around the languages */
     char languages[STENO_CANARY_LANGUAGES]; /* codes, "en es de fr" */
 };
@@ -43,6 +45,9 @@ struct steno_canary {
 STENO_MUST steno_status steno_canary_bind(struct steno_canary *c, steno_network *net,
                                           const char *name, const steno_tokens *tokens,
                                           int64_t memories, int64_t hidden, steno_err *err);
+
+/* The prompt begins with an empty word, as NeMo writes the empty slot of a context. */
+void steno_canary_lead(struct steno_canary *c, const steno_tokens *tokens);
 
 /* A session and the tokens of the last run. Confined. */
 typedef struct steno_canary_decoder steno_canary_decoder;

@@ -438,14 +438,19 @@ steno_status steno_nemo_conf_of_file(struct steno_nemo_conf *c, const char *path
                                      const struct steno_nemo_file_info *i, steno_err *err)
 {
     const struct steno_nemo_arch *a = &i->arch;
-    const bool joins = !i->ctc;
+    const bool aed = a->aed.layers > 0, joins = !i->ctc && !aed;
     *c = (struct steno_nemo_conf){.dir = strdup(path),
-                                  .kind = i->ctc ? STENO_NEMO_CTC : STENO_NEMO_TRANSDUCER,
+                                  .kind = aed      ? STENO_NEMO_CANARY
+                                          : i->ctc ? STENO_NEMO_CTC
+                                                   : STENO_NEMO_TRANSDUCER,
                                   .encoder = strdup("encoder"),
-                                  .decoder = joins ? strdup("decoder") : NULL,
+                                  .decoder = joins || aed ? strdup("decoder") : NULL,
                                   .joiner = joins ? strdup("joiner") : NULL,
                                   .tokens = strdup("vocabulary"),
                                   .gigaam = i->gigaam,
+                                  .leads = i->leads,
+                                  .decoder_layers = aed ? steno_nemo_memories(&a->aed) : 0,
+                                  .decoder_hidden = a->aed.d,
                                   .version_3 = i->gigaam,
                                   .exact = !i->rounded,
                                   .per_feature = i->per_feature,
@@ -459,7 +464,7 @@ steno_status steno_nemo_conf_of_file(struct steno_nemo_conf *c, const char *path
                                   .channel = {a->layers, a->left, a->d},
                                   .time = {a->layers, a->d, a->before},
                                   .format = i->format};
-    if (c->dir && c->encoder && c->tokens && (!joins || (c->decoder && c->joiner)))
+    if (c->dir && c->encoder && c->tokens && (i->ctc || c->decoder) && (!joins || c->joiner))
         return STENO_OK;
     steno_nemo_conf_free(c);
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);

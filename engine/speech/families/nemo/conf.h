@@ -42,6 +42,7 @@ struct steno_nemo_conf {
     int64_t channel[3], time[3];            /* streaming: caches of one stream */
     int64_t max_tokens;                     /* transducer: of a frame; 0: not said */
     int64_t decoder_layers, decoder_hidden; /* Canary */
+    bool leads;                             /* Canary: see struct steno_canary */
     char language[16];                      /* code; "": not known */
     const char *format;                     /* of one file: "GGUF" or "ggml"; NULL: a directory */
 };

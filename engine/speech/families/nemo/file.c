@@ -34,8 +34,10 @@ static steno_status add_biases(steno_nemo_file *f, steno_err *err)
 
 static steno_status end_tokens(steno_nemo_file *f, steno_err *err)
 {
-    const steno_status st = steno_ggml_file_piece(&f->base, BLANK, strlen(BLANK), err);
-    f->info.arch.vocab = f->base.pieces - 1;
+    steno_status st = STENO_OK;
+    f->info.arch.vocab = f->base.pieces;
+    if (!f->info.arch.aed.layers) /* an attention decoder has no blank */
+        st = steno_ggml_file_piece(&f->base, BLANK, strlen(BLANK), err);
     f->info.tokens = f->base.tokens.data;
     f->info.n_tokens = f->base.tokens.len;
     return st;
@@ -168,6 +170,13 @@ steno_status steno_nemo_file_build(const steno_nemo_file *f, enum steno_nemo_par
                                    struct steno_graph **out, steno_err *err)
 {
     const struct steno_nemo_arch *a = &f->info.arch;
+    const bool aed = a->aed.layers > 0;
+    if (aed && part == STENO_NEMO_JOINER)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: Canary has no joiner", f->base.name);
+    if (aed)
+        return part == STENO_NEMO_ENCODER
+                   ? steno_nemo_build_aed_encoder(a, &f->base.weights, out, err)
+                   : steno_nemo_build_aed_decoder(a, &f->base.weights, out, err);
     if (f->info.ctc && part != STENO_NEMO_ENCODER)
         return steno_fail(err, STENO_ERR_INVAL, "%s: the encoder has the scores", f->base.name);
     switch (part) {

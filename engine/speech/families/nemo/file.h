@@ -1,4 +1,4 @@
-/* One file with a whole model of NeMo (Parakeet: TDT, RNNT, CTC) or GigaAM: whisper.cpp's
+/* One file with a whole model of NeMo (Parakeet: TDT, RNNT, CTC; Canary) or GigaAM: whisper.cpp's
  * ggml-parakeet-*.bin, and GGUF as transcribe.cpp, CrispASR and parakeet.cpp write it. The file has
  * weights, vocabulary and sizes, no networks; those are made by build.h. Frozen after open. */
 #ifndef STENO_FAMILIES_NEMO_FILE_H
@@ -37,6 +37,7 @@ struct steno_nemo_file_info {
     struct steno_nemo_arch arch; /* durations 0: none */
     bool gigaam;                 /* other features */
     bool rounded;                /* .. whose window is in 16 bits (bfloat16) */
+    bool leads;                  /* Canary: the prompt begins with an empty word */
     bool ctc;                    /* the head is one layer of scores */
     bool per_feature;            /* normalisation by the statistics of the segment */
     bool blocks;                 /* matrices are rounded to 8 bits or fewer */
@@ -48,7 +49,7 @@ const struct steno_nemo_file_info *steno_nemo_file_info(const steno_nemo_file *f
 
 enum steno_nemo_part { STENO_NEMO_ENCODER, STENO_NEMO_DECODER, STENO_NEMO_JOINER };
 /* Make one of the networks. f lives as long as the graph. STENO_ERR_INVAL: CTC, whose scores are in
- * the encoder, has no other. */
+ * the encoder, has no other, and Canary no joiner. */
 STENO_MUST steno_status steno_nemo_file_build(const steno_nemo_file *f, enum steno_nemo_part part,
                                               struct steno_graph **out, steno_err *err);
 

@@ -1,4 +1,4 @@
-/* For the readers of one file: read_gguf.c, read_crispasr.c, read_gigaam.c,
+/* For the readers of one file: read_gguf.c, read_crispasr.c, read_gigaam.c, read_canary.c,
  * read_parakeet_cpp.c, read_ggml.c. */
 #ifndef STENO_FAMILIES_NEMO_FILE_INTERNAL_H
 #define STENO_FAMILIES_NEMO_FILE_INTERNAL_H
@@ -45,6 +45,12 @@ extern const struct steno_ggml_names steno_nemo_transcribe_names, steno_nemo_cri
 /* Is the file of GigaAM? Read it into f, as the next ones do. */
 bool steno_nemo_is_gigaam(const steno_nemo_file *f);
 STENO_MUST steno_status steno_nemo_read_gigaam(steno_nemo_file *f, steno_err *err);
+bool steno_nemo_is_canary(const steno_nemo_file *f);
+STENO_MUST steno_status steno_nemo_read_canary(steno_nemo_file *f, steno_err *err);
+/* Check and read the features of both programs; prefix: of CrispASR's keys. */
+STENO_MUST steno_status steno_nemo_transcribe_features(steno_nemo_file *f, steno_err *err);
+STENO_MUST steno_status steno_nemo_crispasr_features(steno_nemo_file *f, const char *prefix,
+                                                     steno_err *err);
 /* Has f->gguf the keys of CrispASR, of parakeet.cpp? Read them into f, as the next two do. */
 bool steno_nemo_is_crispasr(const steno_nemo_file *f);
 STENO_MUST steno_status steno_nemo_read_crispasr(steno_nemo_file *f, steno_err *err);

@@ -249,6 +249,8 @@ static steno_status bind_canary(struct steno_nemo_model *m, steno_err *err)
                                         c->decoder_layers, c->decoder_hidden, err);
     if (st)
         return steno_fail_in(err, st, "%s", c->dir);
+    if (c->leads)
+        steno_canary_lead(&m->canary, m->base.tokens);
     width = m->canary.width > 0 || y->rank != 3 ? m->canary.width : y->dim[2];
     if (width < 1 || width > 65536)
         return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: the width of the output is not known",

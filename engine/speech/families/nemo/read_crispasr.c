@@ -57,30 +57,42 @@ bool steno_nemo_is_crispasr(const steno_nemo_file *f)
     return steno_ggml_file_has_number(&f->base, PARAKEET "d_model") || is_nemotron(f);
 }
 
-/* The same keys behind either prefix. */
-static steno_status read_numbers_of(const steno_nemo_file *f, const struct steno_ggml_wanted *w,
-                                    size_t n, steno_err *err)
+/* Keys behind a prefix. */
+static steno_status read_numbers_of(const steno_nemo_file *f, const char *prefix,
+                                    const struct steno_ggml_wanted *w, size_t n, steno_err *err)
 {
     struct steno_ggml_wanted full[MOST];
     char keys[MOST][48];
     for (size_t i = 0; i < n; i++) {
-        snprintf(keys[i], sizeof *keys, "%s%s", is_nemotron(f) ? NEMOTRON : PARAKEET, w[i].key);
+        snprintf(keys[i], sizeof *keys, "%s%s", prefix, w[i].key);
         full[i] = w[i];
         full[i].key = keys[i];
     }
     return steno_ggml_file_numbers(&f->base, full, n, err);
 }
 
-static steno_status read_sizes(steno_nemo_file *f, steno_err *err)
+static const char *prefix_of(const steno_nemo_file *f)
 {
-    struct steno_nemo_arch *a = &f->info.arch;
-    int64_t scale = 0, fixed;
+    return is_nemotron(f) ? NEMOTRON : PARAKEET;
+}
+
+steno_status steno_nemo_crispasr_features(steno_nemo_file *f, const char *prefix, steno_err *err)
+{
+    int64_t fixed;
     const struct steno_ggml_wanted numbers[] = {{"sample_rate", 16000, 16000, &fixed, 0},
                                                 {"n_fft", 512, 512, &fixed, 0},
                                                 {"win_length", 400, 400, &fixed, 0},
                                                 {"hop_length", 160, 160, &fixed, 0},
-                                                {"n_mels", 1, 512, &a->in, 0},
-                                                {"d_model", 2, 65536, &a->d, 1},
+                                                {"n_mels", 1, 512, &f->info.arch.in, 0}};
+    f->info.per_feature = true;
+    return read_numbers_of(f, prefix, numbers, sizeof numbers / sizeof *numbers, err);
+}
+
+static steno_status read_sizes(steno_nemo_file *f, steno_err *err)
+{
+    struct steno_nemo_arch *a = &f->info.arch;
+    int64_t scale = 0;
+    const struct steno_ggml_wanted numbers[] = {{"d_model", 2, 65536, &a->d, 1},
                                                 {"n_layers", 1, 256, &a->layers, 0},
                                                 {"n_heads", 1, 1024, &a->heads, 0},
                                                 {"ff_dim", 1, 1 << 20, &a->ff, 0},
@@ -92,7 +104,9 @@ static steno_status read_sizes(steno_nemo_file *f, steno_err *err)
                                                 {"pred_layers", 1, 64, &a->pred_layers, 0},
                                                 {"joint_hidden", 1, 65536, &a->joint, 0},
                                                 {"n_tdt_durations", 0, 1000, &a->durations, -1}};
-    steno_status st = read_numbers_of(f, numbers, sizeof numbers / sizeof *numbers, err);
+    steno_status st = steno_nemo_crispasr_features(f, prefix_of(f), err);
+    if (!st)
+        st = read_numbers_of(f, prefix_of(f), numbers, sizeof numbers / sizeof *numbers, err);
     a->xscale = scale != 0;
     a->positions = 5000;
     a->out = a->d;
@@ -110,8 +124,7 @@ static steno_status read_parakeet(steno_nemo_file *f, steno_err *err)
                                                 {"att_context_right", -1, 100000, &a->right, -1},
                                                 {"global_tokens", 0, 0, &none, 0}};
     a->before = (a->kernel - 1) / 2;
-    f->info.per_feature = true;
-    return read_numbers_of(f, numbers, sizeof numbers / sizeof *numbers, err);
+    return read_numbers_of(f, PARAKEET, numbers, sizeof numbers / sizeof *numbers, err);
 }
 
 static steno_status read_chunks(steno_nemo_file *f, steno_err *err)
@@ -141,7 +154,7 @@ static steno_status read_nemotron(steno_nemo_file *f, steno_err *err)
         {"causal_downsampling", 1, 1, &causal, 0},
         {"num_prompts", 1, 4096, &a->prompts, 0},
         {"prompt_kernel_mid", 1, 1 << 20, &a->prompt_hidden, 0}};
-    steno_status st = read_numbers_of(f, numbers, sizeof numbers / sizeof *numbers, err);
+    steno_status st = read_numbers_of(f, NEMOTRON, numbers, sizeof numbers / sizeof *numbers, err);
     if (!st && (!norm || !style || strcmp(style, "chunked_limited") != 0 ||
                 (strcmp(norm, "layer_norm") != 0 && strcmp(norm, "batch_norm") != 0)))
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
@@ -150,6 +163,7 @@ static steno_status read_nemotron(steno_nemo_file *f, steno_err *err)
                         f->base.name, norm ? norm : "", style ? style : "");
     if (st)
         return st;
+    f->info.per_feature = false;
     a->before = a->kernel - 1;
     a->layer_norm = strcmp(norm, "layer_norm") == 0;
     a->causal = a->chunked = a->streaming = true;

@@ -60,8 +60,9 @@ static bool is_text(const steno_nemo_file *f, const char *key, const char *known
 }
 
 /* Features as NeMo computes them, but for their number and normalisation. */
-static steno_status check_features(steno_nemo_file *f, steno_err *err)
+steno_status steno_nemo_transcribe_features(steno_nemo_file *f, steno_err *err)
 {
+    const struct steno_ggml_wanted bins = {FRONT "num_mels", 1, 512, &f->info.arch.in, 0};
     static const struct {
         const char *key, *known;
         double value;
@@ -81,7 +82,7 @@ static steno_status check_features(steno_nemo_file *f, steno_err *err)
     f->info.per_feature = !normalize || strcmp(normalize, "per_feature") == 0;
     if (!f->info.per_feature && strcmp(normalize, "none") != 0 && strcmp(normalize, "NA") != 0)
         return unsupported(f, FRONT "normalize", "per_feature, none, NA", err);
-    return STENO_OK;
+    return steno_ggml_file_numbers(&f->base, &bins, 1, err);
 }
 
 /* Without a list of chunks the one of the keys. */
@@ -178,7 +179,6 @@ static steno_status read_encoder(steno_nemo_file *f, steno_err *err)
     struct steno_nemo_arch *a = &f->info.arch;
     int64_t scale = 0;
     const struct steno_ggml_wanted numbers[] = {
-        {FRONT "num_mels", 1, 512, &a->in, 0},
         {KEY "encoder.n_layers", 1, 256, &a->layers, 0},
         {KEY "encoder.d_model", 2, 65536, &a->d, 1},
         {KEY "encoder.n_heads", 1, 1024, &a->heads, 0},
@@ -232,6 +232,8 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, steno_err *err)
 {
     steno_status st;
     f->info.format = "GGUF";
+    if (steno_nemo_is_canary(f))
+        return steno_nemo_read_canary(f, err);
     if (steno_nemo_is_gigaam(f))
         return steno_nemo_read_gigaam(f, err);
     if (steno_nemo_is_parakeet_cpp(f))
@@ -242,7 +244,7 @@ steno_status steno_nemo_read_gguf(steno_nemo_file *f, steno_err *err)
     if (!steno_gguf_text(f->base.gguf, "general.architecture") ||
         !is_text(f, "general.architecture", "parakeet"))
         return unsupported(f, "general.architecture", "parakeet", err);
-    st = check_features(f, err);
+    st = steno_nemo_transcribe_features(f, err);
     if (!st)
         st = read_encoder(f, err);
     if (!st)

@@ -1,10 +1,9 @@
 /* Parts of NeMo's Transformer layers (nemo/collections/asr/modules/transformer of NeMo 3.0.0), of
  * the layer at m->prefix. Confined. */
-#ifndef STENO_CONVERT_NEMO_TRANSFORMER_H
-#define STENO_CONVERT_NEMO_TRANSFORMER_H
+#ifndef STENO_FAMILIES_NEMO_BUILD_TRANSFORMER_H
+#define STENO_FAMILIES_NEMO_BUILD_TRANSFORMER_H
 
 #include "speech/families/nemo/build_parts.h"
-#include "tools/convert/nemo_graphs.h"
 
 /* PART.*: x [B,n,d] looks at keys [B,k,d]. mask: added to the scores, or STENO_NONE. */
 steno_value_id steno_nemo_attention(struct steno_make *m, const char *part, steno_value_id x,

@@ -2,8 +2,7 @@
  * one token of one hypothesis, as sherpa-onnx's export has it. A memory holds what the layers of
  * past tokens got as input; there is one for each layer, and one of the last outputs, which nothing
  * reads. */
-#include "tools/convert/make.h"
-#include "tools/convert/nemo_transformer.h"
+#include "speech/families/nemo/build_transformer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,9 +115,9 @@ static void check_layers(struct steno_make *m, const struct steno_nemo_aed *t)
                            m->prefix);
 }
 
-steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
-                                          const struct steno_make_weights *w, const char *path,
-                                          steno_err *err)
+steno_status steno_nemo_build_aed_decoder(const struct steno_nemo_arch *a,
+                                          const struct steno_make_weights *w,
+                                          struct steno_graph **out, steno_err *err)
 {
     const struct steno_nemo_aed *t = &a->aed;
     const int n = (int)steno_nemo_memories(t);
@@ -153,5 +152,5 @@ steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
     steno_make_output(&m, x, "logits", STENO_F32, 3, (int64_t[]){1, 1, a->vocab});
     for (int i = 0; i < n; i++)
         remember(&m, i, next[i], t->d);
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }

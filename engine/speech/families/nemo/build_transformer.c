@@ -1,4 +1,4 @@
-#include "tools/convert/nemo_transformer.h"
+#include "speech/families/nemo/build_transformer.h"
 
 #include <math.h>
 #include <stdio.h>
