@@ -5,6 +5,7 @@
 #   --long: all programs; those of HTTP, faults and killed servers in their long forms
 #   KIND: unit fuzz kernels scripts integration faults; REGEX: programs whose names it matches, slow or not
 #   --san: all programs, built with sanitizers: address, undefined, thread
+# STENO_AT_ONCE: how many programs run at once (two for each processor and one)
 # Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
 set -u
 cd "$(dirname "$0")/.." || exit 70

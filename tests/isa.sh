@@ -18,10 +18,8 @@ result() { # NAME [WHAT IS WRONG]
 }
 
 avx() { # OBJECT...: the objects with such an instruction, and the first instruction of each
-    local o
-    for o in "$@"; do
-        objdump -d --no-show-raw-insn "$o" | grep -m1 -P '^ +[0-9a-f]+:\tv[a-z0-9]+ .*%[xyz]mm' | sed "s,^,${o#"$B"/}:,"
-    done
+    objdump -d --no-show-raw-insn "$@" | grep -P 'file format|^ +[0-9a-f]+:\tv[a-z0-9]+ .*%[xyz]mm' |
+        awk -v folder="$B/" '/file format/ { object = substr($1, length(folder) + 1); next } object != "" { print object $0; object = "" }'
 }
 kernels=(-path '*/kernels/x86/*' -o -path '*/tests/kernels/evex_*')
 mapfile -t all < <(find "$B" -name '*.o' ! \( "${kernels[@]}" \) | sort)

@@ -9,7 +9,7 @@
 
 #include "nn/network/network.h"
 #include "tests/support/alloc_fail.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,7 @@ static struct mk_graph *model(void)
     mk_import(m, "my", 1);
     f = mk_function(m, "my", "Swish", "a", "b");
     mk_import(f, "", 17);
-    mk_node(f, "Sigmoid", "a", "s");
-    mk_node(f, "Mul", "a,s", "b");
+    pc_graph(f, "Sigmoid a s; Mul a,s b");
     for (int i = 0; i < 48; i++)
         w[i] = (float)i / 48;
     mk_input(m, "x", STENO_F32, "n,4");
@@ -36,19 +35,11 @@ static struct mk_graph *model(void)
     mk_f32(m, "R", "1,16,4", r, 64);
     mk_i64(m, "shape", "2", minus, 2);
     mk_i64(m, "axes", "1", axes, 1);
-    mk_node(m, "Transpose", "w", "wt");
-    mk_node(m, "MatMul", "x,wt", "h");
-    mk_node(m, "my:Swish", "h", "h2");
-    mk_node(then, "Exp", "h2", "ty");
-    mk_output(then, "ty", STENO_F32, NULL);
-    mk_node(other, "Mul", "h2,h2", "ey");
-    mk_output(other, "ey", STENO_F32, NULL);
+    pc_graph(m, "Transpose w wt; MatMul x,wt h; my:Swish h h2");
+    pc_graph(then, "Exp h2 ty; -> ty");
+    pc_graph(other, "Mul h2,h2 ey; -> ey");
     mk_if(m, "c", "b", then, other);
-    mk_node(m, "Unsqueeze", "b,axes", "b3");
-    mk_node(m, "LSTM", "b3,W,R", "y3");
-    mk_attr_int(m, "hidden_size", 4);
-    mk_node(m, "Reshape", "y3,shape", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Unsqueeze b,axes b3; LSTM b3,W,R y3 hidden_size=4; Reshape y3,shape y; -> y");
     return m;
 }
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "nn/network/network.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #define ROWS 32 /* rows of the exported table */
 #define DIM 6
@@ -113,9 +113,7 @@ static void relative_positions_continue_at_both_ends(void **state)
     (void)state;
     numbers(m);
     table(m, ROWS - 1, -1, 2 * ROWS - 1, 0);
-    mk_node(m, "Sub", "rows,length", "start");
-    mk_node(m, "Add", "before,length", "end");
-    mk_node(m, "Slice", "table,start,end,one,one", "y");
+    pc_graph(m, "Sub rows,length start; Add before,length end; Slice table,start,end,one,one y");
     mk_output(m, "y", STENO_F32, "1,?,6");
     n = load(m);
     assert_int_equal(steno_session_open(&s, n, NULL, NULL), 0);
@@ -141,10 +139,8 @@ static void length_masks_continue_past_the_table(void **state)
         t = mk_tensor(m, "flags", STENO_BOOL, "32,32");
         t->raw_data.data = flags; /* borrowed */
         t->raw_data.len = sizeof flags;
-        mk_node(m, "Sub", "length,one", "last");
-        mk_node(m, "Gather", "flags,last", "row");
-        mk_node(m, "Add", "length,one", "end");
-        mk_node(m, "Slice", "row,zero,end,one,one", "y");
+        pc_graph(m, "Sub length,one last; Gather flags,last row; Add length,one end; "
+                    "Slice row,zero,end,one,one y");
         mk_output(m, "y", STENO_BOOL, "1,?");
         n = load(m);
         assert_int_equal(steno_session_open(&s, n, NULL, NULL), 0);

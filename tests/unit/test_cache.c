@@ -11,7 +11,7 @@
 #include "nn/ops/registry.h"
 #include "nn/passes/passes.h"
 #include "nn/rare_ops/rare_ops.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -53,25 +53,15 @@ static struct mk_graph *make(float change)
     mk_f32(m, "gr", "2,24,8", data + 13, (size_t)2 * 3 * H * H);
     mk_i64(m, "one", "1", one, 1);
     mk_i64(m, "flat", "2", flat, 2);
-    mk_node(m, "MatMul", "x,w", "p");
-    mk_node(m, "Add", "p,b", "q");
-    mk_node(m, "Relu", "q", "t");
-    mk_node(a, "MatMul", "t,w2", "inner");
-    mk_output(a, "inner", STENO_F32, NULL);
-    mk_node(b, "Mul", "t,half", "inner2");
-    mk_output(b, "inner2", STENO_F32, NULL);
+    pc_graph(m, "MatMul x,w p; Add p,b q; Relu q t");
+    pc_graph(a, "MatMul t,w2 inner; -> inner");
+    pc_graph(b, "Mul t,half inner2; -> inner2");
     mk_if(m, "c", "y", a, b);
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_node(m, "MatMul", "t,w2", "product");
-    mk_node(m, "Unsqueeze", "product,one", "rows");
-    mk_node(m, "GRU", "rows,gw,gr", "both");
+    pc_graph(m, "-> y; MatMul t,w2 product; Unsqueeze product,one rows; GRU rows,gw,gr both");
     mk_attr_int(m, "hidden_size", H);
     mk_attr_str(m, "direction", "bidirectional");
-    mk_node(m, "Reshape", "both,flat", "flat_both");
-    mk_node(m, "Concat", "flat_both,flat_both", "wide");
-    mk_attr_int(m, "axis", 1);
-    mk_node(m, "Add", "product,wide", "z");
-    mk_output(m, "z", STENO_F32, NULL);
+    pc_graph(m, "Reshape both,flat flat_both; Concat flat_both,flat_both wide axis=1; "
+                "Add product,wide z; -> z");
     return m;
 }
 
@@ -412,8 +402,7 @@ static char *write_rare(bool folds)
     mk_input(m, "x", STENO_F32, "2,2");
     mk_f32(m, "c", "2,2", data + 3, 4);
     mk_node(m, "Det", folds ? "c" : "x", "d");
-    mk_node(m, "Mul", "x,d", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Mul x,d y; -> y");
     path = mk_file(m);
     mk_free(m);
     return path;

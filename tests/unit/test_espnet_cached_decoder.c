@@ -17,7 +17,7 @@
 #include "speech/families/espnet/scorer.h"
 #include "speech/families/common/cached_decoder.h"
 #include "tests/support/alloc_count.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
 
 #define BEAM 5
@@ -294,18 +294,15 @@ static void mask(struct mk_graph *m, enum fault fault)
         mk_node(m, "CumSum", "tgt,one_number", "seen");
     if (fault == MASK_OF_PLACE_20) { /* hides what comes after */
         mk_i64(m, "many", "", &ids[2], 1);
-        mk_node(m, "GreaterOrEqual", "tgt,none", "here");
-        mk_node(m, "Cast", "here", "ones");
+        pc_graph(m, "GreaterOrEqual tgt,none here; Cast here ones");
         mk_attr_int(m, "to", STENO_I64);
-        mk_node(m, "CumSum", "ones,one_number", "place");
-        mk_node(m, "Greater", "place,many", "equal");
+        pc_graph(m, "CumSum ones,one_number place; Greater place,many equal");
     } else {
         mk_node(m, "Equal", fault == MASK_OF_OTHERS ? "seen,none" : "tgt,none", "equal");
     }
     mk_node(m, "Cast", "equal", "flags");
     mk_attr_int(m, "to", STENO_F32);
-    mk_node(m, "Mul", "flags,far", "flat");
-    mk_node(m, "Unsqueeze", "flat,axes", "mask");
+    pc_graph(m, "Mul flags,far flat; Unsqueeze flat,axes mask");
 }
 
 /* A language model of two layers, width 4, two heads, five tokens, as espnet_onnx writes them. */
@@ -336,9 +333,7 @@ static char *made_lm(enum fault fault)
         mk_node(m, "CumSum", "e,one_number", "x0");
     layer(m, 0);
     layer(m, 1);
-    mk_node(m, "Gather", "x2,last_number", "newest");
-    mk_attr_int(m, "axis", 1);
-    mk_node(m, "MatMul", "newest,wy", "y");
+    pc_graph(m, "Gather x2,last_number newest axis=1; MatMul newest,wy y");
     mk_output(m, "y", STENO_F32, "B,5");
     mk_output(m, "out_cache_0", STENO_F32, "B,D,4");
     mk_output(m, "out_cache_1", STENO_F32, "B,D,4");

@@ -8,7 +8,7 @@
 
 #include "base/cpu.h"
 #include "nn/network/network.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,8 +61,7 @@ static steno_network *product(const char *shape, const char *cpu)
     struct mk_graph *g = mk_new(17);
     mk_input(g, "x", STENO_F32, shape);
     mk_f32(g, "W", "256,320", w, K * N);
-    mk_node(g, "MatMul", "x,W", "y");
-    mk_output(g, "y", STENO_F32, NULL);
+    pc_graph(g, "MatMul x,W y; -> y");
     return open_network(g, cpu);
 }
 
@@ -249,8 +248,7 @@ static void weights_of_convolutions_are_exact(void **state)
                 mk_attr_ints(g, "strides", two, 2);
             mk_node(g, "Relu", "c", "r");
             mk_f32(g, "V", "96,96,1,1", w1, C * C);
-            mk_node(g, "Conv", "r,V", "y");
-            mk_output(g, "y", STENO_F32, NULL);
+            pc_graph(g, "Conv r,V y; -> y");
             n = open_network(g, cpu);
             run(n, (struct steno_tensor){STENO_F32, {4, {1, C, S, S}}, x}, 1, have, count);
             steno_network_close(n);

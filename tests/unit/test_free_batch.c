@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "nn/network/network.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
 
 enum { STREAMS = 3, ROWS = 4, WIDTH = 6, MAX_IO = 16 };
@@ -120,18 +120,11 @@ static void traced_for_one_stream(void **state)
     mk_i64(m, "place", "1,1,1,3", place, 3);
     mk_i64(m, "place2", "1,1,2", place2, 2);
     mk_f32(m, "zeros", "1,3,6", zeros, 3 * WIDTH);
-    mk_node(m, "MatMul", "x,w", "a");
-    mk_node(m, "Reshape", "a,apart", "b");
-    mk_node(m, "Reshape", "first,row", "u");
-    mk_node(m, "ScatterND", "b,place,u", "s");
-    mk_node(m, "Reshape", "s,flat", "t");
-    mk_node(m, "ReduceMean", "t", "mean");
+    pc_graph(m, "MatMul x,w a; Reshape a,apart b; Reshape first,row u; ScatterND b,place,u s; "
+                "Reshape s,flat t; ReduceMean t mean");
     mk_attr_ints(m, "axes", &axis, 1);
-    mk_node(m, "Reshape", "first,thin", "u2");
-    mk_node(m, "ScatterND", "zeros,place2,u2", "z");
-    mk_node(m, "Concat", "mean,t,z", "c");
-    mk_attr_int(m, "axis", 1);
-    mk_node(m, "Relu", "c", "y");
+    pc_graph(m, "Reshape first,thin u2; ScatterND zeros,place2,u2 z; Concat mean,t,z c axis=1; "
+                "Relu c y");
     mk_output(m, "y", STENO_F32, "1,8,6");
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         x[i] = noise(&seed);
@@ -210,9 +203,7 @@ static void graphs_that_read_the_number_of_streams_are_refused(void **state)
         } else {
             mk_node(m, "Gather", "extents,second", "number");
         }
-        mk_node(m, "Cast", "number", "factor");
-        mk_attr_int(m, "to", 1);
-        mk_node(m, "Mul", "x,factor", "y");
+        pc_graph(m, "Cast number factor to=1; Mul x,factor y");
         mk_output(m, "y", STENO_F32, "1,?,6");
         assert_int_equal(open_made(m, "x", &n, &err), all ? STENO_ERR_UNSUPPORTED : STENO_OK);
         if (all)
@@ -238,10 +229,7 @@ static void wrong_inputs_are_named(void **state)
         steno_err err = {0};
         steno_status want = strcmp(lists[i], "x,") ? STENO_ERR_INVAL : STENO_OK;
         mk_input(m, "free", STENO_F32, "N,4,6");
-        mk_node(m, "Relu", "x", "y");
-        mk_node(m, "Relu", "free", "z");
-        mk_output(m, "y", STENO_F32, NULL);
-        mk_output(m, "z", STENO_F32, NULL);
+        pc_graph(m, "Relu x y; Relu free z; -> y; -> z");
         assert_int_equal(open_made(m, lists[i], &n, &err), want);
         if (want)
             assert_non_null(strstr(err.msg, "is not an input that begins with an axis of 1"));

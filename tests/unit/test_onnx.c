@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "nn/onnx/load.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +54,7 @@ static struct mk_graph *small(void)
     struct mk_graph *m = mk_new(17);
     mk_input(m, "x", STENO_F32, "n,3");
     mk_f32(m, "w", "3,2", w, 6);
-    mk_node(m, "MatMul", "x,w", "h");
-    mk_node(m, "Relu", "h", "y");
+    pc_graph(m, "MatMul x,w h; Relu h y");
     mk_output(m, "y", STENO_F32, "n,2");
     return m;
 }
@@ -86,9 +85,7 @@ static void nodes_in_any_order_are_sorted(void **state)
     struct steno_graph *g;
     (void)state;
     mk_input(m, "x", STENO_F32, "2");
-    mk_node(m, "Neg", "b", "y");
-    mk_node(m, "Exp", "a", "b");
-    mk_node(m, "Abs", "x", "a");
+    pc_graph(m, "Neg b y; Exp a b; Abs x a");
     mk_output(m, "y", STENO_F32, "2");
     g = accepted(m);
     assert_string_equal(g->nodes[0].op_type, "Abs");
@@ -344,8 +341,7 @@ static void functions_are_inlined(void **state)
     n = mk_node(f, "Add", "t,t", "b");
     (void)n;
     mk_input(m, "x", STENO_F32, "2");
-    mk_node(m, "my:Twice", "x", "y1");
-    mk_node(m, "my:Twice", "y1", "y");
+    pc_graph(m, "my:Twice x y1; my:Twice y1 y");
     mk_output(m, "y", STENO_F32, "2");
     g = accepted(m);
     assert_int_equal(g->n_nodes, 4);
@@ -376,9 +372,7 @@ static void function_attributes_come_from_the_call_or_the_default(void **state)
     mk_message(m)->functions[0]->n_attribute_proto = 1;
     mk_message(m)->functions[0]->node[0]->attribute[0]->ref_attr_name = (char[]){"slope"};
     mk_input(m, "x", STENO_F32, "2");
-    mk_node(m, "my:Leak", "x", "u");
-    mk_node(m, "my:Leak", "u", "y");
-    mk_attr_float(m, "slope", 0.75f);
+    pc_graph(m, "my:Leak x u; my:Leak u y slope=0.75");
     mk_output(m, "y", STENO_F32, "2");
     g = accepted(m);
     assert_float_equal(steno_node_float(&g->nodes[0], "alpha", -1), 0.25f, 0);

@@ -58,16 +58,10 @@ static void entries_are_those_of_their_time(void **state)
     mk_i64(m, "i0", "", &zero, 1);
     mk_i64(m, "i1", "", &one, 1);
     mk_i64(m, "i2", "1", &two, 1);
-    mk_node(m, "ScatterND", "cache,at0,fresh", "c1");
-    mk_node(m, "Gather", "c1,i0", "g1");
-    mk_node(m, "Relu", "g1", "a");
+    pc_graph(m, "ScatterND cache,at0,fresh c1; Gather c1,i0 g1; Relu g1 a");
     mk_i64(m, "front", "1", &zero, 1);
-    mk_node(m, "Unsqueeze", "a,front", "a1");
-    mk_node(m, "ScatterND", "c1,at1,a1", "c2");
-    mk_node(m, "Gather", "c2,i1", "g2");
-    mk_node(m, "Gather", "cache,i2", "old");
-    mk_node(m, "Add", "g2,old", "y");
-    mk_node(m, "Mul", "g1,y", "z");
+    pc_graph(m, "Unsqueeze a,front a1; ScatterND c1,at1,a1 c2; Gather c2,i1 g2; "
+                "Gather cache,i2 old; Add g2,old y; Mul g1,y z");
     mk_output(m, "y", STENO_F32, "1,b,64");
     mk_output(m, "z", STENO_F32, "1,b,64");
     mk_output(m, "c2", STENO_F32, "3,b,64");
@@ -106,9 +100,7 @@ static void an_entry_times_all_entries(void **state)
     mk_input(m, "cache", STENO_F32, "3,b,64");
     mk_input(m, "fresh", STENO_F32, "1,b,64");
     mk_i64(m, "i0", "", &zero, 1);
-    mk_node(m, "Relu", "cache", "r");
-    mk_node(m, "Gather", "r,i0", "g");
-    mk_node(m, "Mul", "g,r", "y");
+    pc_graph(m, "Relu cache r; Gather r,i0 g; Mul g,r y");
     mk_output(m, "y", STENO_F32, "3,b,64");
     file = mk_bytes(m, &size);
     n = pc_open(file, size, 0, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include "nn/network/network.h"
 #include "nn/passes/passes.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,14 +78,9 @@ static void add_shift(struct mk_graph *m, enum shift shift)
 {
     static const int64_t pads[8] = {0, 0, 0, 1, 0, 0, 0, 0};
     bool half = shift == LATEST;
-    mk_node(m, "Shape", "bd", "bd_shape");
-    mk_node(m, "Gather", "bd_shape,n0", "bd_b");
-    mk_node(m, "Gather", "bd_shape,n1", "bd_h");
-    mk_node(m, "Gather", "bd_shape,n2", "bd_t");
-    mk_node(m, "Gather", "bd_shape,n3", "bd_l");
-    mk_node(m, "Concat", "bd_b,bd_h,bd_t,n1", "zeros_shape");
-    mk_attr_int(m, "axis", 0);
-    mk_node(m, "ConstantOfShape", "zeros_shape", "zeros");
+    pc_graph(m, "Shape bd bd_shape; Gather bd_shape,n0 bd_b; Gather bd_shape,n1 bd_h; "
+                "Gather bd_shape,n2 bd_t; Gather bd_shape,n3 bd_l; "
+                "Concat bd_b,bd_h,bd_t,n1 zeros_shape axis=0; ConstantOfShape zeros_shape zeros");
     mk_i64(m, "pads", "8", pads, 8);
     if (shift == PADDED) {
         mk_node(m, "Pad", "bd,pads", "padded");
@@ -93,21 +88,14 @@ static void add_shift(struct mk_graph *m, enum shift shift)
         mk_node(m, "Concat", "zeros,bd", "padded");
         mk_attr_int(m, "axis", -1);
     }
-    mk_node(m, "Add", "bd_l,n1", "bd_l1");
-    mk_node(m, "Concat", "bd_b,bd_h,bd_l1,bd_t", "folded_shape");
-    mk_attr_int(m, "axis", 0);
-    mk_node(m, "Reshape", "padded,folded_shape", "folded");
-    mk_node(m, "Slice", "folded,n1,far,n2,n1", "cut");
+    pc_graph(m, "Add bd_l,n1 bd_l1; Concat bd_b,bd_h,bd_l1,bd_t folded_shape axis=0; "
+                "Reshape padded,folded_shape folded; Slice folded,n1,far,n2,n1 cut");
     mk_node(m, "Reshape", "cut,bd_shape", shift == LEGACY ? "shifted" : "back");
     if (shift == PADDED) { /* keep as many columns as there are keys */
-        mk_node(m, "Shape", "k", "k_shape");
-        mk_node(m, "Gather", "k_shape,n1", "keys");
-        mk_node(m, "Slice", "back,n0,keys,n3,n1", "shifted");
+        pc_graph(m, "Shape k k_shape; Gather k_shape,n1 keys; Slice back,n0,keys,n3,n1 shifted");
     }
     if (half) {
-        mk_node(m, "Div", "bd_l,n2", "bd_l2");
-        mk_node(m, "Add", "bd_l2,n1", "width");
-        mk_node(m, "Slice", "back,n0,width,n3,n1", "shifted");
+        pc_graph(m, "Div bd_l,n2 bd_l2; Add bd_l2,n1 width; Slice back,n0,width,n3,n1 shifted");
     }
 }
 
@@ -124,14 +112,12 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
     mk_input(m, "p", STENO_F32, "1,l,16");
     mk_f32(m, "u", "2,8", bias[0], FULL);
     mk_f32(m, "w", "2,8", bias[1], FULL);
-    mk_node(m, "Add", "q4,u", "qu4");
-    mk_node(m, "Add", "q4,w", "qv4");
+    pc_graph(m, "Add q4,u qu4; Add q4,w qv4");
     transpose(m, "qu4", "qu", false);
     transpose(m, "qv4", "qv", false);
     split_heads(m, "p", "p4", HEADS, SIZE);
     transpose(m, "p4", "pt", true);
-    mk_node(m, "MatMul", "qu,kt", "ac");
-    mk_node(m, "MatMul", "qv,pt", "bd");
+    pc_graph(m, "MatMul qu,kt ac; MatMul qv,pt bd");
     add_numbers(m);
     if (shift < BY_KEY)
         add_shift(m, shift);
@@ -143,9 +129,8 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
  * scores. */
 static void cut_mask(struct mk_graph *m)
 {
-    mk_node(m, "Shape", "scaled", "scaled_shape");
-    mk_node(m, "Slice", "scaled_shape,last,far,n0", "width");
-    mk_node(m, "Slice", "all,n0,width,n3,n1", "mask");
+    pc_graph(m, "Shape scaled scaled_shape; Slice scaled_shape,last,far,n0 width; "
+                "Slice all,n0,width,n3,n1 mask");
 }
 
 static void add_softmax(struct mk_graph *m, enum mask mask, enum miss miss)

@@ -32,14 +32,8 @@ static void targets_become_constant(void **state)
         mk_i64(m, "zero", "1", zero, 1);
         mk_i64(m, "one", "1", one, 1);
         mk_i64(m, "tail", "2", tail, 2);
-        mk_node(m, "Shape", "x", "s");
-        mk_node(m, "Gather", "s,zero", "b");
-        mk_node(m, "Gather", "s,one", "t");
-        mk_node(m, "Concat", "t,b,tail", "target");
-        mk_attr_int(m, "axis", 0);
-        mk_node(m, "Reshape", "x,target", "r");
-        mk_node(m, "Exp", "r", "y");
-        mk_output(m, "y", STENO_F32, NULL);
+        pc_graph(m, "Shape x s; Gather s,zero b; Gather s,one t; Concat t,b,tail target axis=0; "
+                    "Reshape x,target r; Exp r y; -> y");
         check(m, "reshape", !miss, miss ? 6 : 2, 0);
     }
 }
@@ -54,10 +48,7 @@ static void known_shape_arithmetic_goes(void **state)
         mk_i64(m, "zero", "1", (const int64_t[]){0}, 1);
         mk_node(m, "Shape", "x", "s");
         mk_node(m, "Gather", miss ? "s,zero" : "s,which", "d");
-        mk_node(m, "ConstantOfShape", "d", "z");
-        mk_node(m, "Exp", "x", "e");
-        mk_output(m, "e", STENO_F32, NULL);
-        mk_output(m, "z", STENO_F32, NULL);
+        pc_graph(m, "ConstantOfShape d z; Exp x e; -> e; -> z");
         check(m, "shape", !miss, miss ? 4 : 1, 0);
     }
 }
@@ -75,8 +66,7 @@ static void views_in_a_row_become_one(void **state)
         if (miss)
             mk_node(m, "Neg", "a", "a2");
         mk_node(m, "Reshape", miss ? "a2,flat" : "a,flat", "b");
-        mk_node(m, "Exp", "b", "y");
-        mk_output(m, "y", STENO_F32, NULL);
+        pc_graph(m, "Exp b y; -> y");
         check(m, "reshape", !miss, miss ? 4 : -1, 0);
     }
 }
@@ -93,8 +83,7 @@ static void transposes_in_a_row_become_one(void **state)
             mk_node(m, "Neg", "a", "a2");
         mk_node(m, "Transpose", miss ? "a2" : "a", "b");
         mk_attr_ints(m, "perm", q, 3);
-        mk_node(m, "Exp", "b", "y");
-        mk_output(m, "y", STENO_F32, NULL);
+        pc_graph(m, "Exp b y; -> y");
         check(m, "transpose", !miss, miss ? 4 : 2, 0);
     }
 }
@@ -109,15 +98,11 @@ static void gelu_is_found(void **state)
         mk_f32(m, "root", "", variant == 2 ? &wrong : &root, 1);
         mk_f32(m, "one", "", &one, 1);
         mk_f32(m, "half", "", &half, 1);
-        mk_node(m, "Div", "x,root", "d");
-        mk_node(m, "Erf", "d", "e");
-        mk_node(m, "Add", "e,one", "a");
+        pc_graph(m, "Div x,root d; Erf d e; Add e,one a");
         if (variant == 1) {
-            mk_node(m, "Mul", "half,x", "h");
-            mk_node(m, "Mul", "h,a", "y");
+            pc_graph(m, "Mul half,x h; Mul h,a y");
         } else {
-            mk_node(m, "Mul", "x,a", "h");
-            mk_node(m, "Mul", "h,half", "y");
+            pc_graph(m, "Mul x,a h; Mul h,half y");
         }
         mk_output(m, "y", STENO_F32, NULL);
         check(m, "gelu", variant < 2, variant < 2 ? 1 : 5, 2e-6f);
@@ -130,10 +115,7 @@ static void conv_takes_its_activation(void **state)
     for (int miss = 0; miss < 2; miss++) {
         struct mk_graph *m = start("1,2,t");
         mk_f32(m, "w", "4,1,3", w_data, 12); /* with groups, so that pass nhwc leaves it alone */
-        mk_node(m, "Conv", "x,w", "c");
-        mk_attr_int(m, "group", 2);
-        mk_node(m, "Relu", "c", "y");
-        mk_output(m, "y", STENO_F32, NULL);
+        pc_graph(m, "Conv x,w c group=2; Relu c y; -> y");
         if (miss)
             mk_output(m, "c", STENO_F32, NULL);
         check(m, "convact", !miss, miss ? 2 : 1, 1e-6f);
@@ -150,11 +132,9 @@ static void masked_softmax_is_found(void **state)
         mk_input(m, "mask", STENO_BOOL, variant == 1 ? "2,1,t,1" : "2,1,1,5");
         mk_f32(m, "low", "", &low, 1);
         mk_f32(m, "zero", "", variant == 2 ? &one : &zero, 1);
-        mk_node(m, "Where", "mask,low,x", "a");
-        mk_node(m, "Softmax", "a", "b");
+        pc_graph(m, "Where mask,low,x a; Softmax a b");
         mk_attr_int(m, "axis", variant == 3 ? 2 : -1);
-        mk_node(m, "Where", "mask,zero,b", "y");
-        mk_output(m, "y", STENO_F32, NULL);
+        pc_graph(m, "Where mask,zero,b y; -> y");
         check(m, "softmax", variant < 2, variant < 2 ? 1 : 3, 0);
     }
 }
@@ -172,26 +152,13 @@ static struct mk_graph *shift_graph(const char *dims, int64_t from, bool half)
     mk_i64(m, "v3", "1", number + 3, 1);
     mk_i64(m, "from", "1", start_at, 1);
     mk_i64(m, "far", "1", far, 1);
-    mk_node(m, "Shape", "x", "s");
-    mk_node(m, "Gather", "s,v0", "b");
-    mk_node(m, "Gather", "s,v1", "h");
-    mk_node(m, "Gather", "s,v2", "t");
-    mk_node(m, "Gather", "s,v3", "l");
-    mk_node(m, "Concat", "b,h,t,v1", "zs");
-    mk_attr_int(m, "axis", 0);
-    mk_node(m, "ConstantOfShape", "zs", "z");
-    mk_node(m, "Concat", "z,x", "c");
-    mk_attr_int(m, "axis", -1);
-    mk_node(m, "Add", "l,v1", "l1");
-    mk_node(m, "Concat", "b,h,l1,t", "rs");
-    mk_attr_int(m, "axis", 0);
-    mk_node(m, "Reshape", "c,rs", "r");
-    mk_node(m, "Slice", "r,from,far,v2,v1", "k");
+    pc_graph(m, "Shape x s; Gather s,v0 b; Gather s,v1 h; Gather s,v2 t; Gather s,v3 l; "
+                "Concat b,h,t,v1 zs axis=0; ConstantOfShape zs z; Concat z,x c axis=-1; "
+                "Add l,v1 l1; Concat b,h,l1,t rs axis=0; Reshape c,rs r; "
+                "Slice r,from,far,v2,v1 k");
     mk_node(m, "Reshape", "k,s", half ? "back" : "y");
     if (half) {
-        mk_node(m, "Div", "l,v2", "l2");
-        mk_node(m, "Add", "l2,v1", "w");
-        mk_node(m, "Slice", "back,v0,w,v3,v1", "y");
+        pc_graph(m, "Div l,v2 l2; Add l2,v1 w; Slice back,v0,w,v3,v1 y");
     }
     mk_output(m, "y", STENO_F32, NULL);
     return m;
@@ -218,13 +185,8 @@ static void another_fold_is_not_a_shift(void **state)
     mk_i64(m, "v2", "1", (const int64_t[]){2}, 1);
     mk_i64(m, "far", "1", (const int64_t[]){INT64_MAX}, 1);
     mk_i64(m, "bs", "4", (const int64_t[]){1, 2, 4, 5}, 4);
-    mk_node(m, "ConstantOfShape", "zs", "z");
-    mk_node(m, "Concat", "z,x", "c");
-    mk_attr_int(m, "axis", -1);
-    mk_node(m, "Reshape", "c,rs", "r");
-    mk_node(m, "Slice", "r,v1,far,v2,v1", "k");
-    mk_node(m, "Reshape", "k,bs", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "ConstantOfShape zs z; Concat z,x c axis=-1; Reshape c,rs r; "
+                "Slice r,v1,far,v2,v1 k; Reshape k,bs y; -> y");
     check(m, "relshift", false, 4, 0);
 }
 

@@ -129,8 +129,7 @@ static void inverted_residual_is_three_nodes_between_transposes(void **state)
     conv(m, "wide6,w2,b2", "deep", 24, 1, 1);
     mk_node(m, "Clip", "deep,lo,hi", "deep6");
     conv(m, "deep6,w3", "narrow", 1, 1, 0);
-    mk_node(m, "Add", "first,narrow", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Add first,narrow y; -> y");
     n = optimised(m);
     assert_int_equal(pc_count(n, "ConvNhwc"), 1);
     assert_int_equal(pc_count(n, "Linear"), 3);
@@ -142,7 +141,7 @@ static void inverted_residual_is_three_nodes_between_transposes(void **state)
 /* Conv2d subsampling of ESPnet: 1 > 6 > 5 channels, stride 2, then [B, T, C * F]. */
 static void subsampling_keeps_one_transpose(void **state)
 {
-    static const int64_t perm[4] = {0, 2, 1, 3}, shape[3] = {0, 0, 15};
+    static const int64_t shape[3] = {0, 0, 15};
     struct mk_graph *m = start("b,1,19,15");
     steno_network *n;
     (void)state;
@@ -152,11 +151,7 @@ static void subsampling_keeps_one_transpose(void **state)
     conv(m, "x,w0", "c", 1, 2, 0);
     mk_node(m, "Relu", "c", "r");
     conv(m, "r,w1", "d", 1, 2, 0);
-    mk_node(m, "Relu", "d", "s");
-    mk_node(m, "Transpose", "s", "t");
-    mk_attr_ints(m, "perm", perm, 4);
-    mk_node(m, "Reshape", "t,shape", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Relu d s; Transpose s t perm=[0,2,1,3]; Reshape t,shape y; -> y");
     n = optimised(m);
     assert_int_equal(pc_count(n, "ConvNhwc"), 2);
     assert_int_equal(pc_count(n, "Relu"), 0);
@@ -177,10 +172,7 @@ static void results_that_others_read_are_transposed_back(void **state)
     mk_node(m, "Relu", "c", "r");
     mk_node(m, "Softmax", "r", "y"); /* along the last axis in either layout */
     mk_attr_int(m, "axis", 3);
-    mk_node(m, "Neg", "c", "z");
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "z", STENO_F32, NULL);
-    mk_output(m, "c", STENO_F32, NULL);
+    pc_graph(m, "Neg c z; -> y; -> z; -> c");
     n = optimised(m);
     assert_int_equal(pc_count(n, "ConvNhwc"), 1);
     steno_network_close(n);
@@ -194,8 +186,7 @@ static void other_convolutions_are_left_alone(void **state)
     (void)state;
     mk_f32(m, "w", "6,2,3,3", w_data, 108);
     conv(m, "x,w", "c", 2, 1, 1);
-    mk_node(m, "Sigmoid", "c", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Sigmoid c y; -> y");
     n = optimised(m);
     assert_int_equal(pc_count(n, "ConvNhwc"), 0);
     assert_int_equal(pc_count(n, "FusedConv"), 1);
@@ -316,10 +307,8 @@ static void blocks_of_image_networks_stay_channels_last(void **state)
     mk_node(m, "GlobalAveragePool", "p", "mean");
     conv(m, "mean,w1", "se1", 1, 1, 0);
     conv(m, "se1,w2", "se2", 1, 1, 0);
-    mk_node(m, "Sigmoid", "se2", "gate");
-    mk_node(m, "Mul", "p,gate", "gated");
-    mk_node(m, "Mul", "gated,factors", "scaled");
-    mk_node(m, "Add", "shifts,scaled", "moved");
+    pc_graph(m, "Sigmoid se2 gate; Mul p,gate gated; Mul gated,factors scaled; "
+                "Add shifts,scaled moved");
     pool(m, "AveragePool", "moved", "even", 3, 1, 1);
     mk_attr_int(m, "count_include_pad", 1);
     pool(m, "AveragePool", "moved", "uneven", 3, 1, 1);
@@ -328,9 +317,7 @@ static void blocks_of_image_networks_stay_channels_last(void **state)
     mk_f32(m, "scales", "4", scales, 4);
     mk_node(m, "Resize", "both,,scales", "large"); /* nearest */
     conv(m, "large,w3", "c", 1, 1, 1);
-    mk_node(m, "GlobalMaxPool", "c", "most");
-    mk_node(m, "Add", "c,most", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "GlobalMaxPool c most; Add c,most y; -> y");
     n = optimised(m);
     assert_int_equal(pc_count(n, "PoolNhwc"), 3);
     assert_int_equal(pc_count(n, "ReduceMean"), 1);
@@ -354,8 +341,7 @@ static void extents_without_a_name(void **state)
     conv(m, "x,w0", "a", 1, 1, 1);
     for (int i = 0; i < 4; i++)
         mk_f32(m, (const char *[]){"s", "t", "u", "v"}[i], "8", statistics, 8);
-    mk_node(m, "BatchNormalization", "a,s,t,u,v", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "BatchNormalization a,s,t,u,v y; -> y");
     file = mk_bytes(m, &size);
     mk_free(m);
     n = open_with(file, size, 3, NULL);

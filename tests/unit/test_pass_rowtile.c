@@ -247,7 +247,7 @@ static void check_run(steno_session *s, steno_network *n, int64_t rows)
  * lies in the arena. */
 static void scratch_and_activations_share_memory(void **state)
 {
-    static const int64_t axis[1] = {1}, rows[] = {44, 30, 44, 100, 30, 44, 100};
+    static const int64_t rows[] = {44, 30, 44, 100, 30, 44, 100};
     struct mk_graph *m = mk_new(17);
     size_t size, first;
     uint8_t *file;
@@ -257,12 +257,7 @@ static void scratch_and_activations_share_memory(void **state)
     mk_input(m, "x", STENO_F32, "b,1,t,f");
     add_conv(m, &pairs[6].conv[0], 1, 0);
     add_conv(m, &pairs[6].conv[1], pairs[6].conv[0].out, 1);
-    mk_node(m, "Concat", "y,y,y,y,y,y", "wide");
-    mk_attr_int(m, "axis", 1);
-    mk_node(m, "Exp", "wide", "exp");
-    mk_node(m, "ReduceMax", "exp", "z");
-    mk_attr_ints(m, "axes", axis, 1);
-    mk_output(m, "z", STENO_F32, NULL);
+    pc_graph(m, "Concat y,y,y,y,y,y wide axis=1; Exp wide exp; ReduceMax exp z axes=[1]; -> z");
     file = mk_bytes(m, &size);
     mk_free(m);
     n = open_with(file, size, STENO_FP32, NULL, NULL);
@@ -318,8 +313,7 @@ static void a_first_result_that_others_read_stays(void **state)
 {
     struct mk_graph *m = pair_graph(&pairs[0]);
     (void)state;
-    mk_node(m, "Exp", "middle", "z");
-    mk_output(m, "z", STENO_F32, NULL);
+    pc_graph(m, "Exp middle z; -> z");
     assert_int_equal(pairs_found(m), 0);
     m = pair_graph(&pairs[0]);
     mk_output(m, "middle", STENO_F32, NULL);

@@ -85,9 +85,7 @@ static void inputs_and_outputs_keep_their_types(void **state)
     steno_network *n;
     (void)state;
     mk_input(m, "x", STENO_F16, "t,8");
-    mk_node(m, "Sigmoid", "x", "s");
-    mk_node(m, "Mul", "s,x", "y");
-    mk_node(m, "Relu", "y", "z");
+    pc_graph(m, "Sigmoid x s; Mul s,x y; Relu y z");
     mk_output(m, "y", STENO_F16, NULL);
     mk_output(m, "z", STENO_F16, NULL);
     file = mk_bytes(m, &size);

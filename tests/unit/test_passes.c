@@ -31,24 +31,16 @@ static void check(struct mk_graph *m, const char *pass, bool hits, int left)
 static void identity_goes(void **state)
 {
     static const float zero = 0, one = 1;
-    static const int64_t pads[6] = {0}, perm[3] = {0, 1, 2};
+    static const int64_t pads[6] = {0};
     struct mk_graph *m = start();
     (void)state;
     mk_f32(m, "zero", "", &zero, 1);
     mk_f32(m, "one", "", &one, 1);
     mk_i64(m, "pads", "6", pads, 6);
-    mk_node(m, "Identity", "x", "a");
-    mk_node(m, "Dropout", "a", "b");
-    mk_node(m, "Add", "b,zero", "c");
-    mk_node(m, "Mul", "one,c", "d");
-    mk_node(m, "Transpose", "d", "e");
-    mk_attr_ints(m, "perm", perm, 3);
-    mk_node(m, "Pad", "e,pads", "f");
-    mk_node(m, "Cast", "f", "g");
+    pc_graph(m, "Identity x a; Dropout a b; Add b,zero c; Mul one,c d; "
+                "Transpose d e perm=[0,1,2]; Pad e,pads f; Cast f g");
     mk_attr_int(m, "to", STENO_F32);
-    mk_node(m, "Exp", "g", "h");
-    mk_node(m, "Identity", "h", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Exp g h; Identity h y; -> y");
     check(m, "identity", true, 1);
 }
 
@@ -64,25 +56,15 @@ static void zero_where_the_shape_is_not_known(void **state)
     mk_i64(m, "flat", "1", flat, 1);
     mk_i64(m, "none", "", &none, 1);
     mk_i64(m, "nones", "3", nones, 3);
-    mk_node(m, "ReduceMax", "x", "max");
-    mk_attr_int(m, "keepdims", 0);
-    mk_node(m, "Less", "max,much", "cond");
-    mk_node(yes, "Reshape", "x,flat", "row");
-    mk_output(yes, "row", STENO_F32, NULL);
-    mk_node(no, "Neg", "x", "minus");
-    mk_output(no, "minus", STENO_F32, NULL);
+    pc_graph(m, "ReduceMax x max keepdims=0; Less max,much cond");
+    pc_graph(yes, "Reshape x,flat row; -> row");
+    pc_graph(no, "Neg x minus; -> minus");
     mk_if(m, "cond", "some", yes, no);
-    mk_node(m, "Add", "some,zero", "same");
-    mk_node(m, "Exp", "same", "y");
-    mk_node(m, "Shape", "x", "shape");
+    pc_graph(m, "Add some,zero same; Exp same y; Shape x shape");
     mk_node(m, "Mul", "shape,nones", "z"); /* disappears, and Shape with it */
-    mk_node(m, "Size", "x", "size");
-    mk_node(m, "Mul", "none,size", "nothing");
-    mk_node(m, "Add", "z,nothing", "w");
-    mk_node(m, "Cast", "w", "v");
+    pc_graph(m, "Size x size; Mul none,size nothing; Add z,nothing w; Cast w v");
     mk_attr_int(m, "to", STENO_F32);
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "v", STENO_F32, NULL);
+    pc_graph(m, "-> y; -> v");
     check(m, "identity", true, 6);
 }
 
@@ -103,9 +85,7 @@ static void identity_keeps_what_changes_something(void **state)
     mk_attr_ints(m, "perm", perm, 3);
     mk_node(m, "Add", "x,wide", "y"); /* adds 0 but raises the rank */
     mk_node(m, "Identity", "x", "z"); /* an input that is an output keeps its node */
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "z", STENO_F32, NULL);
-    mk_output(m, "t", STENO_F32, NULL);
+    pc_graph(m, "-> y; -> z; -> t");
     check(m, "identity", false, 4);
 }
 
@@ -113,10 +93,7 @@ static void dead_nodes_go(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
-    mk_node(m, "Exp", "x", "y");
-    mk_node(m, "Neg", "x", "a");
-    mk_node(m, "Neg", "a", "b");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Exp x y; Neg x a; Neg a b; -> y");
     check(m, "dead", true, 1);
 }
 
@@ -125,11 +102,7 @@ static void constants_fold(void **state)
     struct mk_graph *m = start();
     (void)state;
     mk_f32(m, "w", "8", c_data, C);
-    mk_node(m, "Exp", "w", "e");
-    mk_node(m, "Mul", "e,w", "f");
-    mk_node(m, "Add", "x,f", "y");
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "f", STENO_F32, NULL);
+    pc_graph(m, "Exp w e; Mul e,w f; Add x,f y; -> y; -> f");
     check(m, "fold", true, 1);
 }
 
@@ -145,8 +118,7 @@ static void random_numbers_are_not_folded_or_merged(void **state)
     mk_attr_ints(m, "shape", shape, 2);
     mk_node(m, "RandomNormal", "", "b");
     mk_attr_ints(m, "shape", shape, 2);
-    mk_node(m, "Sub", "a,b", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Sub a,b y; -> y");
     file = mk_bytes(m, &size);
     mk_free(m);
     steno_rare_ops_add();
@@ -169,17 +141,13 @@ static void an_if_with_a_constant_condition_is_inlined(void **state)
         mk_node(m, "Exp", "x", "e");
         mk_node(deep, "Neg", "t", "dy"); /* captures from the outer branch */
         mk_output(deep, "dy", STENO_F32, NULL);
-        mk_node(then, "Exp", "e", "t");
-        mk_node(then, "Greater", "z,z", "g");
+        pc_graph(then, "Exp e t; Greater z,z g");
         mk_if(then, "g", "u", deep, deep);
-        mk_output(then, "t", STENO_F32, NULL);
-        mk_output(then, "u", STENO_F32, NULL);
-        mk_node(other, "Neg", "e", "s");
-        mk_output(other, "s", STENO_F32, NULL);
+        pc_graph(then, "-> t; -> u");
+        pc_graph(other, "Neg e s; -> s");
         mk_output(other, "s", STENO_F32, NULL); /* one value as two outputs */
         mk_if(m, "c", "y1,y2", then, other);
-        mk_output(m, "y1", STENO_F32, NULL);
-        mk_output(m, "y2", STENO_F32, NULL);
+        pc_graph(m, "-> y1; -> y2");
         check(m, "if", true, -1);
     }
 }
@@ -198,10 +166,7 @@ static void equal_constants_become_one(void **state)
     mk_f32(m, "b", "2000", big, 2000);
     mk_f32(m, "other_shape", "1,2000", big, 2000);
     mk_input(m, "i", STENO_F32, "1");
-    mk_node(m, "Mul", "i,a", "p");
-    mk_node(m, "Sub", "p,b", "q");
-    mk_node(m, "Add", "q,other_shape", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Mul i,a p; Sub p,b q; Add q,other_shape y; -> y");
     file = mk_bytes(m, &size);
     n = pc_open(file, size, 1, NULL, NULL);
     assert_int_equal(steno_network_weight_bytes(n), 2 * 8000);
@@ -214,15 +179,10 @@ static void equal_nodes_become_one(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
-    mk_node(m, "Softmax", "x", "a");
-    mk_attr_int(m, "axis", 1);
-    mk_node(m, "Softmax", "x", "b");
-    mk_attr_int(m, "axis", 1);
+    pc_graph(m, "Softmax x a axis=1; Softmax x b axis=1");
     mk_node(m, "Softmax", "x", "c"); /* a different axis */
     mk_attr_int(m, "axis", 2);
-    mk_node(m, "Sub", "a,b", "d");
-    mk_node(m, "Add", "d,c", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Sub a,b d; Add d,c y; -> y");
     check(m, "cse", true, 4);
 }
 
@@ -232,19 +192,14 @@ static void swish_is_found(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
-    mk_node(m, "Sigmoid", "x", "s");
-    mk_node(m, "Mul", "s,x", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Sigmoid x s; Mul s,x y; -> y");
     check(m, "swish", true, 1);
     m = start();
-    mk_node(m, "Sigmoid", "x", "s");
-    mk_node(m, "Mul", "s,x", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Sigmoid x s; Mul s,x y; -> y");
     mk_output(m, "s", STENO_F32, NULL); /* the gate is an output too */
     check(m, "swish", false, 2);
     m = start();
-    mk_node(m, "Exp", "x", "e");
-    mk_node(m, "Sigmoid", "x", "s");
+    pc_graph(m, "Exp x e; Sigmoid x s");
     mk_node(m, "Mul", "s,e", "y"); /* gates a different value */
     mk_output(m, "y", STENO_F32, NULL);
     check(m, "swish", false, 3);
@@ -292,11 +247,9 @@ static void layernorm_is_found(void **state)
         mk_node(m, "ReduceMean", "sq", "v");
         mk_attr_ints(m, "axes", variant == 4 ? middle : last, 1);
         mk_node(m, "Add", variant == 2 ? "eps,v" : "v,eps", "ve");
-        mk_node(m, "Sqrt", "ve", "sd");
-        mk_node(m, "Div", "d,sd", "n");
+        pc_graph(m, "Sqrt ve sd; Div d,sd n");
         mk_node(m, "Mul", variant == 2 ? "gamma,n" : "n,gamma", "g");
-        mk_node(m, "Add", "g,beta", "y");
-        mk_output(m, "y", STENO_F32, NULL);
+        pc_graph(m, "Add g,beta y; -> y");
         check(m, "layernorm", !wrong, wrong ? -1 : 1);
     }
 }
@@ -309,13 +262,9 @@ static void linear_takes_bias_activation_scale_and_residual(void **state)
     mk_f32(m, "w", "8,8", c_data, C * C);
     mk_f32(m, "b", "8", c_data + 5, C);
     mk_f32(m, "half", "", &half, 1);
-    mk_node(m, "MatMul", "x,w", "p");
-    mk_node(m, "Add", "b,p", "q");
-    mk_node(m, "Sigmoid", "q", "s");
+    pc_graph(m, "MatMul x,w p; Add b,p q; Sigmoid q s");
     mk_node(m, "Mul", "q,s", "r"); /* swish */
-    mk_node(m, "MatMul", "r,w", "t");
-    mk_node(m, "Add", "t,b", "u");
-    mk_node(m, "Mul", "u,half", "v");
+    pc_graph(m, "MatMul r,w t; Add t,b u; Mul u,half v");
     mk_node(m, "Add", "x,v", "y"); /* residual */
     mk_output(m, "y", STENO_F32, NULL);
     check(m, "linear", true, 2);
@@ -333,16 +282,11 @@ static void symbols_travel_through_shape_arithmetic(void **state)
     mk_i64(m, "one", "1", one, 1);
     mk_i64(m, "minus", "1", minus, 1);
     mk_i64(m, "flat", "3", flat, 3);
-    mk_node(m, "Shape", "x", "s");
-    mk_node(m, "Slice", "s,zero,one,zero", "n");
-    mk_node(m, "Concat", "n,minus", "target");
-    mk_attr_int(m, "axis", 0);
+    pc_graph(m, "Shape x s; Slice s,zero,one,zero n; Concat n,minus target axis=0");
     mk_node(m, "Reshape", "x,target", "rows"); /* [b, 24] */
     mk_node(m, "Exp", "rows", "e");
     mk_node(m, "Reshape", "e,flat", "back"); /* [b, 3, 8] */
-    mk_node(m, "MatMul", "x,w", "p");
-    mk_node(m, "Add", "p,back", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "MatMul x,w p; Add p,back y; -> y");
     check(m, "linear", true, 4); /* without the symbol 5, because the addition stays */
 }
 
@@ -367,16 +311,13 @@ static void linear_leaves_near_misses(void **state)
     mk_f32(m, "w", "8,8", c_data, C * C);
     mk_f32(m, "wide", "2,1,1,8", c_data, 2 * C); /* makes the result larger */
     mk_f32(m, "b", "8", c_data + 5, C);
-    mk_node(m, "MatMul", "x,w", "p");
-    mk_node(m, "Add", "p,wide", "y1");
+    pc_graph(m, "MatMul x,w p; Add p,wide y1");
     mk_node(m, "MatMul", "x,w", "q"); /* merged with p */
     mk_node(m, "Relu", "q", "y2");    /* so p has two readers */
     mk_node(m, "MatMul", "x,x2", "y3");
     mk_node(m, "Transpose", "x", "x2"); /* x2 is not constant */
     mk_attr_ints(m, "perm", (int64_t[]){0, 2, 1}, 3);
-    mk_output(m, "y1", STENO_F32, NULL);
-    mk_output(m, "y2", STENO_F32, NULL);
-    mk_output(m, "y3", STENO_F32, NULL);
+    pc_graph(m, "-> y1; -> y2; -> y3");
     check(m, "linear", true, 4); /* the Transpose is fused into its product */
 }
 
@@ -411,8 +352,7 @@ static void unknown_pass_names_are_refused(void **state)
     size_t size;
     uint8_t *file;
     (void)state;
-    mk_node(m, "Exp", "x", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Exp x y; -> y");
     file = mk_bytes(m, &size);
     mk_free(m);
     assert_int_equal(steno_network_open_memory(&n, file, size, "t", &opt, &err), STENO_ERR_INVAL);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "nn/network/network.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,9 +72,7 @@ static void first_is_one(struct mk_graph *m)
 {
     mk_i64(m, "zero", "1", zero, 1);
     mk_i64(m, "one", "1", one, 1);
-    mk_node(m, "Shape", "x", "shape");
-    mk_node(m, "Gather", "shape,zero", "first");
-    mk_node(m, "Equal", "first,one", "cond");
+    pc_graph(m, "Shape x shape; Gather shape,zero first; Equal first,one cond");
 }
 
 /* The guard that exporters put around a Squeeze: y = -(x.squeeze(0) if x.shape[0] == 1 else x). */
@@ -88,13 +86,10 @@ static void both_branches_are_taken_in_turn(void **state)
     mk_input(m, "x", STENO_F32, "n,4");
     mk_node(m, "Neg", "x", "minus");
     first_is_one(m);
-    mk_node(yes, "Squeeze", "minus,zero", "squeezed");
-    mk_output(yes, "squeezed", STENO_F32, NULL);
-    mk_node(no, "Identity", "minus", "same");
-    mk_output(no, "same", STENO_F32, NULL);
+    pc_graph(yes, "Squeeze minus,zero squeezed; -> squeezed");
+    pc_graph(no, "Identity minus same; -> same");
     mk_if(m, "cond", "chosen", yes, no);
-    mk_node(m, "Exp", "chosen", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Exp chosen y; -> y");
     s = open(m, &n);
     for (int i = 0; i < 12; i++)
         x[i] = (float)i / 4;
@@ -130,21 +125,12 @@ static void outputs_of_a_branch_come_from_anywhere(void **state)
     mk_input(m, "x", STENO_F32, "n,2");
     first_is_one(m);
     mk_f32(inner_yes, "three", "2", three, 2);
-    mk_node(inner_yes, "Mul", "x,three", "tripled");
-    mk_node(inner_yes, "Sub", "tripled,x", "doubled");
-    mk_output(inner_yes, "doubled", STENO_F32, NULL);
-    mk_node(inner_no, "Identity", "x", "never");
-    mk_output(inner_no, "never", STENO_F32, NULL);
+    pc_graph(inner_yes, "Mul x,three tripled; Sub tripled,x doubled; -> doubled");
+    pc_graph(inner_no, "Identity x never; -> never");
     mk_f32(yes, "five", "2", five, 2);
     mk_if(yes, "cond", "inner", inner_yes, inner_no);
-    mk_node(yes, "Add", "inner,five", "sum");
-    mk_node(yes, "Identity", "x", "x_again");
-    mk_output(yes, "sum", STENO_F32, NULL);
-    mk_output(yes, "sum", STENO_F32, NULL);
-    mk_output(yes, "five", STENO_F32, NULL);
-    mk_output(yes, "x_again", STENO_F32, NULL);
-    mk_node(no, "Neg", "x", "minus");
-    mk_node(no, "Abs", "x", "plus");
+    pc_graph(yes, "Add inner,five sum; Identity x x_again; -> sum; -> sum; -> five; -> x_again");
+    pc_graph(no, "Neg x minus; Abs x plus");
     for (int i = 0; i < 4; i++)
         mk_output(no, i % 2 ? "plus" : "minus", STENO_F32, NULL);
     mk_if(m, "cond", "a,b,c,d", yes, no);
@@ -184,18 +170,14 @@ static void loops_see_into_branches(void **state)
     mk_input(m, "x", STENO_F32, "n,2");
     first_is_one(m);
     mk_i64(m, "turns", "", turns, 1);
-    mk_node(yes, "Neg", "x", "minus");
-    mk_output(yes, "minus", STENO_F32, NULL);
-    mk_node(no, "Identity", "x", "same");
-    mk_output(no, "same", STENO_F32, NULL);
+    pc_graph(yes, "Neg x minus; -> minus");
+    pc_graph(no, "Identity x same; -> same");
     mk_if(m, "cond", "chosen", yes, no);
     mk_input(body, "turn", STENO_I64, "");
     mk_input(body, "go", STENO_BOOL, "");
     mk_input(body, "sum", STENO_F32, NULL);
-    mk_node(add, "Add", "sum,chosen", "more");
-    mk_output(add, "more", STENO_F32, NULL);
-    mk_node(keep, "Mul", "sum,chosen", "less");
-    mk_output(keep, "less", STENO_F32, NULL);
+    pc_graph(add, "Add sum,chosen more; -> more");
+    pc_graph(keep, "Mul sum,chosen less; -> less");
     mk_node(body, "Identity", "go", "go_on");
     mk_if(body, "cond", "next", add, keep);
     mk_output(body, "go_on", STENO_BOOL, "");
@@ -227,10 +209,8 @@ static void conditions_on_data_are_evaluated_in_every_run(void **state)
     mk_input(m, "x", STENO_F32, "1");
     mk_f32(m, "none", "", &none, 1);
     mk_node(m, "Less", "x,none", "cond");
-    mk_node(yes, "Neg", "x", "minus");
-    mk_output(yes, "minus", STENO_F32, NULL);
-    mk_node(no, "Identity", "x", "same");
-    mk_output(no, "same", STENO_F32, NULL);
+    pc_graph(yes, "Neg x minus; -> minus");
+    pc_graph(no, "Identity x same; -> same");
     mk_if(m, "cond", "y", yes, no);
     mk_output(m, "y", STENO_F32, NULL);
     s = open(m, &n);
@@ -257,17 +237,8 @@ static void views_take_no_step(void **state)
     mk_input(m, "x", STENO_F32, "2,3");
     mk_i64(m, "zero", "1", zero, 1);
     mk_i64(m, "flat", "1", flat, 1);
-    mk_node(m, "Unsqueeze", "x,zero", "x3");
-    mk_node(m, "Reshape", "x3,flat", "x1");
-    mk_node(m, "Neg", "x1", "a");
-    mk_node(m, "Unsqueeze", "a,zero", "a2");
-    mk_node(m, "Identity", "a2", "b");
-    mk_node(m, "Neg", "b", "c");
-    mk_node(m, "Flatten", "x3", "d");
-    mk_output(m, "a", STENO_F32, NULL);
-    mk_output(m, "b", STENO_F32, NULL);
-    mk_output(m, "c", STENO_F32, NULL);
-    mk_output(m, "d", STENO_F32, NULL);
+    pc_graph(m, "Unsqueeze x,zero x3; Reshape x3,flat x1; Neg x1 a; Unsqueeze a,zero a2; "
+                "Identity a2 b; Neg b c; Flatten x3 d; -> a; -> b; -> c; -> d");
     s = open(m, &n);
     for (int round = 0; round < 3; round++) {
         float other[6];
@@ -305,19 +276,12 @@ static void views_follow_a_value_that_was_planned_wrongly(void **state)
     mk_i64(m, "flat", "1", flat, 1);
     mk_input(body, "h", STENO_F32, NULL);
     mk_input(body, "e", STENO_F32, "");
-    mk_node(body, "Concat", "h,h", "next");
-    mk_attr_int(body, "axis", 0);
-    mk_node(body, "Neg", "e", "minus");
-    mk_output(body, "next", STENO_F32, NULL);
+    pc_graph(body, "Concat h,h next axis=0; Neg e minus; -> next");
     mk_output(body, "minus", STENO_F32, "");
     mk_node(m, "Scan", "x,seq", "grown,ys");
     mk_attr_graph(m, "body", body);
     mk_attr_int(m, "num_scan_inputs", 1);
-    mk_node(m, "Unsqueeze", "grown,zero", "row");
-    mk_node(m, "Reshape", "row,flat", "again");
-    mk_node(m, "Neg", "again", "y");
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "ys", STENO_F32, NULL);
+    pc_graph(m, "Unsqueeze grown,zero row; Reshape row,flat again; Neg again y; -> y; -> ys");
     s = open(m, &n);
     for (int round = 0; round < 3; round++) {
         const struct steno_tensor *y;

@@ -8,7 +8,7 @@
 #include "base/cpu.h"
 #include "nn/network/network.h"
 #include "nn/ops/weights.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -31,7 +31,6 @@ static steno_network *network(enum steno_precision p)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = p, .borrow_from = 1};
     static float w[K * N], c3[O * C * 9], c1[O * O], b[O + N];
-    const int64_t pads[4] = {1, 1, 1, 1}, two[2] = {2, 2}, one[2] = {1, 1};
     struct mk_graph *g = mk_new(17);
     steno_network *n = NULL;
     steno_err err = {0};
@@ -55,14 +54,9 @@ static steno_network *network(enum steno_precision p)
     mk_f32(g, "C3", "24,16,3,3", c3, O * C * 9);
     mk_f32(g, "C1", "24,24,1,1", c1, O * O);
     mk_f32(g, "cb", "24", b + N, O);
-    mk_node(g, "MatMul", "x,W", "p");
-    mk_node(g, "Add", "p,b", "q");
-    mk_node(g, "Relu", "q", "y");
-    mk_node(g, "Conv", "image,C3,cb", "c");
-    mk_attr_ints(g, "pads", pads, 4);
-    mk_attr_ints(g, "strides", two, 2);
-    mk_node(g, "Conv", "c,C1,cb", "z");
-    mk_attr_ints(g, "kernel_shape", one, 2);
+    pc_graph(g, "MatMul x,W p; Add p,b q; Relu q y; "
+                "Conv image,C3,cb c pads=[1,1,1,1] strides=[2,2]; "
+                "Conv c,C1,cb z kernel_shape=[1,1]");
     mk_output(g, "y", STENO_F32, "t,40");
     mk_output(g, "z", STENO_F32, "1,24,4,3");
     path = mk_file(g);
@@ -244,7 +238,6 @@ static steno_network *convolutions(enum steno_precision p, float odd, const char
     struct steno_network_options opt = {
         .opt_level = -1, .precision = p, .borrow_from = !cache, .cache_dir = cache};
     static float w3[16 * 16 * 9], w1[16 * 16], x[IMAGE];
-    const int64_t pads[4] = {1, 1, 1, 1};
     const struct steno_tensor in = {STENO_F32, {4, {1, 16, 6, 5}}, x};
     struct steno_session_options so = {.threads = 1};
     struct mk_graph *g = mk_new(17);
@@ -263,13 +256,8 @@ static steno_network *convolutions(enum steno_precision p, float odd, const char
     mk_f32(g, "A", "16,16,3,3", w3, 16 * 16 * 9);
     mk_f32(g, "B", "16,16,3,3", w3, 16 * 16 * 9);
     mk_f32(g, "C", "16,16,1,1", w1, 16 * 16);
-    mk_node(g, "Conv", "x,A", "a");
-    mk_attr_ints(g, "pads", pads, 4);
-    mk_node(g, "Relu", "a", "ra");
-    mk_node(g, "Conv", "ra,B", "b");
-    mk_attr_ints(g, "pads", pads, 4);
-    mk_node(g, "Relu", "b", "y");
-    mk_node(g, "Conv", "x,C", "z");
+    pc_graph(g, "Conv x,A a pads=[1,1,1,1]; Relu a ra; Conv ra,B b pads=[1,1,1,1]; Relu b y; "
+                "Conv x,C z");
     mk_output(g, "y", STENO_F32, "1,16,6,5");
     mk_output(g, "z", STENO_F32, "1,16,6,5");
     path = mk_file(g);
@@ -436,7 +424,6 @@ static steno_network *quantized(enum steno_precision p)
     struct steno_network_options opt = {.opt_level = -1, .precision = p};
     static uint8_t q[K * N + 1];
     static float b[N], c3[O * C * 9], scale = 1.0f / 127;
-    const int64_t pads[4] = {1, 1, 1, 1}, two[2] = {2, 2};
     struct mk_graph *g = mk_new(17);
     Onnx__Tensor *t;
     steno_network *n = NULL;
@@ -457,17 +444,10 @@ static steno_network *quantized(enum steno_precision p)
     t->raw_data.len = K * N;
     mk_f32(g, "ws", "", &scale, 1);
     mk_f32(g, "b", "40", b, N);
-    mk_node(g, "DynamicQuantizeLinear", "x", "q,qs,qz");
-    mk_node(g, "MatMulInteger", "q,w,qz", "i");
-    mk_node(g, "Cast", "i", "f");
+    pc_graph(g, "DynamicQuantizeLinear x q,qs,qz; MatMulInteger q,w,qz i; Cast i f");
     mk_attr_int(g, "to", STENO_F32);
-    mk_node(g, "Mul", "qs,ws", "s");
-    mk_node(g, "Mul", "f,s", "p");
-    mk_node(g, "Add", "p,b", "c");
-    mk_node(g, "Relu", "c", "y");
-    mk_node(g, "Conv", "image,C3", "z");
-    mk_attr_ints(g, "pads", pads, 4);
-    mk_attr_ints(g, "strides", two, 2);
+    pc_graph(g, "Mul qs,ws s; Mul f,s p; Add p,b c; Relu c y; "
+                "Conv image,C3 z pads=[1,1,1,1] strides=[2,2]");
     mk_output(g, "y", STENO_F32, "t,40");
     mk_output(g, "z", STENO_F32, NULL);
     file = mk_bytes(g, &size);
@@ -556,7 +536,7 @@ static void attend(enum steno_precision p, const char *cpu, int threads, float *
     struct steno_network_options opt = {.opt_level = -1, .precision = p, .cpu = cpu};
     struct steno_session_options so = {.threads = threads};
     static float x[3][ROWS * ALL];
-    const int64_t heads[4] = {0, 0, HEADS, SIZE}, joined[3] = {0, 0, ALL}, back[4] = {0, 2, 1, 3};
+    const int64_t heads[4] = {0, 0, HEADS, SIZE}, joined[3] = {0, 0, ALL};
     const float scale = 0.25f;
     struct mk_graph *g = mk_new(17);
     steno_network *n = NULL;
@@ -572,13 +552,8 @@ static void attend(enum steno_precision p, const char *cpu, int threads, float *
     split_heads(g, "q", "qh", false);
     split_heads(g, "k", "kh", true);
     split_heads(g, "v", "vh", false);
-    mk_node(g, "MatMul", "qh,kh", "s");
-    mk_node(g, "Mul", "s,scale", "c");
-    mk_node(g, "Softmax", "c", "w");
-    mk_node(g, "MatMul", "w,vh", "o");
-    mk_node(g, "Transpose", "o", "ot");
-    mk_attr_ints(g, "perm", back, 4);
-    mk_node(g, "Reshape", "ot,joined", "y");
+    pc_graph(g, "MatMul qh,kh s; Mul s,scale c; Softmax c w; MatMul w,vh o; "
+                "Transpose o ot perm=[0,2,1,3]; Reshape ot,joined y");
     mk_output(g, "y", STENO_F32, "1,t,40");
     file = mk_bytes(g, &size);
     mk_free(g);

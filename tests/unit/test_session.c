@@ -9,7 +9,7 @@
 #include "base/threads.h"
 #include "nn/network/network.h"
 #include "tests/support/alloc_count.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
 
 #include <math.h>
@@ -94,17 +94,8 @@ static struct mk_graph *mixed(void)
     mk_f32(m, "one", "", &one, 1);
     mk_i64(m, "index", "1", index, 1);
     mk_i64(m, "minus", "1", minus, 1);
-    mk_node(m, "Add", "x,one", "a");
-    mk_node(m, "Relu", "a", "b");
-    mk_node(m, "Mul", "b,x", "y");
-    mk_node(m, "Shape", "x", "s");
-    mk_node(m, "Gather", "s,index", "six");
-    mk_attr_int(m, "axis", 0);
-    mk_node(m, "Concat", "six,minus", "shape");
-    mk_attr_int(m, "axis", 0);
-    mk_node(m, "Reshape", "y,shape", "r");
-    mk_node(m, "Transpose", "r", "t");
-    mk_node(m, "Exp", "t", "z");
+    pc_graph(m, "Add x,one a; Relu a b; Mul b,x y; Shape x s; Gather s,index six axis=0; "
+                "Concat six,minus shape axis=0; Reshape y,shape r; Transpose r t; Exp t z");
     mk_output(m, "y", STENO_F32, "n,6");
     mk_output(m, "z", STENO_F32, NULL);
     return m;
@@ -237,9 +228,7 @@ static struct mk_graph *positions(void)
     mk_input(m, "x", STENO_F32, "t,256");
     mk_f32(m, "table", "1000,16", table, TABLE * DEPTH);
     mk_i64(m, "zero", "1", &zero, 1);
-    mk_node(m, "Shape", "x", "shape");
-    mk_node(m, "Gather", "shape,zero", "rows");
-    mk_node(m, "Slice", "table,zero,rows,zero", "part");
+    pc_graph(m, "Shape x shape; Gather shape,zero rows; Slice table,zero,rows,zero part");
     for (int p = 0; p < PRODUCTS; p++) {
         const char num[2] = {(char)('0' + p), '\0'};
         char name[3][8];
@@ -336,9 +325,7 @@ static struct mk_graph *streaming(void)
     mk_input(m, "x", STENO_F32, "4");
     mk_input(m, "old", STENO_F32, "4");
     mk_f32(m, "half", "", &half, 1);
-    mk_node(m, "Mul", "old,half", "h");
-    mk_node(m, "Add", "h,x", "new");
-    mk_node(m, "Sub", "new,old", "diff");
+    pc_graph(m, "Mul old,half h; Add h,x new; Sub new,old diff");
     mk_output(m, "new", STENO_F32, "4");
     mk_output(m, "diff", STENO_F32, "4");
     return m;
@@ -410,10 +397,7 @@ static void outputs_of_every_origin(void **state)
         mk_input(m, "x", STENO_F32, "2");
         mk_f32(m, "c", "2", c, 2);
         mk_i64(m, "shape", "2", shape, 2);
-        mk_node(m, "Abs", "x", "a");
-        mk_node(m, "Reshape", "x,shape", "v");
-        mk_node(m, "Reshape", "a,shape", "w");
-        mk_node(m, "Identity", "x", "i");
+        pc_graph(m, "Abs x a; Reshape x,shape v; Reshape a,shape w; Identity x i");
         mk_output(m, "x", STENO_F32, "2");
         mk_output(m, "c", STENO_F32, "2");
         mk_output(m, "a", STENO_F32, "2");
@@ -453,12 +437,7 @@ static void inputs_read_later_are_not_overwritten(void **state)
     struct steno_tensor t = f32(x, 1, (int64_t[]){2});
     (void)state;
     mk_input(m, "x", STENO_F32, "2");
-    mk_node(m, "Exp", "x", "a");
-    mk_node(m, "Neg", "a", "b");
-    mk_node(m, "Relu", "b", "c");
-    mk_node(m, "Add", "a,c", "d");
-    mk_node(m, "Mul", "d,d", "e");
-    mk_node(m, "Sub", "e,a", "y");
+    pc_graph(m, "Exp x a; Neg a b; Relu b c; Add a,c d; Mul d,d e; Sub e,a y");
     mk_output(m, "y", STENO_F32, "2");
     n = network(m, 0);
     s = session(n);
@@ -484,13 +463,9 @@ static void shapes_that_depend_on_data_run_and_are_planned(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "1");
     mk_input(m, "shape", STENO_I64, "2");
-    mk_node(m, "Expand", "x,shape", "big");
-    mk_node(m, "Transpose", "big", "transposed");
+    pc_graph(m, "Expand x,shape big; Transpose big transposed");
     mk_node(m, "Identity", "transposed", "same"); /* a view of memory outside the plan */
-    mk_node(m, "Neg", "same", "minus");
-    mk_node(m, "Add", "minus,same", "zero");
-    mk_node(m, "Sub", "zero,transposed", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Neg same minus; Add minus,same zero; Sub zero,transposed y; -> y");
     n = network(m, 0);
     s = session(n);
     set(s, 0, &t);
@@ -549,9 +524,7 @@ static void every_missing_operator_is_listed(void **state)
     mk_import(m, "com.acme", 3);
     mk_input(m, "x", STENO_F32, "2");
     mk_input(m, "c", STENO_BOOL, "");
-    mk_node(m, "Nonesuch", "x", "a");
-    mk_node(m, "Nonesuch", "a", "b");
-    mk_node(m, "com.acme:Gadget", "b", "d");
+    pc_graph(m, "Nonesuch x a; Nonesuch a b; com.acme:Gadget b d");
     mk_node(body, "Inner", "d", "o");
     mk_output(body, "o", STENO_F32, "2");
     mk_if(m, "c", "y", body, body);
@@ -567,8 +540,7 @@ static void incompatible_shapes_are_refused_at_load(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "n,4");
     mk_f32(m, "w", "3", w, 3);
-    mk_node(m, "Add", "x,w", "bad");
-    mk_output(m, "bad", STENO_F32, NULL);
+    pc_graph(m, "Add x,w bad; -> bad");
     refused(m, STENO_ERR_FORMAT, want);
 }
 
@@ -583,10 +555,7 @@ static void constants_fold_and_dead_nodes_go(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "2");
     mk_f32(m, "two", "", &two, 1);
-    mk_node(m, "Mul", "two,two", "four");
-    mk_node(m, "Sqrt", "four", "root");
-    mk_node(m, "Exp", "x", "unread");
-    mk_node(m, "Add", "x,root", "p");
+    pc_graph(m, "Mul two,two four; Sqrt four root; Exp x unread; Add x,root p");
     mk_node(m, "Add", "x,root", "q"); /* the same computation again */
     mk_node(m, "Mul", "p,q", "y");
     mk_output(m, "y", STENO_F32, "2");
@@ -609,9 +578,7 @@ static void folding_does_not_blow_up_memory(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "");
     mk_i64(m, "big", "2", big, 2);
-    mk_node(m, "ConstantOfShape", "big", "zeros");
-    mk_node(m, "Add", "zeros,x", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "ConstantOfShape big zeros; Add zeros,x y; -> y");
     n = network(m, 3);
     assert_true(steno_network_weight_bytes(n) < 1000);
     steno_network_close(n);
@@ -631,8 +598,7 @@ static void sizes_that_overflow_at_run_time_are_errors(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "1");
     mk_input(m, "shape", STENO_I64, "3");
-    mk_node(m, "Expand", "x,shape", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Expand x,shape y; -> y");
     n = network(m, 3);
     s = session(n);
     set(s, 0, &t);

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "nn/network/network.h"
-#include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #define ROWS 64 /* of the table; frame t of T uses row ROWS - T + t */
 #define DIM 6
@@ -58,8 +58,7 @@ static struct mk_graph *graph(enum form form, size_t wide)
     mk_i64(m, "all", "1", &all, 1);
     snprintf(dims, sizeof dims, "1,T,%zu", wide == WIDE ? wide : 1);
     mk_input(m, "x", STENO_F32, dims);
-    mk_node(m, "Shape", "x", "shape");
-    mk_node(m, "Slice", "shape,axis,two", "frames");
+    pc_graph(m, "Shape x shape; Slice shape,axis,two frames");
     mk_node(m, "Sub", form == FROM_THE_BACK ? "zero,frames" : "rows,frames", "start");
     mk_node(m, "Slice",
             form == STEP_OF_TWO     ? "table,start,rows,axis,two"
@@ -70,13 +69,11 @@ static struct mk_graph *graph(enum form form, size_t wide)
     if (form == PLUS_X) { /* x becomes the residual of the product */
         mk_node(m, "Add", "product,x", "y");
     } else {
-        mk_node(m, "Add", "product,b", "p");
-        mk_node(m, "Mul", "x,p", "y");
+        pc_graph(m, "Add product,b p; Mul x,p y");
     }
     mk_output(m, "y", STENO_F32, NULL);
     if (form == ROWS_READ) {
-        mk_node(m, "Mul", "taken,taken", "square");
-        mk_output(m, "square", STENO_F32, NULL);
+        pc_graph(m, "Mul taken,taken square; -> square");
     }
     return m;
 }

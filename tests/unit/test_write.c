@@ -37,10 +37,8 @@ static void bodies_keep_what_they_capture(void **state)
     mk_input(m, "c", STENO_BOOL, "");
     mk_f32(m, "k", "3", wc_numbers(), 3);
     mk_node(m, "Add", "x,k", "t");
-    mk_node(a, "Mul", "t,k", "inner");
-    mk_output(a, "inner", STENO_F32, NULL);
-    mk_node(b, "Identity", "t", "inner2");
-    mk_output(b, "inner2", STENO_F32, NULL);
+    pc_graph(a, "Mul t,k inner; -> inner");
+    pc_graph(b, "Identity t inner2; -> inner2");
     mk_if(m, "c", "y", a, b);
     mk_output(m, "y", STENO_F32, NULL);
     file = mk_bytes(m, &size);
@@ -121,8 +119,7 @@ static void outputs_keep_their_shape(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "n,3");
     mk_input(m, "shape", STENO_I64, "k");
-    mk_node(m, "Reshape", "x,shape", "y");
-    mk_node(m, "Relu", "x", "z");
+    pc_graph(m, "Reshape x,shape y; Relu x z");
     mk_output(m, "y", STENO_F32, "n,1,3");
     mk_output(m, "z", STENO_F32, "7,3");
     file = mk_bytes(m, &size);
@@ -158,10 +155,7 @@ static void stft_infers_its_shape(void **state)
     mk_input(m, "unknown", STENO_I64, "");
     mk_i64(m, "hop", "", hop, 1);
     mk_i64(m, "length", "", length, 1);
-    mk_node(m, "STFT", "x,hop,,length", "y");
-    mk_node(m, "STFT", "x,unknown,,unknown", "z");
-    mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "z", STENO_F32, NULL);
+    pc_graph(m, "STFT x,hop,,length y; STFT x,unknown,,unknown z; -> y; -> z");
     file = mk_bytes(m, &size);
     n = wc_open(file, size, 0, false);
     s = &steno_network_output(n, 0)->shape;
@@ -288,8 +282,7 @@ static void forms_that_an_opset_lacks_are_named(void **state)
     (void)state;
     mk_input(m, "x", STENO_F32, "2,1,6");
     mk_input(m, "axes", STENO_I64, "1");
-    mk_node(m, "Squeeze", "x,axes", "y");
-    mk_output(m, "y", STENO_F32, NULL);
+    pc_graph(m, "Squeeze x,axes y; -> y");
     file = mk_bytes(m, &size);
     n = wc_open(file, size, 3, true);
     steno_buf_init(&out, WC_MAX_FILE);
@@ -334,8 +327,7 @@ static void near_misses_are_reported(void **state)
     mk_input(m, "mask", STENO_BOOL, "1,1,1,5");
     mk_f32(m, "low", "", &low, 1);
     mk_f32(m, "some", "", &some, 1);
-    mk_node(m, "Where", "mask,low,x", "a");
-    mk_node(m, "Softmax", "a", "b");
+    pc_graph(m, "Where mask,low,x a; Softmax a b");
     mk_node(m, "Where", "mask,some,b", "y"); /* not 0 */
     mk_output(m, "y", STENO_F32, "1,2,3,5");
     file = mk_bytes(m, &size);

@@ -73,10 +73,7 @@ static struct mk_graph *glu(void)
 {
     struct mk_graph *m = mk_new(13);
     mk_input(m, "x", STENO_F32, "n,3,8");
-    mk_node(m, "Split", "x", "a,b");
-    mk_attr_int(m, "axis", -1);
-    mk_node(m, "Sigmoid", "b", "s");
-    mk_node(m, "Mul", "a,s", "y");
+    pc_graph(m, "Split x a,b axis=-1; Sigmoid b s; Mul a,s y");
     mk_output(m, "y", STENO_F32, "n,3,4");
     return m;
 }
@@ -157,11 +154,7 @@ static struct mk_graph *gelu(void)
     mk_f32(m, "root", "", &root, 1);
     mk_f32(m, "one", "", &one, 1);
     mk_f32(m, "half", "", &half, 1);
-    mk_node(m, "Div", "x,root", "d");
-    mk_node(m, "Erf", "d", "e");
-    mk_node(m, "Add", "e,one", "p");
-    mk_node(m, "Mul", "x,p", "q");
-    mk_node(m, "Mul", "q,half", "y");
+    pc_graph(m, "Div x,root d; Erf d e; Add e,one p; Mul x,p q; Mul q,half y");
     mk_output(m, "y", STENO_F32, "2,8");
     return m;
 }
@@ -184,15 +177,9 @@ static struct mk_graph *layernorm(void)
     mk_f32(m, "beta", "8", wc_numbers() + 40, 8);
     mk_node(m, "ReduceMean", "x", "m");
     mk_attr_ints(m, "axes", &last, 1);
-    mk_node(m, "Sub", "x,m", "d");
-    mk_node(m, "Pow", "d,two", "q");
-    mk_node(m, "ReduceMean", "q", "v");
+    pc_graph(m, "Sub x,m d; Pow d,two q; ReduceMean q v");
     mk_attr_ints(m, "axes", &last, 1);
-    mk_node(m, "Add", "v,eps", "w");
-    mk_node(m, "Sqrt", "w", "r");
-    mk_node(m, "Div", "d,r", "n");
-    mk_node(m, "Mul", "n,gamma", "g");
-    mk_node(m, "Add", "g,beta", "y");
+    pc_graph(m, "Add v,eps w; Sqrt w r; Div d,r n; Mul n,gamma g; Add g,beta y");
     mk_output(m, "y", STENO_F32, "2,3,8");
     return m;
 }
@@ -212,9 +199,7 @@ static struct mk_graph *masked(void)
     mk_input(m, "mask", STENO_BOOL, "1,1,1,5");
     mk_f32(m, "low", "", &low, 1);
     mk_f32(m, "zero", "", &zero, 1);
-    mk_node(m, "Where", "mask,low,x", "a");
-    mk_node(m, "Softmax", "a", "b");
-    mk_node(m, "Where", "mask,zero,b", "y");
+    pc_graph(m, "Where mask,low,x a; Softmax a b; Where mask,zero,b y");
     mk_output(m, "y", STENO_F32, "1,2,3,5");
     return m;
 }
@@ -379,20 +364,14 @@ static void attention_of_a_step(void **state)
 static struct mk_graph *channels_last(void)
 {
     static const float lo = -0.2f, hi = 0.4f;
-    static const int64_t pads[] = {1, 1, 1, 1};
     struct mk_graph *m = mk_new(13);
     mk_input(m, "x", STENO_F32, "1,4,6,5");
     mk_f32(m, "w", "4,4,3,3", wc_numbers() + 300, 144);
     mk_f32(m, "d", "4,1,3,3", wc_numbers() + 200, 36);
     mk_f32(m, "lo", "", &lo, 1);
     mk_f32(m, "hi", "", &hi, 1);
-    mk_node(m, "Conv", "x,w", "c");
-    mk_attr_ints(m, "pads", pads, 4);
-    mk_node(m, "Conv", "c,d", "e");
-    mk_attr_int(m, "group", 4);
-    mk_attr_ints(m, "pads", pads, 4);
-    mk_node(m, "Clip", "e,lo,hi", "f");
-    mk_node(m, "Add", "f,c", "y");
+    pc_graph(m, "Conv x,w c pads=[1,1,1,1]; Conv c,d e group=4 pads=[1,1,1,1]; Clip e,lo,hi f; "
+                "Add f,c y");
     mk_output(m, "y", STENO_F32, "1,4,6,5");
     return m;
 }
