@@ -250,9 +250,13 @@ def sound_that_begins_late_keeps_the_time_of_its_container(_):
     need_samples()
     for file, arguments, streamed in LATE:
         make_late(file, arguments)
+        of_file = None
         for way in WAYS if streamed else WAYS[:-1]:
             got = samples_of(way, file)
             assert not isinstance(got, str), (file, way, got)
+            if of_file and got[0] == of_file[0] and np.array_equal(got[1], of_file[1]):
+                continue  # judged already
+            of_file = of_file or got
             rate, x = got
             lead = int((LEAD - 0.1) * rate)  # priming is before the sound
             assert np.abs(x[:lead]).max() < 1e-4 and likeness(rate, x[int(LEAD * rate):]) > 0.9, (file, way)
