@@ -179,6 +179,17 @@ static steno_status choose_aligner(struct steno_upload *up, steno_err *err)
     return steno_models_acquire_aligner(up->sv->srv->models, language, &up->aligner, err);
 }
 
+/* A text to be aligned is in the default model's only language, where the request does not tell. */
+static steno_status assume_language(struct steno_upload *up, steno_err *err)
+{
+    struct steno_model_view v;
+    if (*up->want.ask.model || *up->want.ask.hints.language)
+        return STENO_OK;
+    steno_model_slot_view(steno_models_slot(up->sv->srv->models, 0), &v);
+    return *v.language ? steno_hint_set(&up->want.ask.hints, "language", v.language, err)
+                       : STENO_OK;
+}
+
 /* Choose the model. False when the request must be refused with *why. */
 bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refused *why,
                                steno_err *err)
@@ -188,12 +199,15 @@ bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refu
     enum steno_rejection busy = STENO_REJECT_LOADING;
     char aligner[STENO_OPENAI_NAME];
     const char *model = up->want.ask.model;
-    steno_status st;
+    steno_status st = STENO_OK;
     if (up->served || up->form == STENO_UPLOAD_ENROLL)
         return true;
-    if (up->form == STENO_UPLOAD_ALIGN)
+    if (up->form == STENO_UPLOAD_ALIGN) {
+        st = assume_language(up, err);
         model = steno_upload_align_model(up, aligner, sizeof aligner);
-    st = steno_models_acquire(models, model, &up->want.options, &up->served, err);
+    }
+    if (!st)
+        st = steno_models_acquire(models, model, &up->want.options, &up->served, err);
     if (!st) {
         busy = STENO_REJECT_CAPACITY;
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);

@@ -228,6 +228,8 @@ def word_times_aligned_are_those_of_the_aligner():
             assert aligned == here and own != aligned, (own, aligned, here)
             code, j = form(d, path="/v1/audio/transcriptions", response_format="verbose_json", **{"timestamp_granularities[]": "word"}, word_times="aligned")
             assert code == 200 and [(w["start"], w["end"]) for w in j["words"]] == [h[1:] for h in here], j
+            code, j = form(d, text=DIGITS_TEXT)  # a text is in the default model's language
+            assert code == 200 and j["model"] == "digits", (code, j)
             code, j = form(d, path="/v1/audio/transcriptions", word_times="loud")
             assert code == 400 and j["error"]["param"] == "word_times", j
             for path in ("/v1/transcribe?word_times=aligned", "/v1/listen?word_times=aligned&language=en"):

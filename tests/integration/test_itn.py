@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest.mock
 
-from daemon import BUILD, DIGITS, DIGITS_TEXT, Stenod, case, converse, pcm, tap, wav
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, Stenod, case, converse, pcm, tap, wav
 
 STENO = os.path.join(BUILD, "steno")
 PCM, RATE = pcm()
@@ -196,6 +196,17 @@ def fetched_grammars_are_found(d, folder):
         with unittest.mock.patch.dict(os.environ, STENO_DATA=data), Stenod("model.dir=digits-en") as other:
             status, _, text = other.request("POST", "/v1/transcribe?format=text&itn=on", wav(PCM, RATE))
             assert status == 200 and text.decode().strip() == WRITTEN, text
+
+
+@case
+def requests_of_the_pages_are_taken(d, folder):
+    with tempfile.TemporaryDirectory() as work:
+        os.symlink(DIGITS, os.path.join(work, "call.wav"))
+        for page, answer in (("itn", b"427"), ("punctuation", b"punctuation: ")):  # there is no network: it says so
+            with open(os.path.join(ROOT, "docs", page + ".md"), encoding="utf-8") as f:
+                line = next(line for line in f if line.startswith("    curl "))
+            p = subprocess.run(["sh", "-c", line.replace("http://127.0.0.1:8080", d.url)], cwd=work, capture_output=True)
+            assert p.returncode == 0 and answer in p.stdout, (line, p)
 
 
 @case
