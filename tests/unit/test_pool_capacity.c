@@ -107,9 +107,9 @@ static void live_streams_are_charged_with_their_own_work(void **state)
     }
     wait_idle(p);
     pthread_mutex_lock(&p->lock);
-    assert_true(fabs(p->load.audio - audio) <= 0.001 * audio);
+    assert_true(fabs(p->load.since.audio - audio) <= 0.001 * audio);
     assert_in_range(p->load.steps, STEPS, STEPS + 1); /* and one of silence at the end */
-    assert_true(p->load.spent >= least && p->load.spent < 2 * least);
+    assert_true(p->load.since.spent >= least && p->load.since.spent < 2 * least);
     pthread_mutex_unlock(&p->lock);
     steno_pool_close(p);
 }

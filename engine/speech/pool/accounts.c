@@ -48,9 +48,9 @@ static bool is_look_due(const steno_pool *p, int64_t now_ns)
 bool steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
 {
     struct steno_pool_load *l = &p->load;
-    l->audio += w->live_audio;
-    l->spent += w->live_cpu;
-    l->planned += w->live_planned + w->live_audio * l->costs.host;
+    l->since.audio += w->live_audio;
+    l->since.spent += w->live_cpu;
+    l->since.planned += w->live_planned + w->live_audio * l->costs.host;
     l->steps += w->live_steps;
     return is_look_due(p, steno_now_ns());
 }
@@ -63,15 +63,13 @@ static void look(steno_pool *p, double cpu_free)
     const double seconds = (double)(now - l->capacity.at_ns) * 1e-9;
     if (!is_look_due(p, now))
         return; /* another thread was faster */
-    steno_capacity_look(&l->capacity, &(struct steno_capacity_look){.now_ns = now,
-                                                                    .free = cpu_free,
-                                                                    .worked = workers_cpu(p),
-                                                                    .audio = l->audio,
-                                                                    .spent = l->spent,
-                                                                    .planned = l->planned});
+    l->since.now_ns = now;
+    l->since.free = cpu_free;
+    l->since.worked = workers_cpu(p);
+    steno_capacity_look(&l->capacity, &l->since);
     l->demand = (double)l->steps / seconds * (l->costs.step[0] + l->costs.host * l->chunk) *
                 steno_capacity_slower(&l->capacity);
-    l->audio = l->spent = l->planned = 0;
+    l->since = (struct steno_capacity_look){0};
     l->steps = 0;
 }
 

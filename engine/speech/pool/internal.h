@@ -136,10 +136,9 @@ struct steno_pool_load {
     bool measuring;                /* costs.host is not known yet */
     double chunk;                  /* s of audio per step */
     struct steno_capacity capacity;
-    double demand; /* of the live steps, if each ran alone: busy workers */
-    /* of live streams since the last look: s of audio and of a processor, and as planned */
-    double audio, spent, planned;
-    uint64_t steps;
+    double demand;                    /* of the live steps, if each ran alone: busy workers */
+    struct steno_capacity_look since; /* sums of live streams since the last look */
+    uint64_t steps;                   /* of theirs */
 };
 
 /* The work of one round of a worker. */

@@ -491,15 +491,6 @@ steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, siz
     return st;
 }
 
-size_t steno_pool_stream_room(steno_pool_stream *ps)
-{
-    size_t room;
-    pthread_mutex_lock(&ps->lock);
-    room = ps->ring.max - ps->ring.len;
-    pthread_mutex_unlock(&ps->lock);
-    return room;
-}
-
 steno_status steno_pool_stream_finalize(steno_pool_stream *ps, steno_err *err)
 {
     steno_status st = STENO_OK;

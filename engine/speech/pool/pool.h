@@ -147,8 +147,6 @@ STENO_MUST steno_status steno_pool_stream_open(steno_pool_stream **out, steno_po
  * one ROOM note follows. Never waits. STENO_ERR_CANCELLED after end, cancel or a failure. */
 STENO_MUST steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n,
                                                size_t *taken, steno_err *err);
-/* Return the number of samples that a push would take now. */
-size_t steno_pool_stream_room(steno_pool_stream *ps);
 /* Close the segment after the audio pushed so far. STENO_ERR_CANCELLED after end; STENO_ERR_BUSY if
  * STENO_POOL_MAX_FINALIZE requests are waiting. */
 STENO_MUST steno_status steno_pool_stream_finalize(steno_pool_stream *ps, steno_err *err);

@@ -92,7 +92,5 @@ STENO_MUST steno_status steno_cached_encoder_batch_step(steno_cached_encoder_bat
                                                         struct steno_cached_encoder_state *const *s,
                                                         int n, int size, const float **y,
                                                         steno_err *err);
-/* Activations, windows and states of the batch. */
-size_t steno_cached_encoder_batch_bytes(const steno_cached_encoder_batch *b);
 
 #endif

@@ -313,10 +313,3 @@ steno_status steno_cached_encoder_lead_in(struct steno_cached_encoder *e,
         e->begin = s.data;
     return st;
 }
-
-size_t steno_cached_encoder_batch_bytes(const steno_cached_encoder_batch *b)
-{
-    size_t states = b->max > 1 ? (size_t)b->max * b->e->state_bytes : 0;
-    return steno_session_arena_bytes(b->session) + (size_t)b->max * b->window_bytes + states +
-           b->e->state_bytes;
-}

@@ -162,6 +162,5 @@ void steno_espnet_block_search_blocks(struct steno_espnet_block_search_block *bl
                                       steno_espnet_runner *r);
 /* For steno_joint_running; after the last block for steno_joint_count and steno_joint_get. */
 const steno_joint *steno_espnet_block_search_joint(const steno_espnet_block_search *x);
-size_t steno_espnet_block_search_bytes(const steno_espnet_block_search *x);
 
 #endif

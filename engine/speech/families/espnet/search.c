@@ -349,11 +349,3 @@ const steno_joint *steno_espnet_block_search_joint(const steno_espnet_block_sear
 {
     return x->joint;
 }
-
-size_t steno_espnet_block_search_bytes(const steno_espnet_block_search *x)
-{
-    return (x->decoder ? steno_cached_decoder_state_bytes(x->decoder) : 0) +
-           (x->lm ? steno_cached_decoder_state_bytes(x->lm) : 0) +
-           (x->rnn_decoder ? steno_espnet_rnn_decoder_state_bytes(x->rnn_decoder) : 0) +
-           steno_beam_states_bytes(&x->rnn_lm);
-}

@@ -279,11 +279,6 @@ void steno_wenet_rescorer_close(steno_wenet_rescorer *s)
     free(s);
 }
 
-const struct steno_wenet_decoder *steno_wenet_rescorer_decoder(const steno_wenet_rescorer *s)
-{
-    return &s->d;
-}
-
 const char *steno_wenet_rescorer_file(const steno_wenet_rescorer *s)
 {
     return s->net.name;

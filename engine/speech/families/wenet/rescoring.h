@@ -26,7 +26,6 @@ STENO_MUST steno_status steno_wenet_rescorer_open(steno_wenet_rescorer **out,
                                                   const struct steno_wenet_decoder *d,
                                                   steno_err *err);
 void steno_wenet_rescorer_close(steno_wenet_rescorer *r);
-const struct steno_wenet_decoder *steno_wenet_rescorer_decoder(const steno_wenet_rescorer *r);
 const char *steno_wenet_rescorer_file(const steno_wenet_rescorer *r);
 size_t steno_wenet_rescorer_bytes(const steno_wenet_rescorer *r); /* of weights */
 

@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#define SPEECH_MIN 20 /* mel frames that are worth a window */
-#define DOUBT 0.5f    /* languages are close: the second has this share of the first or more */
+#define DOUBT 0.5f /* languages are close: the second has this share of the first or more */
 
 struct steno_whisper_recording_options
 steno_whisper_recording_default(const struct steno_whisper *m)
@@ -232,7 +231,6 @@ steno_status steno_whisper_recording_open(steno_whisper_recording **out,
     j->o = *o;
     j->o.decode.search.rules.times = o->times;
     j->at.heard = j->at.spoken = -1;
-    j->spoken = SIZE_MAX;
     steno_buf_init(&j->text, STENO_WHISPER_TEXT_BYTES);
     st = open_parts(j, err);
     if (st)
@@ -274,7 +272,6 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     r->live = NULL;
     r->at = (struct steno_whisper_place){.heard = -1, .spoken = -1, .context = r->at.context};
     r->at.context.n = 0; /* its memory is kept */
-    r->spoken = SIZE_MAX;
     r->n_cuts = r->n_read = 0;
     steno_whisper_mel_restart(r->mel);
     st = steno_whisper_language_choose(r, err);
@@ -296,18 +293,11 @@ steno_status steno_whisper_recording_end(steno_whisper_recording *r, steno_err *
     return steno_whisper_mel_end(r->mel, err);
 }
 
-void steno_whisper_recording_set_speech(steno_whisper_recording *r, size_t end)
-{
-    r->spoken = (end + STENO_WHISPER_HOP - 1) / STENO_WHISPER_HOP;
-}
-
 bool steno_whisper_recording_ready(const steno_whisper_recording *r)
 {
     const size_t frames = steno_whisper_mel_frames(r->mel);
     if (r->phase != STENO_WHISPER_LISTENING)
         return true;
-    if (r->at.windows && r->at.next_seek + SPEECH_MIN > r->spoken)
-        return false;
     return r->ended ? r->at.next_seek < frames
                     : r->at.next_seek + STENO_WHISPER_WINDOW_FRAMES <= frames;
 }

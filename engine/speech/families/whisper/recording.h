@@ -104,8 +104,6 @@ STENO_MUST steno_status steno_whisper_recording_end(steno_whisper_recording *r, 
 STENO_MUST steno_status steno_whisper_recording_end_early(steno_whisper_recording *r,
                                                           steno_err *err);
 void steno_whisper_recording_resume(steno_whisper_recording *r);
-/* Nobody speaks at and after this sample: what is left of a window there gets none of its own. */
-void steno_whisper_recording_set_speech(steno_whisper_recording *r, size_t end);
 /* There is work for a step: a window of 30 s is full, or the rest of the recording is there. */
 bool steno_whisper_recording_ready(const steno_whisper_recording *r);
 /* The part of a run of the decoder that its next step takes, so that the recordings of a run

@@ -68,7 +68,6 @@ struct steno_whisper_recording {
     bool ended;
     struct steno_whisper_place at;
     struct steno_whisper_pieces prompt_text, hotwords, prefix;
-    size_t spoken; /* no frame from this one on has speech */
 
     /* the window */
     int32_t prompt[STENO_WHISPER_PROMPT_MAX];

@@ -225,9 +225,9 @@ bool steno_whisper_segments_skip(const steno_whisper_recording *j)
  * else the window's end. */
 static size_t seek_unsaid(const steno_whisper_recording *j, double said)
 {
-    const size_t end = j->at.seek + j->at.size, spoken = steno_whisper_least(j->spoken, end);
+    const size_t end = j->at.seek + j->at.size;
     const size_t at = said > 0 ? (size_t)(said * 100) : 0;
-    return at > j->at.seek && at + UNSAID < spoken ? at : end;
+    return at > j->at.seek && at + UNSAID < end ? at : end;
 }
 
 /* Code points of the text of a segment. */
