@@ -45,6 +45,7 @@ const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_sh
     p->batch = steno_ops_prod(&p->bshape, 0, p->bshape.rank);
     batch_steps(&p->bshape, &x, p->a_step);
     batch_steps(&p->bshape, &y, p->b_step);
+    p->b_transposed = false;
     p->b_single = steno_ops_prod(&yb, 0, yb.rank) == 1;
     if (p->b_single) {
         p->m *= p->batch;

@@ -10,7 +10,8 @@ struct steno_matmul {
     struct steno_shape bshape; /* batch dims of the result */
     struct steno_shape out;
     int64_t a_step[STENO_MAX_RANK], b_step[STENO_MAX_RANK]; /* in matrices, by batch dim */
-    bool b_single; /* one B for all: A's batch is only more rows */
+    bool b_single;     /* one B for all: A's batch is only more rows */
+    bool b_transposed; /* B's matrices lie as [n,k]; steno_matmul_plan says false */
 };
 
 /* Fill *p for A of shape a times B of shape b. Returns NULL, or a message that says what is wrong.

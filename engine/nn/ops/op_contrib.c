@@ -245,7 +245,8 @@ static steno_status infer_fused_matmul(struct steno_infer *ic, steno_err *err)
     return steno_matmul_infer(ic, &a, &b, steno_infer_dtype(ic, 0), err);
 }
 
-static const float *factor(struct steno_op_ctx *ctx, bool b, struct steno_shape *s)
+/* *swapped: the last two axes of B are left as they are. */
+static const float *factor(struct steno_op_ctx *ctx, bool b, struct steno_shape *s, bool *swapped)
 {
     const struct steno_tensor *t = steno_op_in(ctx, b);
     int perm[STENO_MAX_RANK];
@@ -254,6 +255,10 @@ static const float *factor(struct steno_op_ctx *ctx, bool b, struct steno_shape 
     *s = permuted(steno_op_node(ctx), b, &t->shape, perm);
     if (!f || !permutation(steno_op_node(ctx), b, t->shape.rank, perm))
         return f;
+    if (b && t->shape.rank > 1 && !steno_node_int(steno_op_node(ctx), "transBatchB", 0)) {
+        *swapped = true;
+        return f;
+    }
     to = steno_op_scratch(ctx, steno_numel(t) * sizeof *to + 1);
     if (to)
         steno_ops_transpose(&t->shape, perm, sizeof *to, to, f);
@@ -269,19 +274,21 @@ static steno_status run_fused_matmul(struct steno_op_ctx *ctx, steno_err *err)
     const float *a, *b;
     const char *wrong;
     float *fy;
+    bool swapped = false;
     steno_status st = steno_ops_need(ctx, 2, err);
     if (st)
         return st;
     if (!f32_or_half(steno_op_in(ctx, 0)->dtype) ||
         steno_op_in(ctx, 1)->dtype != steno_op_in(ctx, 0)->dtype)
         return steno_ops_bad_type(ctx, err, steno_op_in(ctx, 0)->dtype);
-    a = factor(ctx, false, &sa);
-    b = factor(ctx, true, &sb);
+    a = factor(ctx, false, &sa, NULL);
+    b = factor(ctx, true, &sb, &swapped);
     if (!a || !b)
         return steno_ops_nomem(ctx, err);
     wrong = steno_matmul_plan(&sa, &sb, &p);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    p.b_transposed = swapped;
     st = steno_op_out(ctx, 0, steno_op_in(ctx, 0)->dtype, &p.out, &y, err);
     if (st || !steno_numel(y))
         return st;

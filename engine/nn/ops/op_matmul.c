@@ -86,8 +86,8 @@ static void batch_part(void *arg, int part)
         size_t oa, ob;
         steno_matmul_offsets(p, i, &oa, &ob);
         j->k->gemm_f32(p->m, p->n, p->k, j->a + oa * p->m * p->k, p->k, false,
-                       j->b + ob * p->k * p->n, p->n, false, j->c + i * p->m * p->n, p->n, j->ep,
-                       j->work + (size_t)part * j->work_bytes);
+                       j->b + ob * p->k * p->n, p->b_transposed ? p->k : p->n, p->b_transposed,
+                       j->c + i * p->m * p->n, p->n, j->ep, j->work + (size_t)part * j->work_bytes);
     }
 }
 
@@ -101,7 +101,7 @@ steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_m
         void *packed = steno_op_scratch(ctx, j.k->gemm_f32_packed_bytes(p->k, p->n));
         if (!packed)
             return steno_ops_nomem(ctx, err);
-        j.k->gemm_f32_pack(packed, b, p->n, false, p->k, p->n);
+        j.k->gemm_f32_pack(packed, b, p->b_transposed ? p->k : p->n, p->b_transposed, p->k, p->n);
         steno_ops_gemm_packed(ctx, p->m, p->n, p->k, a, p->k, packed, c, p->n, ep);
         return STENO_OK;
     }
