@@ -26,7 +26,7 @@ declare -A may=(
     [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
     [tools/optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
-    [tools/convert]="formats tools/optimize nn/graph nn/build speech/text speech/families/nemo" # networks are built and written, never run
+    [tools/convert]="formats tools/optimize nn/graph nn/build speech/text speech/families/nemo speech/families/moonshine" # networks are built and written, never run
     [speech/families]="speech/features speech/search speech/text" [speech/families/registry]="speech/families"
     [speech/families/common]="speech/families nn/network nn/exec nn/graph nn/kernels formats speech/features speech/search speech/search/lm speech/text"
     [speech/recognizer]="speech/itn speech/punctuation speech/families speech/families/registry speech/speakers speech/turn nn/network nn/exec nn/graph speech/features speech/search speech/text speech/audio speech/store"
@@ -44,6 +44,7 @@ for d in engine/speech/families/*/; do
 done
 may[speech/families/whisper]+=" nn/onnx nn/build" # weights in exported networks; networks out of weights
 may[speech/families/nemo]+=" nn/build"
+may[speech/families/moonshine]+=" nn/build"
 may[speech/families/qwen_asr]+=" speech/families/llm" # what language models that hear have in common
 may[speech/families/funasr]+=" nn/build speech/families/llm"
 may[speech/families/common]+=" nn/build" # weights of one file

@@ -1,7 +1,8 @@
-#include "tools/convert/hf_moonshine.h"
+#include "speech/families/moonshine/build.h"
 
 #include "base/base64.h"
 #include "tools/convert/hf.h"
+#include "tools/convert/make.h"
 #include "tools/convert/output.h"
 #include "formats/json.h"
 
@@ -18,7 +19,7 @@ static const char *const files[] = {"preprocessor_config.json", "tokenizer_confi
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-static void read_moonshine_positions(struct steno_hf_conf *c, struct steno_hf_moonshine *a)
+static void read_moonshine_positions(struct steno_hf_conf *c, struct steno_moonshine_arch *a)
 {
     const struct steno_json_node *rope = c->st ? NULL : steno_json_get(c->root, "rope_parameters");
     struct steno_hf_conf inner = {.root = rope ? rope : c->root, .file = c->file, .err = c->err};
@@ -44,16 +45,16 @@ static void check_ids(struct steno_hf_conf *c)
     steno_hf_only(c, "eos_token_id", "2");
 }
 
-static void read_moonshine(struct steno_hf_conf *c, struct steno_hf_moonshine *a)
+static void read_moonshine(struct steno_hf_conf *c, struct steno_moonshine_arch *a)
 {
     int64_t heads = 8, encoder_heads, kv[2];
-    *a = (struct steno_hf_moonshine){.d = 288,
-                                     .ff = 1152,
-                                     .vocab = 32768,
-                                     .encoder_layers = 6,
-                                     .decoder_layers = 6,
-                                     .encoder_activation = "gelu",
-                                     .decoder_activation = "silu"};
+    *a = (struct steno_moonshine_arch){.d = 288,
+                                       .ff = 1152,
+                                       .vocab = 32768,
+                                       .encoder_layers = 6,
+                                       .decoder_layers = 6,
+                                       .encoder_activation = "gelu",
+                                       .decoder_activation = "silu"};
     steno_hf_int(c, "hidden_size", 2, 65536, &a->d);
     steno_hf_int(c, "intermediate_size", 1, 1 << 20, &a->ff);
     steno_hf_int(c, "vocab_size", 3, MAX_TOKENS, &a->vocab);
@@ -191,17 +192,21 @@ steno_status steno_hf_convert_moonshine(struct steno_hf_job *j)
 {
     const struct steno_make_weights w = steno_hf_weights_of(j->weights);
     static const char *const idle[] = {NULL};
-    struct steno_hf_moonshine a;
+    struct steno_moonshine_arch a;
+    struct steno_graph *g;
     char path[STENO_OUTPUT_PATH];
     steno_status st;
     read_moonshine(j->conf, &a);
     st = j->conf->st ? j->conf->st : check_preprocessor(j);
     if (!st)
-        st = steno_hf_write_moonshine_encoder(
-            &a, &w, steno_output_network(path, j->out, "encoder_model"), j->err);
+        st = steno_moonshine_build_encoder(&a, &w, &g, j->err);
     if (!st)
-        st = steno_hf_write_moonshine_decoder(
-            &a, &w, steno_output_network(path, j->out, "decoder_model_merged"), j->err);
+        st = steno_make_save(g, steno_output_network(path, j->out, "encoder_model"), NULL, j->err);
+    if (!st)
+        st = steno_moonshine_build_decoder(&a, &w, &g, j->err);
+    if (!st)
+        st = steno_make_save(g, steno_output_network(path, j->out, "decoder_model_merged"), NULL,
+                             j->err);
     if (!st)
         st = steno_hf_weights_all_used(j->weights, idle, j->err);
     if (!st)

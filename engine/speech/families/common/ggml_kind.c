@@ -36,13 +36,11 @@ static enum steno_ggml_kind kind_of_gguf(const void *bytes, size_t n)
     static const struct {
         const char *architecture;
         enum steno_ggml_kind kind;
-    } known[] = {{"whisper", STENO_GGML_WHISPER},
-                 {"parakeet", STENO_GGML_PARAKEET},
-                 {"nemotron", STENO_GGML_PARAKEET},
-                 {"gigaam", STENO_GGML_PARAKEET},
-                 {"canary", STENO_GGML_PARAKEET},
-                 {"sensevoice", STENO_GGML_SENSE_VOICE},
-                 {"SenseVoiceSmall", STENO_GGML_SENSE_VOICE}};
+    } known[] = {
+        {"whisper", STENO_GGML_WHISPER},        {"parakeet", STENO_GGML_PARAKEET},
+        {"nemotron", STENO_GGML_PARAKEET},      {"gigaam", STENO_GGML_PARAKEET},
+        {"canary", STENO_GGML_PARAKEET},        {"moonshine", STENO_GGML_MOONSHINE},
+        {"sensevoice", STENO_GGML_SENSE_VOICE}, {"SenseVoiceSmall", STENO_GGML_SENSE_VOICE}};
     enum steno_ggml_kind kind = STENO_GGML_OTHER;
     const char *text;
     steno_gguf *g;

@@ -13,12 +13,13 @@ enum steno_ggml_kind {
     STENO_GGML_SILERO,   /* voice activity */
     STENO_GGML_OTHER,    /* GGUF of another architecture */
     STENO_GGML_PARAKEET, /* of NeMo and GigaAM; from here on of families that ask */
-    STENO_GGML_SENSE_VOICE
+    STENO_GGML_SENSE_VOICE,
+    STENO_GGML_MOONSHINE
 };
 
 /* Values of general.architecture that have a family. */
 #define STENO_GGUF_ARCHITECTURES                                                                   \
-    "whisper, parakeet, nemotron, canary, gigaam, sensevoice, SenseVoiceSmall"
+    "whisper, parakeet, nemotron, canary, gigaam, moonshine, sensevoice, SenseVoiceSmall"
 
 /* Kind of n bytes, the whole file. */
 enum steno_ggml_kind steno_ggml_kind_of(const void *bytes, size_t n);

@@ -60,7 +60,7 @@ static bool is_ort(const char *dir)
 
 static bool probe_moonshine(const char *dir)
 {
-    return is_v1(dir) || is_v2(dir) || is_ort(dir);
+    return is_v1(dir) || is_v2(dir) || is_ort(dir) || steno_moonshine_file_probe(dir);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -115,16 +115,13 @@ static steno_status check_state(const struct steno_moonshine *m, int in, int k, 
     return STENO_OK;
 }
 
-static steno_status open_v2(struct steno_moonshine *m, const struct steno_family_open *o,
-                            bool quantized, steno_err *err)
+static steno_status bind_v2(struct steno_moonshine *m, steno_err *err)
 {
     static const char *const inputs[] = {"input_ids", "encoder_hidden_states", "use_cache_branch",
                                          "past_key_values.0.decoder.key"};
-    steno_status st = steno_part_file_open(&m->encoder, o, "encoder_model", quantized, err);
+    steno_status st = STENO_OK;
     int in;
-    if (!st)
-        st = steno_part_file_open(&m->first, o, "decoder_model_merged", quantized, err);
-    if (!st && steno_network_find_input(m->encoder.net, "input_values") < 0)
+    if (steno_network_find_input(m->encoder.net, "input_values") < 0)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input 'input_values'",
                         m->encoder.name);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++)
@@ -149,6 +146,59 @@ static steno_status open_v2(struct steno_moonshine *m, const struct steno_family
     return st;
 }
 
+static steno_status open_v2(struct steno_moonshine *m, const struct steno_family_open *o,
+                            bool quantized, steno_err *err)
+{
+    steno_status st = steno_part_file_open(&m->encoder, o, "encoder_model", quantized, err);
+    if (!st)
+        st = steno_part_file_open(&m->first, o, "decoder_model_merged", quantized, err);
+    return st ? st : bind_v2(m, err);
+}
+
+/* A network that is made from one file. */
+struct made_moonshine {
+    const steno_moonshine_file *file;
+    bool decoder;
+};
+
+static steno_status make_network_moonshine(void *arg, struct steno_graph **out, steno_err *err)
+{
+    const struct made_moonshine *made = arg;
+    return steno_moonshine_file_build(made->file, made->decoder, out, err);
+}
+
+static steno_status open_made(struct steno_part_file *p, const struct steno_moonshine *m,
+                              bool decoder, const struct steno_family_open *o, steno_err *err)
+{
+    struct made_moonshine made = {m->file, decoder};
+    const struct steno_graph_source source = {make_network_moonshine, &made,
+                                              decoder ? "decoder" : "encoder"};
+    p->name = strdup(source.variant);
+    if (!p->name)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    return steno_part_made_open(&p->net, o, &source, steno_moonshine_file_info(m->file)->blocks,
+                                err);
+}
+
+static steno_status open_one_file(struct steno_moonshine *m, const struct steno_family_open *o,
+                                  steno_err *err)
+{
+    steno_status st = steno_moonshine_file_open(&m->file, o->dir, err);
+    if (!st)
+        st = open_made(&m->encoder, m, false, o, err);
+    if (!st)
+        st = open_made(&m->first, m, true, o, err);
+    if (!st)
+        st = steno_moonshine_file_check(m->file, err);
+    if (!st)
+        st = bind_v2(m, err);
+    if (!st)
+        st = steno_moonshine_file_tokens(m->file, &m->base.tokens, err);
+    if (!st)
+        m->vocab = steno_tokens_count(m->base.tokens);
+    return st;
+}
+
 static steno_status open_tokens_moonshine(struct steno_moonshine *m, steno_err *err)
 {
     char *path = steno_path_join(m->base.dir, "tokens.txt");
@@ -169,10 +219,14 @@ static steno_status open_model_moonshine(void *model, const struct steno_family_
     steno_status st;
     (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
     m->merged = !is_v1(o->dir);
-    st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", o->dir);
-    st = open_tokens_moonshine(m, err);
+    if (steno_moonshine_file_probe(o->dir)) {
+        st = open_one_file(m, o, err);
+    } else {
+        st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
+        if (st)
+            return steno_fail_in(err, st, "%s", o->dir);
+        st = open_tokens_moonshine(m, err);
+    }
     steno_shell_set_cuts(&m->base, STENO_MOONSHINE_RATE, FULL, STENO_MOONSHINE_FRAME,
                          (int64_t)(SLACK_SECONDS * STENO_MOONSHINE_RATE / STENO_MOONSHINE_FRAME));
     return st;
@@ -185,6 +239,7 @@ static void close_model_moonshine(void *model)
     steno_part_file_close(&m->encoder);
     steno_part_file_close(&m->first);
     steno_part_file_close(&m->next);
+    steno_moonshine_file_close(m->file);
 }
 
 static size_t bytes_of(const struct steno_part_file *p)
@@ -196,6 +251,8 @@ static void get_info_moonshine(const void *model, struct steno_family_info *out)
 {
     const struct steno_moonshine *m = model;
     out->network = m->encoder.name;
+    if (m->file)
+        out->language = out->languages = steno_moonshine_file_info(m->file)->languages;
     out->hop = STENO_MOONSHINE_RATE / 100;
     out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
@@ -208,7 +265,9 @@ static void describe_moonshine(const void *model, const struct steno_model_info 
     const struct steno_moonshine *m = model;
     fprintf(out, "model      %s, %s v%d\n", i->name, i->family, m->merged ? 2 : 1);
     fprintf(out, "directory  %s\n", i->dir);
-    fprintf(out, "languages  not named in the directory\n");
+    if (m->file)
+        fprintf(out, "file       GGUF of %s\n", steno_moonshine_file_info(m->file)->program);
+    fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
     if (!m->merged)
         fprintf(out, "preprocess %s\n", m->preprocess.name);
     fprintf(out, "encoder    %s\n", m->encoder.name);

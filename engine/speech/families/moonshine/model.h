@@ -5,6 +5,7 @@
 #include "speech/families/common/greedy_text.h"
 #include "speech/families/common/part.h"
 #include "speech/families/common/shell.h"
+#include "speech/families/moonshine/file.h"
 
 #define STENO_MOONSHINE_RATE 16000
 #define STENO_MOONSHINE_FRAME ((size_t)384) /* samples of a frame of the encoder, about */
@@ -14,6 +15,7 @@
 /* Frozen. */
 struct steno_moonshine {
     struct steno_shell_model base;
+    steno_moonshine_file *file;        /* that the networks are made from; NULL: they have files */
     bool merged;                       /* v2 */
     struct steno_part_file preprocess; /* v1 */
     struct steno_part_file encoder;

@@ -3,7 +3,7 @@
  * and values of the encoder's frames, later ones take them. Here both are one: with
  * use_cache_branch the frames are cut to none, and what is computed of them goes behind the past.
  */
-#include "tools/convert/hf_moonshine.h"
+#include "speech/families/moonshine/build.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,12 +27,6 @@ static steno_value_id norm_without_bias(struct steno_make *m, steno_value_id x, 
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
-static steno_value_id cast(struct steno_make *m, steno_value_id x, int64_t type)
-{
-    const struct steno_attr to = {.name = "to", .kind = STENO_ATTR_INT, .i = type};
-    return steno_make_node(m, "Cast", 1, &x, 1, &to);
-}
-
 /* Turns of neighbours (2j, 2j+1) by position * theta^(-2j/rotary); the rest of a head stays. */
 struct turns {
     steno_value_id cos, sin; /* [T, width] */
@@ -41,7 +35,7 @@ struct turns {
 /* positions: f32 [T, 1]. The sine of the first of a pair has a minus: its angle has one, which its
  * cosine does not see. */
 static struct turns make_turns(struct steno_make *m, steno_value_id positions,
-                               const struct steno_hf_moonshine *a)
+                               const struct steno_moonshine_arch *a)
 {
     const int64_t width = a->d / a->heads;
     float *by = m->st ? NULL : calloc((size_t)width, sizeof *by);
@@ -70,7 +64,7 @@ static steno_value_id neighbours(struct steno_make *m, steno_value_id x, int64_t
 
 /* x: [N, heads, T, width]. */
 static steno_value_id turn(struct steno_make *m, steno_value_id x, const struct turns *t,
-                           const struct steno_hf_moonshine *a)
+                           const struct steno_moonshine_arch *a)
 {
     steno_value_id y = neighbours(m, x, a->heads, a->d / a->heads);
     return steno_make_add(m, steno_make_2(m, "Mul", x, t->cos), steno_make_2(m, "Mul", y, t->sin));
@@ -79,7 +73,7 @@ static steno_value_id turn(struct steno_make *m, steno_value_id x, const struct 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 static steno_value_id moonshine_heads(struct steno_make *m, steno_value_id x, const char *name,
-                                      const struct steno_hf_moonshine *a)
+                                      const struct steno_moonshine_arch *a)
 {
     x = steno_make_linear(m, x, name, a->d, a->d, a->bias);
     return steno_make_heads(m, x, a->heads, a->d, false);
@@ -87,7 +81,7 @@ static steno_value_id moonshine_heads(struct steno_make *m, steno_value_id x, co
 
 /* q, k, v: [N, heads, T, width]. */
 static steno_value_id moonshine_attend(struct steno_make *m, steno_value_id q, steno_value_id k,
-                                       steno_value_id v, const struct steno_hf_moonshine *a)
+                                       steno_value_id v, const struct steno_moonshine_arch *a)
 {
     static const int64_t last[] = {0, 1, 3, 2};
     steno_value_id y = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, last));
@@ -115,7 +109,7 @@ static steno_value_id group_norm(struct steno_make *m, steno_value_id x, int64_t
 }
 
 static steno_value_id moonshine_frames(struct steno_make *m, steno_value_id x,
-                                       const struct steno_hf_moonshine *a)
+                                       const struct steno_moonshine_arch *a)
 {
     const int64_t d = a->d;
     const struct steno_make_conv
@@ -131,17 +125,17 @@ static steno_value_id moonshine_frames(struct steno_make *m, steno_value_id x,
 }
 
 static struct turns turns_of_frames(struct steno_make *m, steno_value_id x,
-                                    const struct steno_hf_moonshine *a)
+                                    const struct steno_moonshine_arch *a)
 {
     steno_value_id n = steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_int(m, 1));
     n = steno_make_node(m, "Range", 3,
                         (steno_value_id[]){steno_make_int(m, 0), n, steno_make_int(m, 1)}, 0, NULL);
-    n = steno_make_unsqueeze(m, cast(m, n, 1), 1);
+    n = steno_make_unsqueeze(m, steno_make_cast(m, n, STENO_MAKE_FLOAT), 1);
     return make_turns(m, n, a);
 }
 
 static steno_value_id encoder_layer(struct steno_make *m, steno_value_id x, int i,
-                                    const struct turns *t, const struct steno_hf_moonshine *a)
+                                    const struct turns *t, const struct steno_moonshine_arch *a)
 {
     steno_value_id y, q, k, v;
     steno_make_at(m, "model.encoder.layers.%d.", i);
@@ -158,9 +152,9 @@ static steno_value_id encoder_layer(struct steno_make *m, steno_value_id x, int 
     return steno_make_add(m, x, steno_make_linear(m, y, "mlp.fc2", a->ff, a->d, true));
 }
 
-steno_status steno_hf_write_moonshine_encoder(const struct steno_hf_moonshine *a,
-                                              const struct steno_make_weights *w, const char *path,
-                                              steno_err *err)
+steno_status steno_moonshine_build_encoder(const struct steno_moonshine_arch *a,
+                                           const struct steno_make_weights *w,
+                                           struct steno_graph **out, steno_err *err)
 {
     struct steno_make m;
     int64_t batch, samples, frames;
@@ -181,7 +175,7 @@ steno_status steno_hf_write_moonshine_encoder(const struct steno_hf_moonshine *a
     steno_make_at(&m, "model.encoder.");
     x = norm_without_bias(&m, x, "layer_norm", a->d);
     steno_make_output(&m, x, "last_hidden_state", STENO_F32, 3, (int64_t[]){batch, frames, a->d});
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }
 
 /* ---- decoder --------------------------------------------------------------------------------- */
@@ -194,7 +188,7 @@ struct cache {
 };
 
 static void read_past(struct steno_make *m, struct cache *c, int layer, int64_t batch,
-                      const struct steno_hf_moonshine *a)
+                      const struct steno_moonshine_arch *a)
 {
     const int64_t dim[] = {batch, a->heads, 0, a->d / a->heads};
     for (int k = 0; k < 4; k++) {
@@ -209,7 +203,7 @@ static void read_past(struct steno_make *m, struct cache *c, int layer, int64_t 
 }
 
 static void write_present(struct steno_make *m, const struct cache *c, int layer, int64_t batch,
-                          const struct steno_hf_moonshine *a)
+                          const struct steno_moonshine_arch *a)
 {
     for (int k = 0; k < 4; k++) {
         char name[64];
@@ -227,14 +221,15 @@ static steno_value_id new_frames(struct steno_make *m, steno_value_id encoded,
                                  steno_value_id cached)
 {
     static const int64_t zero = 0, one = 1;
-    steno_value_id n = steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), cast(m, cached, 7));
+    steno_value_id n = steno_make_2(m, "Sub", steno_make_ints(m, 1, &one),
+                                    steno_make_cast(m, cached, STENO_MAKE_INT64));
     n = steno_make_2(m, "Mul", n, steno_make_extent_of(m, encoded, 1));
     return steno_make_cut(m, encoded, 1, steno_make_ints(m, 1, &zero), n);
 }
 
 static steno_value_id decoder_layer(struct steno_make *m, steno_value_id x, steno_value_id encoded,
                                     struct cache *c, int i, const struct turns *t,
-                                    const struct steno_hf_moonshine *a)
+                                    const struct steno_moonshine_arch *a)
 {
     steno_value_id y, q, gate;
     steno_make_at(m, "model.decoder.layers.%d.", i);
@@ -263,15 +258,15 @@ static steno_value_id decoder_layer(struct steno_make *m, steno_value_id x, sten
 
 /* The position of the token: the number of those before it. */
 static struct turns turns_of_token(struct steno_make *m, const struct cache *c,
-                                   const struct steno_hf_moonshine *a)
+                                   const struct steno_moonshine_arch *a)
 {
-    steno_value_id n = cast(m, steno_make_extent_of(m, c->past[0], 2), 1);
+    steno_value_id n = steno_make_cast(m, steno_make_extent_of(m, c->past[0], 2), STENO_MAKE_FLOAT);
     return make_turns(m, steno_make_unsqueeze(m, n, 1), a);
 }
 
-steno_status steno_hf_write_moonshine_decoder(const struct steno_hf_moonshine *a,
-                                              const struct steno_make_weights *w, const char *path,
-                                              steno_err *err)
+steno_status steno_moonshine_build_decoder(const struct steno_moonshine_arch *a,
+                                           const struct steno_make_weights *w,
+                                           struct steno_graph **out, steno_err *err)
 {
     struct cache cache[256];
     struct steno_make m;
@@ -306,5 +301,5 @@ steno_status steno_hf_write_moonshine_decoder(const struct steno_hf_moonshine *a
     steno_make_output(&m, x, "logits", STENO_F32, 3, (int64_t[]){batch, 1, a->vocab});
     for (int i = 0; i < a->decoder_layers; i++)
         write_present(&m, &cache[i], i, batch, a);
-    return steno_make_write(&m, path, NULL);
+    return steno_make_take(&m, out);
 }
