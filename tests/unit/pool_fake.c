@@ -102,6 +102,21 @@ static void leave(struct fake *f)
     atomic_fetch_sub(&f->inside, 1);
 }
 
+static void emit(struct fake *f, enum steno_event_kind kind, enum steno_final_reason reason)
+{
+    size_t i = f->tail++ % 64;
+    f->q[i].kind = kind;
+    f->q[i].reason = reason;
+    f->q[i].time = (double)f->taken / RATE;
+    f->q[i].segment = f->segment;
+    snprintf(f->q[i].text, sizeof f->q[i].text, "%lld %lld", (long long)(f->taken - f->base),
+             (long long)f->wrong);
+    if (kind == STENO_FINAL) {
+        f->segment++;
+        f->base = f->taken;
+    }
+}
+
 static steno_status fake_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
                               steno_err *err)
 {
@@ -118,6 +133,8 @@ static steno_status fake_feed(steno_stream *s, const float *pcm, size_t n, size_
             pcm[i] < sample(f->taken + (int64_t)i) || pcm[i] > sample(f->taken + (int64_t)i);
     f->taken += (int64_t)*used;
     f->have += *used;
+    if (f->name == SPEAKER && f->taken == (int64_t)*used)
+        emit(f, STENO_SPEECH_START, STENO_FINAL_END);
     leave(f);
     return STENO_OK;
 }
@@ -129,7 +146,8 @@ static bool fake_ready(const steno_stream *s)
 
 static size_t fake_missing(const steno_stream *s)
 {
-    return WINDOW - fake_of(s)->have;
+    const struct fake *f = fake_of(s);
+    return f->name == SPEAKER && !f->taken ? WINDOW / 4 : WINDOW - f->have;
 }
 
 static double fake_share(const steno_stream *s)
@@ -142,21 +160,6 @@ static void fake_set_early(steno_stream *s, bool early)
 {
     (void)s;
     atomic_fetch_add(&early_fakes, early);
-}
-
-static void emit(struct fake *f, enum steno_event_kind kind, enum steno_final_reason reason)
-{
-    size_t i = f->tail++ % 64;
-    f->q[i].kind = kind;
-    f->q[i].reason = reason;
-    f->q[i].time = (double)f->taken / RATE;
-    f->q[i].segment = f->segment;
-    snprintf(f->q[i].text, sizeof f->q[i].text, "%lld %lld", (long long)(f->taken - f->base),
-             (long long)f->wrong);
-    if (kind == STENO_FINAL) {
-        f->segment++;
-        f->base = f->taken;
-    }
 }
 
 /* ---- the log and the barrier ---------------------------------------------------------------- */
@@ -401,7 +404,9 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     assert_int_equal(c->done, 0);
     switch (note->kind) {
     case STENO_POOL_EVENT:
-        if (note->event->kind == STENO_PARTIAL)
+        if (note->event->kind == STENO_SPEECH_START)
+            c->starts++;
+        else if (note->event->kind == STENO_PARTIAL)
             c->partials++;
         else
             snprintf(c->text[c->finals++ & 7], 48, "%s", note->event->text);

@@ -9,14 +9,15 @@
 #include "base/clock.h"
 #include "speech/pool/internal.h"
 
-enum { RATE = 8000, WINDOW = 1000 };
+enum { RATE = 8000, WINDOW = 1000, SPEAKER = '!' };
 
 /* The options carry the scenario. stream.beam: microseconds per step. n_best: number of the step
- * that fails. sample_rate 1: open fails. endpoint.longest: the name in fake_log.
- * endpoint.silence_after: steps for each window, if it is above 1. endpoint.silence_alone: its part
- * of a step; negative: the first step of a window is not shared. utterance_end: the slack of the
- * steps behind the first one; negative: of all steps. With slack, samples that come between the
- * steps drop the window, and a flush takes the slack away. */
+ * that fails. sample_rate 1: open fails. endpoint.longest: the name in fake_log; SPEAKER: it asks
+ * for a quarter of a window first, and tells of speech in it. endpoint.silence_after: steps for
+ * each window, if it is above 1. endpoint.silence_alone: its part of a step; negative: the first
+ * step of a window is not shared. utterance_end: the slack of the steps behind the first one;
+ * negative: of all steps. With slack, samples that come between the steps drop the window, and a
+ * flush takes the slack away. */
 extern const struct steno_pool_ops fake_ops;
 extern _Atomic int open_fakes, open_batchers, measured;
 extern _Atomic int early_fakes; /* opened, that may begin finals early */
@@ -43,7 +44,7 @@ struct client {
     pthread_cond_t changed;
     steno_pool_stream *ps;
     int64_t sent;
-    int partials, finals, finalized, rooms, done;
+    int starts, partials, finals, finalized, rooms, done;
     steno_status status;
     char msg[256], text[8][48];
     int64_t done_ns;

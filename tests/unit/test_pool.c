@@ -415,6 +415,25 @@ static void latency_counts_from_the_push(void **state)
     steno_pool_close(p);
 }
 
+/* A step is not due until the window is full. */
+static void speech_is_told_before_a_step(void **state)
+{
+    const struct steno_pool_stream_options o = {
+        .stream = {.sample_rate = RATE, .endpoint.longest = SPEAKER}};
+    steno_pool *p = pool_open(1, 1, 1);
+    struct client c;
+    (void)state;
+    client_open(&c, p, &o);
+    client_push(&c, WINDOW / 4, WINDOW / 4);
+    pthread_mutex_lock(&c.lock);
+    while (!c.starts)
+        pthread_cond_wait(&c.changed, &c.lock);
+    assert_int_equal(c.partials, 0);
+    pthread_mutex_unlock(&c.lock);
+    client_close(&c);
+    steno_pool_close(p);
+}
+
 static void options_out_of_range_are_refused(void **state)
 {
     (void)state;
@@ -466,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_step_that_advances_is_alive_however_long_it_takes),
         cmocka_unit_test(a_stream_that_is_alone_stays_with_its_worker),
         cmocka_unit_test(latency_counts_from_the_push),
+        cmocka_unit_test(speech_is_told_before_a_step),
         cmocka_unit_test(options_out_of_range_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

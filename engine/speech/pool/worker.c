@@ -338,7 +338,7 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
     steno_pool_stream *ps = t->ps;
     bool mine; /* closed in a callback of this round: only we free it */
     bool goes_on = false;
-    if (t->steps && !t->st)
+    if (!t->st && ps->rec)
         deliver(w, ps);
     if (t->st)
         steno_pool_finish(ps, t->st, &t->err);
