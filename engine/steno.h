@@ -630,9 +630,10 @@ STENO_API STENO_MUST steno_status steno_stream_open_lines(steno_stream **out, st
                                                           steno_err *err);
 /* Close a stream at any time; audio and events that wait are dropped. NULL is accepted. */
 STENO_API void steno_stream_close(steno_stream *s);
-/* Whether finals may be begun in the silence before their endpoint, where the model can; they may
- * at first. They come sooner, and cost time where somebody speaks on. So it is of no use for audio
- * that does not come in real time. Before the first push. */
+/* Whether finals may be begun in the silence before their endpoint, and words be shown between two
+ * partials, where the model can; they may at first. Text comes sooner, and costs time where
+ * somebody speaks on. So it is of no use for audio that does not come in real time. Before the
+ * first push. */
 STENO_API void steno_stream_set_early(steno_stream *s, bool early);
 /* Words of the text that are written as others, or that nobody is to see; NULL or "": none.
  * replace: "FROM:TO,FROM:TO", in any case. An empty TO leaves them out.

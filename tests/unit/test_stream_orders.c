@@ -395,7 +395,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
 static size_t make_audio(const struct order *o, float *pcm, size_t *first_end)
 {
     const size_t hop = (size_t)(o->rate / 100),
-                 parts[] = {10, 100, (size_t)o->pause, 33, (size_t)o->end};
+                 parts[] = {10, 100, (size_t)o->pause, 60, (size_t)o->end};
     uint32_t seed = 1;
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -638,9 +638,10 @@ static void every_order_ends_well(void **state)
 {
     static const double every[] = {0.1, 0.23, 0.31, 0.35, 0.5, 2};
     static const int rates[] = {RATE, RATE, 8000};
+    static const double waits[] = {0, 0, 0, 0.03, 0.03, 0.03, 0.03, 0.5};
     steno_pool *p = open_pool();
     (void)state;
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 2000; i++) {
         const struct order o = {.rate = rates[dice(COUNT(rates))],
                                 .pause = (int)(dice(3) ? 28 + dice(16) : dice(70)),
                                 .end = (int)(28 + dice(30)),
@@ -648,7 +649,7 @@ static void every_order_ends_well(void **state)
                                 .block = sizes[dice(COUNT(sizes))],
                                 .steps = steps[dice(COUNT(steps))],
                                 .longest = dice(4) ? 0 : 1.5 + (double)dice(10) / 10,
-                                .wait = dice(8) ? 0 : 0.5,
+                                .wait = waits[dice(COUNT(waits))],
                                 .no_partials = !dice(8),
                                 .no_tail = !dice(8),
                                 .request = "FE"[dice(3)],

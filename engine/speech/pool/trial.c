@@ -93,15 +93,17 @@ static steno_status feed_speech(const struct trial *t, steno_stream *s, double s
 }
 
 /* Open a stream with the pool's trial options; with default options if the model does not support
- * those. */
+ * those. It does as on a machine with many streams, which has no time for what may be in vain. */
 static steno_status open_stream(const struct trial *t, steno_stream **s, steno_err *err)
 {
     const struct steno_stream_options plain = {0};
     const struct steno_pool_ops *ops = t->p->ops;
     steno_status st = ops->open(s, t->p->model, &t->p->opt.trial, NULL, err);
-    return st == STENO_ERR_INVAL || st == STENO_ERR_UNSUPPORTED
-               ? ops->open(s, t->p->model, &plain, NULL, err)
-               : st;
+    if (st == STENO_ERR_INVAL || st == STENO_ERR_UNSUPPORTED)
+        st = ops->open(s, t->p->model, &plain, NULL, err);
+    if (!st)
+        ops->set_early(*s, false);
+    return st;
 }
 
 /* Run a stream of `seconds`. *host: this thread's processor time without the network's, in seconds

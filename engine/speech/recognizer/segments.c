@@ -16,11 +16,15 @@
  * A final may be begun early, if the family can (segments.early). Its audio ends `trail` behind the
  * last sound, and silence from there to the endpoint is dropped, so the end is known before the
  * endpoint. Sound includes soft speech, which is below the rule on energy in noise. The final is
- * done while the silence lasts, and shown as a partial. The endpoint, finalize or end makes it the
- * final. Sound drops it, even between its steps (s->listens), and then the segment is as if it had
- * never been begun: it changes neither later partials nor finals. Every time that it was in vain
- * the segment waits longer: half of the way from the pause that went on to an endpoint. So slow
- * speech costs a few finals more for each utterance, not one for each pause.
+ * done while the silence lasts. The endpoint, finalize or end makes it the final. Sound drops it,
+ * even between its steps (s->listens), and then the segment is as if it had never been begun: it
+ * changes neither later partials nor finals.
+ *
+ * It is begun after `patience` of silence, and then shown as a partial. Every time that it was in
+ * vain the segment waits longer: half of the way from the pause that went on to an endpoint. So
+ * slow speech costs a few finals more for each utterance, not one for each pause. Where partials
+ * wait for nobody it is begun when the trail is over, and shown after `patience` as well, and each
+ * time that this was in vain the next pause of which it is tried is one partial further away.
  *
  * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes. One
  * thing depends on when samples come: the partial with the text of an early final is missing if the
@@ -35,6 +39,7 @@
 
 #define BEFORE_SECONDS 0.3 /* audio of a segment before its first hop with speech */
 #define SLACK 1024         /* samples of silence to drop at once, at least */
+#define LISTEN 0.1         /* s of audio at a time, until somebody speaks */
 #define FIRST_PARTIAL 0.8  /* s of a segment until its first partial */
 #define GROWTH (1.0 / 3.0) /* growth of the segment until the next partial */
 #define LONG_PAUSE 2.0     /* s between segments; an endpoint's silence belongs to the first */
@@ -43,14 +48,13 @@
 /* An interval is this many times as long as partials waited for a worker. So workers with many
  * streams come to a balance, in which partials wait an eighth of their interval. */
 #define PER_WAIT 8.0
-#define LONGEST_GLANCE_WAIT 0.01 /* s: partials that wait longer share the worker with others */
-#define GLANCE_PAUSE 0.1         /* s of silence, from which on there is none */
-#define LONGEST_INTERVAL 4.0     /* s, however long they waited */
-#define TRAIL 0.3                /* s of silence behind the last sound that a final hears */
-#define LATE_ENDPOINT 5.0        /* s: with more silence before it, finals are not begun early */
-#define PATIENCE 0.5             /* of the endpoint's silence, until a final is begun */
-#define LONG_PART 0.6            /* of the longest segment, from which on shorter pauses end it */
-#define LEAST_PAUSE 0.05         /* s: more than the closure of most stops within a word */
+#define LONGEST_IDLE_WAIT 0.01 /* s: partials that wait longer share the worker with others */
+#define GLANCE_PAUSE 0.1       /* s of silence, from which on there is none */
+#define LONGEST_INTERVAL 4.0   /* s, however long they waited */
+#define TRAIL 0.06             /* s of silence behind the last sound that a final hears */
+#define PATIENCE 0.5           /* of the endpoint's silence, until a final is begun */
+#define LONG_PART 0.6          /* of the longest segment, from which on shorter pauses end it */
+#define LEAST_PAUSE 0.05       /* s: more than the closure of most stops within a word */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -100,14 +104,13 @@ static void begin_segment(steno_stream *s)
     g->early = STENO_EARLY_NONE;
     g->calm = 0;
     g->patience = to_samples(s, PATIENCE * s->opt.endpoint.silence_after);
-    g->early_from = 0;
+    g->early_from = g->quick_from = g->in_vain = 0;
 }
 
 /* All silence where finals are never begun early. */
 static size_t trail_of(const steno_stream *s)
 {
-    const bool early = s->model->info.segments.early && !s->in.g.whole &&
-                       s->opt.endpoint.silence_after <= LATE_ENDPOINT;
+    const bool early = s->model->info.segments.early && !s->in.g.whole;
     return early ? to_samples(s, TRAIL) : SIZE_MAX;
 }
 
@@ -252,6 +255,16 @@ static steno_status classify(struct steno_segments *g, const float *pcm, size_t 
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
+/* Show the text of an early final that is done, when its pause is a long one. */
+static steno_status show_early(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    if (g->early != STENO_EARLY_DONE || silence(s) < g->patience)
+        return STENO_OK;
+    g->early = STENO_EARLY_SHOWN;
+    return s->opt.no_partials ? STENO_OK : steno_results_partial(s);
+}
+
 /* A sound: an early final was in vain. */
 static steno_status resume(steno_stream *s)
 {
@@ -264,7 +277,11 @@ static steno_status resume(steno_stream *s)
         g->queued = s->queued; /* no partial has waited so long */
     }
     g->early = STENO_EARLY_NONE;
-    g->patience = (silence(s) + to_samples(s, s->opt.endpoint.silence_after)) / 2;
+    if (silence(s) >= g->patience)
+        g->patience = (silence(s) + to_samples(s, s->opt.endpoint.silence_after)) / 2;
+    else
+        g->quick_from =
+            g->seen + ++g->in_vain * to_samples(s, s->model->info.segments.partial_every);
     return s->family->reset(s->state, STENO_RESET_RESUMED, NULL);
 }
 
@@ -297,7 +314,7 @@ static steno_status take_hop(steno_stream *s)
         close_segment(g, STENO_FINAL_LENGTH, g->n - g->seen);
     else
         steno_turn_watch_see(s->turn, sound_at(s), seen_at(s));
-    return st;
+    return st ? st : show_early(s);
 }
 
 /* An incremental family that wants partials beside the steps that it asks for. */
@@ -353,12 +370,25 @@ static double interval(const steno_stream *s)
                 fmin(PER_WAIT * s->in.g.wait, LONGEST_INTERVAL));
 }
 
+/* Whether partials wait for nobody, so that work may be done that is perhaps in vain. */
+static bool is_idle(const steno_stream *s)
+{
+    return !s->no_early && s->in.g.wait <= LONGEST_IDLE_WAIT;
+}
+
+/* Samples of silence, behind the trail, until a final is begun. */
+static size_t patience(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    return is_idle(s) && g->seen >= g->quick_from ? 0 : g->patience;
+}
+
 /* Whether a final is to be begun early: not where partials have become rarer under load. */
 static bool early_due(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
     return g->trail < SIZE_MAX && !s->no_early && g->speaking && g->early == STENO_EARLY_NONE &&
-           calm(s) >= g->trail && silence(s) >= g->patience && g->seen >= g->early_from &&
+           calm(s) >= g->trail && silence(s) >= patience(s) && g->seen >= g->early_from &&
            interval(s) <= s->model->info.segments.partial_every &&
            (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
 }
@@ -468,13 +498,15 @@ static size_t missing_to(size_t at, size_t now)
     return at > now ? at - now : 0;
 }
 
-/* Samples at the model's rate until a final may be begun early. SIZE_MAX: none, or it may be now.
- */
+/* Samples at the model's rate until a final may be begun early, or one that is done be shown.
+ * SIZE_MAX: none, or it may be now. */
 static size_t missing_to_early(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
     const size_t still = missing_to(g->trail, calm(s));
-    size_t need = missing_to(g->patience, silence(s));
+    size_t need = missing_to(patience(s), silence(s));
+    if (g->early == STENO_EARLY_DONE)
+        return missing_to(g->patience, silence(s));
     need = still > need ? still : need;
     return need && g->early == STENO_EARLY_NONE ? need : SIZE_MAX;
 }
@@ -511,7 +543,7 @@ static size_t missing_of_incremental(const steno_stream *s)
 static size_t missing(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
-    size_t need = to_samples(s, FIRST_PARTIAL) / 2;
+    size_t need = to_samples(s, LISTEN);
     if (ready(s))
         return 0;
     if (is_incremental(s))
@@ -579,9 +611,8 @@ static size_t next_partial(const steno_stream *s)
 static size_t next_glance(const steno_stream *s)
 {
     const size_t now = acceptable(s), partial = s->in.g.partial;
-    return has_interval(s) && s->steady && s->in.g.wait <= LONGEST_GLANCE_WAIT && partial > now
-               ? now + (partial - now) / 2
-               : SIZE_MAX;
+    return has_interval(s) && s->steady && is_idle(s) && partial > now ? now + (partial - now) / 2
+                                                                       : SIZE_MAX;
 }
 
 /* Partials wait as long as the last one did, and those before it. */
@@ -618,7 +649,7 @@ static steno_status finish_early(steno_stream *s, steno_status st)
     g->queued = s->queued;
     g->early = STENO_EARLY_DONE;
     g->due = false;
-    return st || s->opt.no_partials ? st : steno_results_partial(s);
+    return st ? st : show_early(s);
 }
 
 /* Utterances that the family has finished inside the segment. */

@@ -56,9 +56,10 @@ struct steno_segments {
     int64_t calm;   /* hops since the last one with speech, soft speech included */
     /* Samples. The family gets the audio up to `trail` behind the last sound, until the segment
      * goes on. After `patience` of silence a final is begun early, if the segment has at least
-     * `early_from` samples. */
-    size_t trail, patience, early_from;
-    enum { STENO_EARLY_NONE, STENO_EARLY_RUNS, STENO_EARLY_DONE } early;
+     * `early_from` samples; on an idle worker without patience, from `quick_from` samples on. */
+    size_t trail, patience, early_from, quick_from;
+    size_t in_vain; /* finals of the segment that were begun without patience and dropped */
+    enum { STENO_EARLY_NONE, STENO_EARLY_RUNS, STENO_EARLY_DONE, STENO_EARLY_SHOWN } early;
     bool due;   /* a step is due */
     bool final; /* the step is the last one of the segment */
     enum steno_final_reason reason;
@@ -132,7 +133,7 @@ struct steno_stream {
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
     bool steady;      /* partials keep what was shown, where they can */
-    bool no_early;    /* finals are not begun before their endpoint */
+    bool no_early;    /* no early finals and no glances: steps that may be in vain */
     bool listens;     /* audio is taken while the steps of an early final are due */
 };
 
