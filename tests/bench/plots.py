@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make plots`: draw the figures of the documentation from their data. Measures nothing.
 
-    plots.py [--data docs/data] [--out docs/img] [length] [streams] [whisper]
+    plots.py [--data docs/data] [--out docs/img] [length] [streams] [whisper] [latency]
 
 Reads DATA/NAME.tsv and writes OUT/NAME.svg; without names, every figure. Lines that begin with # name the source
 of the numbers and are printed below the figure. The same data give the same file, byte for byte.
@@ -10,6 +10,7 @@ of the numbers and are printed below the figure. The same data give the same fil
     streams.tsv  series streams p50_ms p99_ms cpu_percent mean_batch: written by loadtest/curves.py together with
                  streams-time.tsv (series streams second batch), which is a fourth panel if it exists
     whisper.tsv  model work precision ratio: the table of docs/whisper.md, measured by tests/bench/whisper.py
+    latency.tsv  model end ttfs_p50_ms ttfs_p95_ms whole_p50_ms: the tables of docs/latency.md, measured by loadtest/latency.py
 """
 import argparse
 import csv
@@ -123,7 +124,28 @@ def whisper(data, path):
     finish(fig, comment, path)
 
 
-FIGURES = {"length": length, "streams": streams, "whisper": whisper}
+def latency(data, path):
+    """When the final is there, and when all its words are, by what ends a turn."""
+    rows, comment = read(os.path.join(data, "latency.tsv"))
+    models = by(rows, "model")
+    fig, axes = plt.subplots(len(models), 1, figsize=(8, 0.9 + 0.45 * len(rows)), sharex=True, squeeze=False,
+                             height_ratios=[len(group) for group in models.values()])
+    for ax, ((model,), group) in zip(axes[:, 0], models.items()):
+        median = numbers(group, "ttfs_p50_ms")
+        late = [max(0, p95 - p50) for p50, p95 in zip(median, numbers(group, "ttfs_p95_ms"))]
+        ax.barh(range(len(group)), median, xerr=[[0] * len(group), late], color="C0", capsize=3, label="final: median, and to p95")
+        for place, m in enumerate(median):
+            ax.text(8, place, f"{m:.0f} ms", fontsize=8, color="white", va="center")
+        ax.plot(numbers(group, "whole_p50_ms"), range(len(group)), "D", color="C1", markersize=5, label="all its words are shown: median")
+        ax.set_yticks(range(len(group)), [r["end"] for r in group], fontsize=8)
+        ax.invert_yaxis()
+        ax.set(title=model)
+    axes[-1][0].set(xlabel="ms from the end of speech", xlim=0)
+    axes[0][0].legend(fontsize=8)
+    finish(fig, comment, path)
+
+
+FIGURES = {"length": length, "streams": streams, "whisper": whisper, "latency": latency}
 
 
 def main():
