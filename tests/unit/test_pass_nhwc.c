@@ -353,11 +353,51 @@ static void extents_without_a_name(void **state)
     free(file);
 }
 
+/* A window of stride 1 whose padding makes up for its span has as many places as its input, which
+ * what follows may rely on. */
+static void a_window_keeps_an_extent(void **state)
+{
+    static const struct {
+        const char *node;
+        bool keeps;
+    } rows[] = {{"Conv x,w0 y pads=[1,1,1,1]", true},
+                {"Conv x,w0 y pads=[2,0,0,2]", true},
+                {"Conv x,w0 y pads=[2,2,2,2] dilations=[2,2]", true},
+                {"MaxPool x y kernel_shape=[3,3] pads=[1,1,1,1]", true},
+                {"AveragePool x y kernel_shape=[1,1]", true},
+                {"Conv x,w0 y", false},
+                {"Conv x,w0 y pads=[1,1,1,1] strides=[2,2]", false},
+                {"MaxPool x y kernel_shape=[3,3] pads=[1,1,1,0]", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int level = 0; level <= 3; level += 3) {
+            struct mk_graph *m = start("1,3,h,h");
+            const struct steno_shape *x, *y;
+            steno_network *n;
+            uint8_t *file;
+            size_t size;
+            mk_f32(m, "w0", "8,3,3,3", w_data, 216);
+            pc_graph(m, rows[i].node);
+            pc_graph(m, "-> y");
+            file = mk_bytes(m, &size);
+            mk_free(m);
+            n = open_with(file, size, level, NULL);
+            x = &steno_network_input(n, 0)->shape;
+            y = &steno_network_output(n, 0)->shape;
+            if ((y->dim[3] == x->dim[3]) != rows[i].keeps)
+                fail_msg("%s at level %d: %lld of %lld", rows[i].node, level, (long long)y->dim[3],
+                         (long long)x->dim[3]);
+            steno_network_close(n);
+            free(file);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_of_image_networks_stay_channels_last),
         cmocka_unit_test(extents_without_a_name),
+        cmocka_unit_test(a_window_keeps_an_extent),
         cmocka_unit_test(inverted_residual_is_three_nodes_between_transposes),
         cmocka_unit_test(subsampling_keeps_one_transpose),
         cmocka_unit_test(results_that_others_read_are_transposed_back),

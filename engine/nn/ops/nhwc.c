@@ -9,15 +9,6 @@
 
 /* ---- shapes ---- */
 
-/* True when axis i has as many outputs as inputs for any extent: then a symbol is kept. */
-static bool same_extent(const struct steno_window *w, int i)
-{
-    if (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER)
-        return w->stride[i] == 1;
-    return w->auto_pad == STENO_PAD_NOTSET && w->stride[i] == 1 &&
-           w->before[i] + w->after[i] == (w->kernel[i] - 1) * w->dilation[i];
-}
-
 steno_status steno_infer_nhwc(struct steno_infer *ic, const struct steno_shape *x,
                               const struct steno_conv *s, struct steno_window *win,
                               struct steno_shape *y, steno_err *err)
@@ -32,11 +23,11 @@ steno_status steno_infer_nhwc(struct steno_infer *ic, const struct steno_shape *
     if (x->dim[x->rank - 1] >= 0 && (size_t)x->dim[x->rank - 1] != s->c_in)
         return steno_fail(err, STENO_ERR_INVAL, "X has %lld channels, but W and group require %zu",
                           (long long)x->dim[x->rank - 1], s->c_in);
-    for (int i = 0; i < win->n && !st; i++)
-        if (x->dim[i + 1] >= 0)
-            st = steno_window_out(win, i, x->dim[i + 1], &y->dim[i + 1], err);
-        else if (!same_extent(win, i))
+    for (int i = 0; i < win->n && !st; i++) {
+        st = steno_window_out(win, i, x->dim[i + 1], &y->dim[i + 1], err);
+        if (y->dim[i + 1] == STENO_DIM_ANY)
             y->dim[i + 1] = steno_infer_new_dim(ic);
+    }
     y->dim[y->rank - 1] = (int64_t)s->c_out;
     return st;
 }

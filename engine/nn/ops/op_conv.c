@@ -105,9 +105,9 @@ static steno_status infer_conv(struct steno_infer *ic, steno_err *err)
     y.dim[0] = x.rank >= 0 ? x.dim[0] : steno_infer_new_dim(ic);
     y.dim[1] = w.dim[0];
     for (int i = 0; i < win.n && !st; i++) {
-        if (x.rank >= 0 && x.dim[i + 2] >= 0)
-            st = steno_window_out(&win, i, x.dim[i + 2], &y.dim[i + 2], err);
-        else
+        st = steno_window_out(&win, i, x.rank >= 0 ? x.dim[i + 2] : STENO_DIM_ANY, &y.dim[i + 2],
+                              err);
+        if (y.dim[i + 2] == STENO_DIM_ANY)
             y.dim[i + 2] = steno_infer_new_dim(ic);
     }
     if (!st)

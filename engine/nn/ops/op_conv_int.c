@@ -40,10 +40,7 @@ static steno_status geometry(const struct steno_node *n, const struct steno_shap
     st = steno_window_read(n, x->rank - 2, STENO_WINDOW_MAX, w->dim + 2, &g->win, err);
     for (int i = 0; i < x->rank - 2 && !st; i++) {
         g->in[i] = x->dim[2 + i];
-        if (g->in[i] < 0)
-            g->out.dim[2 + i] = STENO_DIM_ANY;
-        else
-            st = steno_window_out(&g->win, i, g->in[i], &g->out.dim[2 + i], err);
+        st = steno_window_out(&g->win, i, g->in[i], &g->out.dim[2 + i], err);
         g->at_out[i] = g->out.dim[2 + i];
     }
     g->group = (size_t)group;

@@ -28,10 +28,7 @@ static steno_status read_pool(const struct steno_node *n, const struct steno_sha
     p->p = (double)steno_node_int(n, "p", 2);
     p->out = *x;
     for (int i = 0; i < p->win.n && !st; i++)
-        if (x->dim[i + 2] < 0)
-            p->out.dim[i + 2] = STENO_DIM_ANY;
-        else
-            st = steno_window_out(&p->win, i, x->dim[i + 2], &p->out.dim[i + 2], err);
+        st = steno_window_out(&p->win, i, x->dim[i + 2], &p->out.dim[i + 2], err);
     for (int i = 0; i < 3 && !st; i++) {
         int a = i - (3 - p->win.n);
         p->in[i] = a < 0 ? 1 : x->dim[a + 2];

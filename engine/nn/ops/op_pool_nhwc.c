@@ -30,10 +30,7 @@ static steno_status read_pool(const struct steno_node *n, const struct steno_sha
     p->include_pad = steno_node_int(n, "count_include_pad", 0) != 0;
     *y = *x;
     for (int i = 0; i < 2 && !st; i++) {
-        if (x->dim[i + 1] < 0)
-            y->dim[i + 1] = STENO_DIM_ANY;
-        else
-            st = steno_window_out(&p->win, i, x->dim[i + 1], &y->dim[i + 1], err);
+        st = steno_window_out(&p->win, i, x->dim[i + 1], &y->dim[i + 1], err);
         p->in[i] = x->dim[i + 1];
         p->out[i] = y->dim[i + 1];
     }

@@ -64,10 +64,25 @@ static void split_padding(struct steno_window *w, int a, int64_t total)
     w->after[a] = total - w->before[a];
 }
 
+/* Whether the output has as many places as the input, however many these are. */
+static bool keeps_extent(const struct steno_window *w, int a)
+{
+    const int64_t span = (w->kernel[a] - 1) * w->dilation[a] + 1;
+    if (w->stride[a] != 1)
+        return false;
+    if (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER)
+        return true;
+    return span == 1 + (w->auto_pad == STENO_PAD_VALID ? 0 : w->before[a] + w->after[a]);
+}
+
 steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t *out,
                               steno_err *err)
 {
     int64_t span = (w->kernel[a] - 1) * w->dilation[a] + 1, room, total;
+    if (in < 0) {
+        *out = keeps_extent(w, a) ? in : STENO_DIM_ANY;
+        return STENO_OK;
+    }
     if (in > INT64_MAX / 4)
         return steno_fail(err, STENO_ERR_LIMIT, "extent %lld is too large", (long long)in);
     if (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER) {

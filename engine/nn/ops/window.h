@@ -30,7 +30,8 @@ struct steno_window {
 STENO_MUST steno_status steno_window_read(const struct steno_node *node, int n, int most,
                                           const int64_t *kernel, struct steno_window *w,
                                           steno_err *err);
-/* Extent of output axis `a` for input extent `in` (>= 0); resolves automatic padding in w.
+/* Extent of output axis `a` for input extent `in`; resolves automatic padding in w. An unknown `in`
+ * (< 0, during inference) is the result where the window keeps every extent, else STENO_DIM_ANY is.
  * STENO_ERR_INVAL: the window does not fit. ONNX Conv and pooling, "Shape inference". */
 STENO_MUST steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t *out,
                                          steno_err *err);

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-#define MAX_ROUNDS 20
+/* A stack of layers needs a round for each, where what is found in one makes the next one's lengths
+ * known. */
+#define MAX_ROUNDS 100
 
 /* Passes that make the graph smaller come first, so that later passes see simple patterns. */
 const struct steno_pass steno_passes[] = {
