@@ -94,7 +94,7 @@ static void low_priority_threads_are_free_time(void **state)
     pthread_barrier_wait(&step);
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&step);
-    assert_true(later - free >= 1 - 0.2); /* it took a second */
+    assert_true(later - free >= 0.5); /* it took a second, of which a busy kernel sees samples */
 }
 
 static void one_processor_is_free_for_no_longer_than_all(void **state)
