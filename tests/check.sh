@@ -126,10 +126,10 @@ slow_programs="arm emulated isa integration/test_faults integration/test_jobs_re
 limit=3600 # s: only a hanging program takes this long, even on a busy machine (test_optimize with sanitizers: 70 s, and 640 s at a load of 12)
 queue=()
 want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
-programs() { # KIND FOLDER...: the programs that are built
+programs() { # KIND FOLDER...: the programs that are built, and whose source is still there
     local p
     for p in $(printf "$B/tests/%s/* " "${@:2}"); do
-        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && [ "${p%.so}" = "$p" ] || continue
+        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && [ "${p%.so}" = "$p" ] && [ -f "${p#"$B"/}.c" ] || continue
         case $1 in
         fuzz) echo "fuzz/${p##*/fuzz_} $limit $p --tap tests/fuzz/${p##*/fuzz_}" ;;
         *) echo "${p#"$B"/tests/} $limit $p" ;;
