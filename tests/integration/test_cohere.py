@@ -4,24 +4,16 @@ import os
 import shutil
 import tempfile
 
-import numpy as np
-
 import toy_cohere as toy
-from daemon import ROOT, Stenod, case, pcm, wav
-from toy_check import main, refused, transcribe
+from daemon import Stenod, case, wav
+from toy_check import RATE, SPEECH, main, pieces, refused, samples, transcribe
 
-BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
-SPEECH = np.frombuffer(BYTES, np.int16)
-PARTS = [SPEECH[int(a * RATE):int(b * RATE)] for a, b in ((0, 4), (2, 5), (5, 11), (7, 9.13))]
+PARTS = pieces((0, 4), (2, 5), (5, 11), (7, 9.13))
 
 
 def reference(model, part, *args, **options):
-    ids = toy.Reference(model)(part.astype(np.float32) / 32768, *args, **options)
+    ids = toy.Reference(model)(samples(part), *args, **options)
     return toy.pieces(ids).strip()
-
-
-def run(model, part, *args):
-    return transcribe(model, part, RATE, *args)
 
 
 @case
@@ -30,16 +22,16 @@ def texts_are_those_of_the_reference(model):
     for part in PARTS:
         for language in ("en", "de", "ja"):
             text = reference(model, part, language)
-            assert run(model, part, "--language", language) == (language if text else "", text), text
+            assert transcribe(model, part, "--language", language) == (language if text else "", text), text
             texts.add(text)
-        assert run(model, part)[1] == reference(model, part), "English without a language"
+        assert transcribe(model, part)[1] == reference(model, part), "English without a language"
     assert len(texts) > 2 * len(PARTS), "the language is of no consequence"
 
 
 @case
 def numbers_are_written_in_digits_or_not(model):
     words = [reference(model, part, itn=False) for part in PARTS]
-    assert [run(model, part, "--itn", "off")[1] for part in PARTS] == words
+    assert [transcribe(model, part, "--itn", "off")[1] for part in PARTS] == words
     assert words != [reference(model, part) for part in PARTS]
 
 
@@ -48,7 +40,7 @@ def caches_may_leave_their_length_open(_):
     with tempfile.TemporaryDirectory() as free:
         toy.write(free, free=True)
         part = SPEECH[5 * RATE:13 * RATE]
-        assert run(free, part)[1] == reference(free, part, positions=60)
+        assert transcribe(free, part)[1] == reference(free, part, positions=60)
 
 
 @case

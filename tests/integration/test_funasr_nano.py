@@ -9,27 +9,17 @@ import tempfile
 import numpy as np
 
 import toy_funasr_nano as toy
-from daemon import ROOT, Skip, Stenod, case, converse, pcm, wav
-from toy_check import STENO, main, refused, transcribe
+from daemon import Skip, Stenod, case, converse, wav
+from toy_check import RATE, SPEECH, STENO, main, pieces, refused, samples, transcribe
 
-BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
-SPEECH = np.frombuffer(BYTES, np.int16)
-PARTS = [SPEECH[int(a * RATE):int(b * RATE)] for a, b in ((0, 4), (2, 5), (5, 11), (3, 3.5), (7, 9.13), (1, 2.7), (4, 8.2))]
-
-
-def samples(part):
-    return part.astype(np.float32) / 32768
-
-
-def run(model, part, *args):
-    return transcribe(model, part, RATE, *args)
+PARTS = pieces((0, 4), (2, 5), (5, 11), (3, 3.5), (7, 9.13), (1, 2.7), (4, 8.2))
 
 
 @case
 def texts_are_those_of_the_reference(model):
     reference = toy.Reference(model)
     texts = [reference(samples(part)) for part in PARTS]
-    assert [run(model, part) for part in PARTS] == [("", text) for text in texts]
+    assert [transcribe(model, part) for part in PARTS] == [("", text) for text in texts]
     assert len(set(texts)) > 3 and max(len(t.split()) for t in texts) > 8, texts
 
 
@@ -45,7 +35,7 @@ def language_digits_and_context_are_the_prompt(model):
                            (["--prompt", "A meeting."], {"prompt": "A meeting."})):
             text = reference(samples(part), **wish)
             code = args[args.index("--language") + 1][:2] if "--language" in args and text else ""
-            assert run(model, part, *args) == (code, text), (args, text)
+            assert transcribe(model, part, *args) == (code, text), (args, text)
             other += text != plain
     assert other > 6, other
 
@@ -75,7 +65,7 @@ def the_reference_is_sherpa_onnx(model):
 def a_context_that_is_too_long_is_cut(model):
     """Of 512 positions it has 64, which are " hello" here."""
     words = " hello" * 100
-    assert run(model, PARTS[1], "--prompt", words)[1] == run(model, PARTS[1], "--prompt", words[:6 * 80])[1]
+    assert transcribe(model, PARTS[1], "--prompt", words)[1] == transcribe(model, PARTS[1], "--prompt", words[:6 * 80])[1]
 
 
 @case
@@ -83,7 +73,7 @@ def caches_of_half_precision_and_of_any_length_give_the_text(_):
     for options in ({"cache_type": toy.F16}, {"positions": 0}, {"positions": 0, "max_total_len": 400}):
         with tempfile.TemporaryDirectory() as d:
             toy.write(d, **options)
-            assert run(d, PARTS[1])[1] == toy.Reference(d)(samples(PARTS[1])), options
+            assert transcribe(d, PARTS[1])[1] == toy.Reference(d)(samples(PARTS[1])), options
             info = subprocess.run([STENO, "model", "info", d], capture_output=True, text=True, check=True).stdout
             assert f"{options.get('max_total_len', 512)} positions" in info, info
 
@@ -95,11 +85,11 @@ def files_of_8_bits_are_taken_where_they_are(model):
         info = subprocess.run([STENO, "model", "info", d], capture_output=True, text=True, check=True).stdout
         assert "encoder_adaptor.int8.onnx, embedding.int8.onnx, llm.int8.onnx, 8 bits" in info, info
         reference = toy.Reference(d)
-        same = sum(run(d, part)[1] == reference(samples(part)) for part in PARTS)
+        same = sum(transcribe(d, part)[1] == reference(samples(part)) for part in PARTS)
         assert same >= len(PARTS) - 2, same
         for name in ("encoder_adaptor.onnx", "llm.onnx", "embedding.onnx"):
             shutil.copy(os.path.join(model, name), d)
-        assert run(d, PARTS[0])[1] == toy.Reference(model)(samples(PARTS[0])), "--precision fp32 takes the others"
+        assert transcribe(d, PARTS[0])[1] == toy.Reference(model)(samples(PARTS[0])), "--precision fp32 takes the others"
 
 
 @case
@@ -109,7 +99,7 @@ def weights_of_4_bits_give_the_text(model):
         toy.as_4_bits(os.path.join(d, "llm.onnx"))
         reference = toy.Reference(d)
         texts = [reference(samples(part)) for part in PARTS]
-        assert [run(d, part)[1] for part in PARTS] == texts and texts != [toy.Reference(model)(samples(part)) for part in PARTS]
+        assert [transcribe(d, part)[1] for part in PARTS] == texts and texts != [toy.Reference(model)(samples(part)) for part in PARTS]
 
 
 @case
@@ -118,7 +108,7 @@ def an_optimized_directory_is_the_same_model(model):
         out = os.path.join(d, "out")
         subprocess.run([STENO, "optimize", model, "-o", out], capture_output=True, text=True, check=True)
         want = toy.Reference(model)(samples(PARTS[1]))
-        assert toy.Reference(out)(samples(PARTS[1])) == want and run(out, PARTS[1])[1] == want
+        assert toy.Reference(out)(samples(PARTS[1])) == want and transcribe(out, PARTS[1])[1] == want
 
 
 @case
@@ -136,7 +126,7 @@ def the_model_of_31_languages_says_so(_):
     with tempfile.TemporaryDirectory() as d:
         toy.write(d, comment="FunAudioLLM/Fun-ASR-MLT-Nano-2512")
         text = toy.Reference(d)(samples(PARTS[0]), language="韩文")
-        assert run(d, PARTS[0], "--language", "ko") == ("ko", text)
+        assert transcribe(d, PARTS[0], "--language", "ko") == ("ko", text)
 
 
 @case

@@ -7,24 +7,13 @@ import subprocess
 import tempfile
 import threading
 
-import numpy as np
 
 import toy_qwen_asr as toy
-from daemon import ROOT, Stenod, case, converse, pcm, wav
-from toy_check import STENO, main, refused, transcribe
+from daemon import Stenod, case, converse, wav
+from toy_check import RATE, SPEECH, STENO, main, pieces, refused, samples, transcribe
 
 CODE = {"English": "en", "Spanish": "es", "None": "", None: ""}
-BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
-SPEECH = np.frombuffer(BYTES, np.int16)
-PARTS = [SPEECH[int(a * RATE):int(b * RATE)] for a, b in ((0, 4), (2, 5), (5, 11), (3, 3.5), (7, 9.13))]
-
-
-def samples(part):
-    return part.astype(np.float32) / 32768
-
-
-def run(model, part, *args):
-    return transcribe(model, part, RATE, *args)
+PARTS = pieces((0, 4), (2, 5), (5, 11), (3, 3.5), (7, 9.13))
 
 
 @case
@@ -32,7 +21,7 @@ def texts_and_languages_are_those_of_the_reference(model):
     reference, found = toy.Reference(model), set()
     for part in PARTS:
         language, text = reference(samples(part))
-        assert run(model, part) == (CODE[language], text), text
+        assert transcribe(model, part) == (CODE[language], text), text
         found.add(language)
     assert {"English", "Spanish", "None"} <= found, "the recordings show little"
 
@@ -42,7 +31,7 @@ def a_language_that_is_given_is_part_of_the_prompt(model):
     reference, other = toy.Reference(model), 0
     for part in PARTS:
         text = reference(samples(part), language="Spanish")[1]
-        assert run(model, part, "--language", "es-MX") == ("es", text), text
+        assert transcribe(model, part, "--language", "es-MX") == ("es", text), text
         other += text != reference(samples(part))[1]
     assert other
 
@@ -54,7 +43,7 @@ def prompt_and_hotwords_are_the_context(model):
         for args, context in ((["--hotwords", "Kyiv :2, hello"], "Kyiv hello"), (["--prompt", " hello"], " hello"),
                               (["--prompt", "Kyiv", "--hotwords", "hello"], "Kyiv hello")):
             text = reference(samples(part), context)[1]
-            assert run(model, part, *args)[1] == text, (args, text)
+            assert transcribe(model, part, *args)[1] == text, (args, text)
             other += text != reference(samples(part))[1]
     assert other
 
@@ -63,16 +52,16 @@ def prompt_and_hotwords_are_the_context(model):
 def a_context_that_is_too_long_is_cut(model):
     """Of 256 positions a context has 32."""
     words = "Kyiv" + " hello" * 60
-    assert run(model, PARTS[1], "--prompt", words)[1] == toy.Reference(model)(samples(PARTS[1]), "Kyiv" + " hello" * 31)[1]
+    assert transcribe(model, PARTS[1], "--prompt", words)[1] == toy.Reference(model)(samples(PARTS[1]), "Kyiv" + " hello" * 31)[1]
 
 
 @case
 def caches_of_half_precision_and_of_any_length_give_the_text(_):
     with tempfile.TemporaryDirectory() as half, tempfile.TemporaryDirectory() as free:
         toy.write(half, cache_type=toy.F16)
-        assert run(half, PARTS[1])[1] == toy.Reference(half)(samples(PARTS[1]))[1]
+        assert transcribe(half, PARTS[1])[1] == toy.Reference(half)(samples(PARTS[1]))[1]
         toy.write(free, positions=0)
-        assert run(free, SPEECH[:10 * RATE])[1] == toy.Reference(free)(samples(SPEECH[:10 * RATE]), positions=1024)[1]
+        assert transcribe(free, SPEECH[:10 * RATE])[1] == toy.Reference(free)(samples(SPEECH[:10 * RATE]), positions=1024)[1]
 
 
 @case
@@ -85,7 +74,7 @@ def caches_that_are_copied_with_the_new_rows_give_the_text(_):
         assert "groups 2" in said.stdout + said.stderr, said
         want = toy.Reference(model)(samples(PARTS[1]))
         for folder in (model, out):
-            assert toy.Reference(folder)(samples(PARTS[1])) == want and run(folder, PARTS[1]) == (CODE[want[0]], want[1])
+            assert toy.Reference(folder)(samples(PARTS[1])) == want and transcribe(folder, PARTS[1]) == (CODE[want[0]], want[1])
 
 
 @case
@@ -101,7 +90,7 @@ def an_optimized_directory_is_the_same_model(model):
         out = os.path.join(d, "out")
         subprocess.run([STENO, "optimize", model, "-o", out], capture_output=True, text=True, check=True)
         want = toy.Reference(model)(samples(PARTS[1]))
-        assert toy.Reference(out)(samples(PARTS[1])) == want and run(out, PARTS[1]) == (CODE[want[0]], want[1])
+        assert toy.Reference(out)(samples(PARTS[1])) == want and transcribe(out, PARTS[1]) == (CODE[want[0]], want[1])
 
 
 @case
@@ -111,7 +100,7 @@ def the_text_ends_where_the_caches_do(_):
         toy.write(few, positions=128)
         info = subprocess.run([STENO, "model", "info", few], capture_output=True, text=True, check=True).stdout
         assert "128 positions" in info and "a chunk of at most 3 s" in info, info
-        assert run(few, PARTS[1][:3 * RATE])[1] == toy.Reference(few)(samples(PARTS[1][:3 * RATE]), positions=128)[1]
+        assert transcribe(few, PARTS[1][:3 * RATE])[1] == toy.Reference(few)(samples(PARTS[1][:3 * RATE]), positions=128)[1]
 
 
 @case

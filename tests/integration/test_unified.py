@@ -4,20 +4,13 @@ import subprocess
 import tempfile
 import threading
 
-import numpy as np
 import onnx
 
 import toy_unified as toy
-from daemon import ROOT, Stenod, case, converse, pcm, wav
-from toy_check import STENO, main, refused, transcribe
+from daemon import Stenod, case, converse, wav
+from toy_check import RATE, STENO, main, pieces, refused, samples, transcribe
 
-BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
-SPEECH = np.frombuffer(BYTES, np.int16)
-PARTS = [SPEECH[int(a * RATE):int(b * RATE)] for a, b in ((0, 4), (2, 5), (5, 11), (3, 3.5), (0, 11))]
-
-
-def samples(part):
-    return part.astype(np.float32) / 32768
+PARTS = pieces((0, 4), (2, 5), (5, 11), (3, 3.5), (0, 11))
 
 
 @case
@@ -25,7 +18,7 @@ def texts_are_those_of_the_reference(model):
     reference, said = toy.Reference(model), set()
     for part in PARTS:
         text = toy.text(reference(samples(part)))
-        assert transcribe(model, part, RATE)[1] == text, text
+        assert transcribe(model, part)[1] == text, text
         said.add(text)
     assert len(said) == len(PARTS) and "" not in said, said
 
@@ -41,9 +34,9 @@ RECORDED = (
 @case
 def sherpa_onnx_counts_zeros_before_a_recording(model):
     for part, text in zip(PARTS, RECORDED):
-        got = transcribe(model, part, RATE, "--frontend", "sherpa")[1]
+        got = transcribe(model, part, "--frontend", "sherpa")[1]
         assert got.startswith(text), (got, text)
-        assert not transcribe(model, part, RATE)[1].startswith(text)
+        assert not transcribe(model, part)[1].startswith(text)
 
 
 @case

@@ -6,15 +6,28 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import BUILD, tap, wav
+import numpy as np
+
+from daemon import BUILD, ROOT, pcm, tap, wav
 
 STENO = os.path.join(BUILD, "steno")
+BYTES, RATE = pcm(os.path.join(ROOT, "tests", "data", "speech", "jfk.wav"))
+SPEECH = np.frombuffer(BYTES, np.int16)
 
 
-def transcribe(model, part, rate, *args):
+def pieces(*spans):
+    """Of the speech, from and to seconds."""
+    return [SPEECH[int(a * RATE):int(b * RATE)] for a, b in spans]
+
+
+def samples(part):
+    return part.astype(np.float32) / 32768
+
+
+def transcribe(model, part, *args):
     """-> (code of the language, text) of part, samples of 16 bits"""
     with tempfile.NamedTemporaryFile(suffix=".wav") as f:
-        f.write(wav(part.tobytes(), rate))
+        f.write(wav(part.tobytes(), RATE))
         f.flush()
         r = subprocess.run([STENO, "transcribe", "--model", model, "--precision", "fp32", "--no-endpoint", "--format", "json", *args, f.name],
                            capture_output=True, text=True, check=False)
