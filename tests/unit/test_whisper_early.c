@@ -302,7 +302,7 @@ static void speech_and_the_text_are_told_at_once(void **state)
 }
 
 /* Thirteen pauses of half a second and more; each final that is begun encodes one window. Where
- * other streams wait, two for each final are in vain at most; else as many as fit into the
+ * other streams wait, two for each final are dropped at most; else as many as fit into the
  * utterance when the pause between two of them grows by 0.8 s each time. */
 static void slow_speech_costs_few_finals_more(void **state)
 {

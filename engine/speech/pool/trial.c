@@ -93,7 +93,8 @@ static steno_status feed_speech(const struct trial *t, steno_stream *s, double s
 }
 
 /* Open a stream with the pool's trial options; with default options if the model does not support
- * those. It does as on a machine with many streams, which has no time for what may be in vain. */
+ * those. It does as on a machine with many streams, which has no time for steps that may be
+ * dropped. */
 static steno_status open_stream(const struct trial *t, steno_stream **s, steno_err *err)
 {
     const struct steno_stream_options plain = {0};

@@ -20,11 +20,13 @@
  * even between its steps (s->listens), and then the segment is as if it had never been begun: it
  * changes neither later partials nor finals.
  *
- * It is begun after `patience` of silence, and then shown as a partial. Every time that it was in
- * vain the segment waits longer: half of the way from the pause that went on to an endpoint. So
- * slow speech costs a few finals more for each utterance, not one for each pause. Where partials
- * wait for nobody it is begun when the trail is over, and shown after `patience` as well, and each
- * time that this was in vain the next pause of which it is tried is one partial further away.
+ * It is begun after `patience` of silence and shown as a partial. Each one that sound drops makes
+ * the segment wait longer: half of the way from the pause that went on to an endpoint. So slow
+ * speech costs a few finals more for each utterance, not one for each pause.
+ *
+ * A worker that nobody waits for begins it sooner, as soon as the trail is over. It is shown after
+ * `patience` all the same. Each one that sound drops lengthens the time in which none is begun so
+ * by the interval of partials.
  *
  * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes. One
  * thing depends on when samples come: the partial with the text of an early final is missing if the
@@ -104,7 +106,7 @@ static void begin_segment(steno_stream *s)
     g->early = STENO_EARLY_NONE;
     g->calm = 0;
     g->patience = to_samples(s, PATIENCE * s->opt.endpoint.silence_after);
-    g->early_from = g->quick_from = g->in_vain = 0;
+    g->early_from = g->quick_from = g->dropped_finals = 0;
 }
 
 /* All silence where finals are never begun early. */
@@ -265,7 +267,7 @@ static steno_status show_early(steno_stream *s)
     return s->opt.no_partials ? STENO_OK : steno_results_partial(s);
 }
 
-/* A sound: an early final was in vain. */
+/* A sound drops an early final. */
 static steno_status resume(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -281,7 +283,7 @@ static steno_status resume(steno_stream *s)
         g->patience = (silence(s) + to_samples(s, s->opt.endpoint.silence_after)) / 2;
     else
         g->quick_from =
-            g->seen + ++g->in_vain * to_samples(s, s->model->info.segments.partial_every);
+            g->seen + ++g->dropped_finals * to_samples(s, s->model->info.segments.partial_every);
     return s->family->reset(s->state, STENO_RESET_RESUMED, NULL);
 }
 
@@ -370,7 +372,7 @@ static double interval(const steno_stream *s)
                 fmin(PER_WAIT * s->in.g.wait, LONGEST_INTERVAL));
 }
 
-/* Whether partials wait for nobody, so that work may be done that is perhaps in vain. */
+/* Whether partials wait for nobody, so that there is time for work that may be dropped. */
 static bool is_idle(const steno_stream *s)
 {
     return !s->no_early && s->in.g.wait <= LONGEST_IDLE_WAIT;

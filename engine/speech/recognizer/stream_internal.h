@@ -58,7 +58,7 @@ struct steno_segments {
      * goes on. After `patience` of silence a final is begun early, if the segment has at least
      * `early_from` samples; on an idle worker without patience, from `quick_from` samples on. */
     size_t trail, patience, early_from, quick_from;
-    size_t in_vain; /* finals of the segment that were begun without patience and dropped */
+    size_t dropped_finals; /* of the segment, that were begun without patience */
     enum { STENO_EARLY_NONE, STENO_EARLY_RUNS, STENO_EARLY_DONE, STENO_EARLY_SHOWN } early;
     bool due;   /* a step is due */
     bool final; /* the step is the last one of the segment */
@@ -133,7 +133,7 @@ struct steno_stream {
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
     bool steady;      /* partials keep what was shown, where they can */
-    bool no_early;    /* no early finals and no glances: steps that may be in vain */
+    bool no_early;    /* no early finals and no glances: steps that may be dropped */
     bool listens;     /* audio is taken while the steps of an early final are due */
 };
 
