@@ -2,12 +2,19 @@
 
 #include <string.h>
 
-#define BETWEEN ", \t"
+static bool is_between(char c)
+{
+    return c == ',' || c == ' ' || c == '\t';
+}
 
 struct steno_list_item steno_list_next(const char *list)
 {
-    list += strspn(list, BETWEEN);
-    return (struct steno_list_item){list, strcspn(list, BETWEEN)};
+    size_t n = 0;
+    while (is_between(*list))
+        list++;
+    while (list[n] && !is_between(list[n]))
+        n++;
+    return (struct steno_list_item){list, n};
 }
 
 bool steno_list_is(struct steno_list_item item, const char *text)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/english.h"
+#include "base/list.h"
 
 #define TIMES                                                                                      \
     "in on of by until till since from before after this next last every" /* of a date             \
@@ -38,15 +39,9 @@ static bool is(const struct text *t, size_t i, const char *list)
 {
     if (i >= t->n)
         return false;
-    for (const char *p = list; *p; p += *p == ' ') {
-        size_t n = 0;
-        while (n < t->word[i].n && p[n] == t->word[i].p[n])
-            n++;
-        if (n == t->word[i].n && (p[n] == ' ' || !p[n]))
+    for (struct steno_list_item x = steno_list_next(list); x.n; x = steno_list_next(x.p + x.n))
+        if (x.n == t->word[i].n && !memcmp(x.p, t->word[i].p, x.n))
             return true;
-        for (p += n; *p && *p != ' ';)
-            p++;
-    }
     return false;
 }
 
