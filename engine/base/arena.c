@@ -107,6 +107,15 @@ void steno_arena_reset(steno_arena *a)
     a->used = 0;
 }
 
+steno_arena *steno_arena_renew(steno_arena **a)
+{
+    if (*a)
+        steno_arena_reset(*a);
+    else
+        *a = steno_arena_new(0);
+    return *a;
+}
+
 static void *take_from_block(steno_arena *a, size_t n, size_t align)
 {
     struct block *b = a->head;

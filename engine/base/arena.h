@@ -23,6 +23,8 @@ steno_arena *steno_arena_new(size_t max_bytes);
 void steno_arena_free(steno_arena *a);
 /* Release all allocations; keep the memory of the first block. */
 void steno_arena_reset(steno_arena *a);
+/* Reset *a, or make it, without a limit, where it is NULL. Returns *a; NULL: out of memory. */
+steno_arena *steno_arena_renew(steno_arena **a);
 /* Allocate n zeroed bytes, 16-byte aligned. NULL when out of memory or over the limit. */
 void *steno_arena_alloc(steno_arena *a, size_t n);
 /* The same for n * size bytes, with an overflow check. */

@@ -17,6 +17,17 @@ char *steno_path_join(const char *dir, const char *file)
     return p;
 }
 
+char *steno_path_beside(const char *path, const char *file)
+{
+    int n;
+    const int dir = (int)(steno_path_name(path, &n) - path); /* with its slash */
+    const size_t size = (size_t)dir + strlen(file) + 1;
+    char *p = malloc(size);
+    if (p)
+        snprintf(p, size, "%.*s%s", dir, path, file);
+    return p;
+}
+
 bool steno_path_readable(const char *dir, const char *file)
 {
     char *path = steno_path_join(dir, file);

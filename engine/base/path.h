@@ -10,6 +10,8 @@
 
 /* "dir/file", to be freed by the caller. NULL: out of memory. */
 char *steno_path_join(const char *dir, const char *file);
+/* The same for the folder in which the file `path` lies. */
+char *steno_path_beside(const char *path, const char *file);
 /* Whether the process may read dir/file. */
 bool steno_path_readable(const char *dir, const char *file);
 /* Make a directory and those above it that are absent, with this mode, for root whatever the umask

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/pages.h"
+#include "base/path.h"
 
 static void every_status_has_a_row(void **state)
 {
@@ -189,6 +190,32 @@ static void arena_reset_gives_zeroed_memory_again(void **state)
     steno_arena_free(a);
 }
 
+static void a_renewed_arena_is_the_same_one(void **state)
+{
+    steno_arena *a = NULL, *first;
+    (void)state;
+    assert_non_null(steno_arena_renew(&a));
+    first = a;
+    memset(steno_arena_alloc(a, 5000), 0xff, 5000);
+    assert_ptr_equal(steno_arena_renew(&a), first);
+    assert_int_equal(*(const unsigned char *)steno_arena_alloc(a, 5000), 0);
+    steno_arena_free(a);
+}
+
+static void a_file_beside_another_is_in_its_folder(void **state)
+{
+    static const char *const cases[][2] = {{"/m/a.gguf", "/m/am.mvn"},
+                                           {"m/x/a.gguf", "m/x/am.mvn"},
+                                           {"/a.gguf", "/am.mvn"},
+                                           {"a.gguf", "am.mvn"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *p = steno_path_beside(cases[i][0], "am.mvn");
+        assert_string_equal(p, cases[i][1]);
+        free(p);
+    }
+}
+
 static void buffer_never_outgrows_its_maximum(void **state)
 {
     struct steno_buf b;
@@ -253,6 +280,8 @@ int main(void)
         cmocka_unit_test(large_blocks_are_zero_past_their_end),
         cmocka_unit_test(arena_refuses_more_than_its_limit),
         cmocka_unit_test(arena_reset_gives_zeroed_memory_again),
+        cmocka_unit_test(a_renewed_arena_is_the_same_one),
+        cmocka_unit_test(a_file_beside_another_is_in_its_folder),
         cmocka_unit_test(buffer_never_outgrows_its_maximum),
         cmocka_unit_test(buffer_hands_over_its_memory),
     };

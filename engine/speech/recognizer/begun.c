@@ -24,16 +24,6 @@ static bool goes_on_with(const struct steno_begun *b, const struct steno_event *
            (ev->n_words >= b->spoken && !strncmp(ev->text, b->spoken_text, strlen(b->spoken_text)));
 }
 
-static steno_arena *other_arena(struct steno_begun *b)
-{
-    steno_arena **a = &b->arena[!b->turn];
-    if (*a)
-        steno_arena_reset(*a);
-    else
-        *a = steno_arena_new(0);
-    return *a;
-}
-
 /* The text of a and b, the former n bytes. */
 static char *join_texts(steno_arena *arena, const char *a, size_t n, const char *b)
 {
@@ -104,7 +94,7 @@ steno_status steno_begun_extend(struct steno_begun *b, const struct steno_event 
     b->seen = ev->stable_words;
     blanks = strspn(ev->text + begin, " ");
     begin += blanks;
-    a = other_arena(b);
+    a = steno_arena_renew(&b->arena[!b->turn]);
     now.text = a ? steno_arena_strndup(a, ev->text + begin, end - begin) : NULL;
     if (!now.text)
         return a ? steno_arena_failure(a) : STENO_ERR_NOMEM;

@@ -309,15 +309,6 @@ static steno_status open_hand(const steno_stream *s, const struct steno_hypothes
     return st || !marks ? st : steno_punctuation_writer_open(&by->marks, marks->tool, NULL);
 }
 
-static bool reset_written(struct steno_results *r)
-{
-    if (r->written)
-        steno_arena_reset(r->written);
-    else
-        r->written = steno_arena_new(0);
-    return r->written != NULL;
-}
-
 /* Write the begin of a partial, as far as it is decided. */
 static steno_status write_partial(steno_stream *s, struct steno_event *ev)
 {
@@ -335,7 +326,8 @@ static steno_status write_partial(steno_stream *s, struct steno_event *ev)
         if (st || !r->begun.seen)
             return st;
     }
-    return reset_written(r) ? steno_begun_apply(&r->begun, ev, r->written) : STENO_ERR_NOMEM;
+    return steno_arena_renew(&r->written) ? steno_begun_apply(&r->begun, ev, r->written)
+                                          : STENO_ERR_NOMEM;
 }
 
 /* ---- partials ------------------------------------------------------------------------------- */
@@ -348,13 +340,9 @@ static steno_status add_shown(steno_stream *s, struct steno_event *ev)
     steno_status st = anew && s->steady ? steno_steady_apply(&r->steady, ev) : STENO_OK;
     if (!st && ev->kind == STENO_PARTIAL)
         st = write_partial(s, ev);
-    if (!st && s->filters) {
-        if (r->filtered)
-            steno_arena_reset(r->filtered);
-        else
-            r->filtered = steno_arena_new(0);
-        st = r->filtered ? steno_filters_apply(s->filters, ev, r->filtered) : STENO_ERR_NOMEM;
-    }
+    if (!st && s->filters)
+        st = steno_arena_renew(&r->filtered) ? steno_filters_apply(s->filters, ev, r->filtered)
+                                             : STENO_ERR_NOMEM;
     return st ? st : steno_events_add(&r->events, ev);
 }
 
@@ -504,7 +492,7 @@ static steno_status write_alternatives(steno_stream *s, size_t n, size_t n_secti
     struct steno_written_by by = {0};
     steno_status st = n ? open_hand(s, &r->hyps[0], &by) : STENO_OK;
     if (!st && (by.grammar || by.marks)) {
-        st = reset_written(r) ? STENO_OK : STENO_ERR_NOMEM;
+        st = steno_arena_renew(&r->written) ? STENO_OK : STENO_ERR_NOMEM;
         if (!st && n_sections)
             st = write_sections(r, n_sections, &by);
         for (size_t i = n_sections > 0; !st && i < n; i++)

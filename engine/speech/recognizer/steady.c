@@ -214,25 +214,15 @@ static steno_status drop_end_marks(struct steno_event *io, steno_arena *a)
     return io->text && w[io->n_words - 1].text ? STENO_OK : steno_arena_failure(a);
 }
 
-/* The arena of the last partial but one becomes that of this one. */
-static bool turn_arena(struct steno_steady *t)
-{
-    t->turn = !t->turn;
-    if (t->arena[t->turn])
-        steno_arena_reset(t->arena[t->turn]);
-    else
-        t->arena[t->turn] = steno_arena_new(0);
-    return t->arena[t->turn] != NULL;
-}
-
 steno_status steno_steady_apply(struct steno_steady *t, struct steno_event *io)
 {
     const struct steno_steady was = *t;
     const bool finished = is_finished(io);
     steno_arena *a;
-    if (!turn_arena(t))
+    t->turn = !t->turn; /* the arena of the last partial but one becomes that of this one */
+    a = steno_arena_renew(&t->arena[t->turn]);
+    if (!a)
         return STENO_ERR_NOMEM;
-    a = t->arena[t->turn];
     if (!is_spaced(io)) {
         steno_steady_reset(t);
         return finished ? STENO_OK : drop_end_marks(io, a);

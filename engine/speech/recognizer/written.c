@@ -121,6 +121,18 @@ static bool prepare_job(struct job *j)
     return j->low && j->word_of;
 }
 
+/* *can: the text has words, and they follow each other in it. */
+static steno_status begin_job(struct job *j, bool *can)
+{
+    *can = false;
+    if (!j->in->n_words)
+        return STENO_OK;
+    if (!prepare_job(j))
+        return steno_arena_failure(j->arena);
+    *can = place_words(j);
+    return STENO_OK;
+}
+
 /* Ask the network of each word: the case from the token that begins it, the mark from the one that
  * ends in it last. A text that is too long has no labels. */
 static steno_status find_labels(struct job *j, steno_punctuation_writer *w)
@@ -482,15 +494,12 @@ steno_status steno_written_begin(struct steno_alternative *io, const struct sten
     const struct steno_alternative in = *io;
     struct job j = {.in = &in, .arena = arena, .digits = by->digits};
     struct steno_itn_text t;
-    steno_status st;
+    bool can;
+    steno_status st = begin_job(&j, &can);
     io->n_words = *words = 0;
     io->text = "";
-    if (!in.n_words)
-        return STENO_OK;
-    if (!prepare_job(&j))
-        return steno_arena_failure(arena);
-    if (!place_words(&j))
-        return STENO_OK;
+    if (st || !can)
+        return st;
     st = find_decided(&j, by, words);
     if (st || !*words)
         return st == STENO_ERR_LIMIT ? STENO_OK : st;
@@ -509,13 +518,10 @@ steno_status steno_written_apply(struct steno_alternative *io, const struct sten
     const struct steno_alternative in = *io;
     struct job j = {.in = &in, .arena = arena, .digits = by->grammar && by->digits};
     struct steno_itn_text t;
-    steno_status st = STENO_OK;
-    if (!in.n_words)
-        return STENO_OK;
-    if (!prepare_job(&j))
-        return steno_arena_failure(arena);
-    if (!place_words(&j))
-        return STENO_OK;
+    bool can;
+    steno_status st = begin_job(&j, &can);
+    if (st || !can)
+        return st;
     if (by->marks)
         st = find_labels(&j, by->marks);
     if (!st && by->grammar)

@@ -178,14 +178,10 @@ static steno_status read_silence(struct steno_sortformer *s, steno_err *err)
 /* Open config.json in the directory of `path`, if there is one. */
 static steno_status open_config(steno_json **out, const char *path, steno_err *err)
 {
-    int n;
-    const size_t dir = (size_t)(steno_path_name(path, &n) - path); /* with its slash */
-    char *config = malloc(dir + sizeof CONFIG);
+    char *config = steno_path_beside(path, CONFIG);
     steno_status st = STENO_OK;
     if (!config)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    memcpy(config, path, dir);
-    memcpy(config + dir, CONFIG, sizeof CONFIG);
     if (!access(config, F_OK))
         st = steno_json_open(out, config, err);
     free(config);

@@ -16,8 +16,8 @@
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/part.h"
 #include "speech/families/common/precision.h"
+#include "speech/families/common/search_options.h"
 #include "speech/families/common/shell.h"
-#include "speech/families/option.h"
 #include "speech/features/cmvn.h"
 #include "speech/features/logmel.h"
 
@@ -323,9 +323,7 @@ static void describe_cohere(const void *model, const struct steno_model_info *i,
     steno_offline_describe(&m->base.offline, i, out);
 }
 
-static const struct steno_option_info options[] = {
-    {FAMILY, STENO_OPTION_ITN, STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0, "auto|on|off",
-     "auto", "write numbers in digits: auto and on do"}};
+static const struct steno_option_info options[] = {STENO_ITN_OPTION(FAMILY)};
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),

@@ -1,8 +1,9 @@
 /* Rows of option tables (struct steno_option_info) that families share: the front end of exported
- * models, and what a search over tokens takes. */
+ * models, what a search over tokens takes, and digits of models that are asked for them. */
 #ifndef STENO_FAMILIES_COMMON_SEARCH_OPTIONS_H
 #define STENO_FAMILIES_COMMON_SEARCH_OPTIONS_H
 
+#include "speech/families/option.h"
 #include "steno.h"
 
 /* clang-format off */
@@ -17,6 +18,10 @@
      "log-probability that each token of a hotword adds"}, \
     {family, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "", \
      "weight of the n-gram model; 0: none"}
+
+#define STENO_ITN_OPTION(family) \
+    {family, STENO_OPTION_ITN, STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0, "auto|on|off", \
+     "auto", "write numbers in digits: auto and on do"}
 /* clang-format on */
 
 #endif

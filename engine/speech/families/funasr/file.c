@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/path.h"
@@ -298,23 +299,19 @@ static bool read_tensor_statistics(const struct steno_ggml_file *f, float *to, s
 static steno_status read_mvn_beside(const char *path, float *to, size_t n, bool *found,
                                     steno_err *err)
 {
-    int used;
-    const char *name = steno_path_name(path, &used);
-    char *dir = strndup(path, (size_t)(name - path)), *file = NULL, *bytes;
+    char *file = steno_path_beside(path, MVN), *bytes;
     size_t size;
-    steno_status st;
-    *found = dir && steno_path_readable(*dir ? dir : ".", MVN);
-    if (*found)
-        file = steno_path_join(*dir ? dir : ".", MVN);
-    st = !dir || (*found && !file) ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path)
-         : *found                  ? steno_file_read(file, MAX_MVN, &bytes, &size, err)
-                                   : STENO_OK;
+    steno_status st = STENO_OK;
+    *found = file && !access(file, R_OK);
+    if (!file)
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    else if (*found)
+        st = steno_file_read(file, MAX_MVN, &bytes, &size, err);
     if (!st && *found) {
         st = steno_funasr_mvn_parse(bytes, size, file, to, to + n, n, err);
         free(bytes);
     }
     free(file);
-    free(dir);
     return st;
 }
 

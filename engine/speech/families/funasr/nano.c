@@ -13,11 +13,11 @@
 #include "base/path.h"
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/precision.h"
+#include "speech/families/common/search_options.h"
 #include "speech/families/funasr/family.h"
 #include "speech/families/funasr/model.h"
 #include "speech/families/funasr/nano_prompt.h"
 #include "speech/families/llm/decoder.h"
-#include "speech/families/option.h"
 
 #define FAMILY "funasr_nano"
 #define FULL 30.0         /* s: of a chunk, unless the caches have no room for it */
@@ -284,9 +284,7 @@ static void describe_nano(const void *model, const struct steno_model_info *i, F
     steno_llm_describe_caches(&m->llm, out);
 }
 
-static const struct steno_option_info options[] = {
-    {FAMILY, STENO_OPTION_ITN, STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0, "auto|on|off",
-     "auto", "write numbers in digits: auto and on do"}};
+static const struct steno_option_info options[] = {STENO_ITN_OPTION(FAMILY)};
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),

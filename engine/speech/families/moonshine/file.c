@@ -232,10 +232,7 @@ static steno_status open_own(const steno_moonshine_file *f, steno_tokens **out, 
 
 static steno_status open_beside(const steno_moonshine_file *f, steno_tokens **out, steno_err *err)
 {
-    int used;
-    const char *name = steno_path_name(f->base.name, &used);
-    char *dir = strndup(f->base.name, (size_t)(name - f->base.name));
-    char *file = dir ? steno_path_join(*dir ? dir : ".", BESIDE) : NULL, *bytes;
+    char *file = steno_path_beside(f->base.name, BESIDE), *bytes;
     size_t n;
     steno_status st = file ? steno_file_read(file, STENO_TOKENS_MAX_FILE, &bytes, &n, err)
                            : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -244,7 +241,6 @@ static steno_status open_beside(const steno_moonshine_file *f, steno_tokens **ou
         free(bytes);
     }
     free(file);
-    free(dir);
     return st;
 }
 
