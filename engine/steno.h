@@ -588,7 +588,7 @@ struct steno_event {
     const char *text;    /* the whole hypothesis of the segment, "" if none; never NULL */
     size_t stable_bytes; /* partial: text[0, stable_bytes) will not change any more */
     size_t stable_words; /* the same in whole words */
-    float confidence;
+    float confidence;    /* SPEECH_START: 1 if silero-vad finds a voice, 0 if there is sound */
     size_t n_words;
     const struct steno_word *words;
     size_t n_tokens;

@@ -480,14 +480,16 @@ static void send_moment(struct steno_dialect_session *d, const char *type, const
     d->commit(d, st ? st : steno_buf_printf(b, ",\"%s\":%.3f}", name, seconds), false);
 }
 
-/* Sound is speech once there is a word: clicks and music have none. */
+/* Speech begins when silero-vad hears a voice. Other sound is speech once there is a word: clicks
+ * and music have none. */
 static void follow_segment(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct segment *g = &deepgram_state(d)->segments[d->channel];
     if (ev->kind == STENO_SPEECH_START)
         *g = (struct segment){
             .open = true, .told = !deepgram_state(d)->vad_events, .start = d->offset + ev->start};
-    if (g->open && !g->told && *ev->text) {
+    const bool voice = ev->kind == STENO_SPEECH_START && ev->confidence > 0;
+    if (g->open && !g->told && (voice || *ev->text)) {
         send_moment(d, "SpeechStarted", "timestamp", g->start);
         g->told = true;
     }

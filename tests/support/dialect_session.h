@@ -183,7 +183,7 @@ static void event(struct received *h, enum steno_event_kind kind, const char *t,
                              .start = 1.0,
                              .end = 2.0,
                              .text = t,
-                             .confidence = 0.75f,
+                             .confidence = kind == STENO_SPEECH_START ? 0 : 0.75f,
                              .reason = reason,
                              .words = two_words,
                              .n_words = *t ? 2 : 0};

@@ -259,6 +259,21 @@ static void deepgram_has_no_speech_in_clicks_and_music(void **state)
     stop(&h);
 }
 
+static void deepgram_tells_a_voice_at_once(void **state)
+{
+    const struct steno_event voice = {
+        .kind = STENO_SPEECH_START, .start = 1, .text = "", .confidence = 1};
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "vad_events", "true", STENO_OK);
+    h.d.dialect->event(&h.d, &voice);
+    says_some(&h, "{\"type\":\"SpeechStarted\",\"timestamp\":1.0}");
+    event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
+    says_no_more(&h); /* once, and interim results were not requested */
+    stop(&h);
+}
+
 /* A model that takes no hotwords. */
 static steno_status refuse_hotwords(struct steno_dialect_session *d,
                                     const struct steno_native_start *s, char *model, steno_err *err)
@@ -642,6 +657,7 @@ int main(void)
         cmocka_unit_test(deepgram_results_follow_each_other),
         cmocka_unit_test(deepgram_sends_hypotheses_and_accepts_search_options),
         cmocka_unit_test(deepgram_has_no_speech_in_clicks_and_music),
+        cmocka_unit_test(deepgram_tells_a_voice_at_once),
         cmocka_unit_test(deepgram_is_configured_while_it_runs),
         cmocka_unit_test(flux_has_news_every_quarter_of_a_second),
         cmocka_unit_test(flux_tells_what_ended_a_turn),

@@ -209,7 +209,7 @@ static void fill_event(const steno_stream *s, struct steno_event *ev)
     ev->end = w->n ? r->w[w->n - 1].end : ev->start;
 }
 
-steno_status steno_results_start(steno_stream *s)
+steno_status steno_results_start(steno_stream *s, bool voice)
 {
     double begin = s->feeder->begin(s);
     s->results.pausing = false;
@@ -218,6 +218,7 @@ steno_status steno_results_start(steno_stream *s)
                              .time = s->feeder->processed(s),
                              .start = begin,
                              .end = begin,
+                             .confidence = voice,
                              .text = "",
                              .language = ""};
     return steno_events_add(&s->results.events, &ev);

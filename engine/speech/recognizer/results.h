@@ -47,10 +47,10 @@ STENO_MUST steno_status steno_results_end_segment(steno_stream *s, struct steno_
 STENO_MUST steno_status steno_results_open(struct steno_results *r, int n_best);
 void steno_results_close(struct steno_results *r);
 
-/* Queue an event. start: speech has begun. partial: unless it is the same as the last partial.
- * final: it ends the segment, and the next segment gets the next number. STENO_ERR_NOMEM,
- * STENO_ERR_LIMIT. */
-STENO_MUST steno_status steno_results_start(steno_stream *s);
+/* Queue an event. start: speech has begun; voice: a VAD network says so. partial: unless it is the
+ * same as the last partial. final: it ends the segment, and the next segment gets the next number.
+ * STENO_ERR_NOMEM, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_results_start(steno_stream *s, bool voice);
 STENO_MUST steno_status steno_results_partial(steno_stream *s);
 STENO_MUST steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason);
 /* The stream has failed: the last partial of its utterance becomes a final, without one what the

@@ -216,7 +216,7 @@ static steno_status begin_speech(steno_stream *s)
         steno_turn_watch_begin(s->turn, seen_at(s));
     if (g->from - g->last_end > (int64_t)to_samples(s, LONG_PAUSE))
         st = s->family->reset(s->state, STENO_RESET_PAUSE, NULL);
-    return st ? st : steno_results_start(s);
+    return st ? st : steno_results_start(s, g->vad);
 }
 
 /* Samples of silence that end the segment: the endpoint's, and the longer the segment the fewer, so

@@ -273,7 +273,7 @@ static steno_status after_frames(steno_stream *s)
             st = steno_results_has_words(s, &words);
         if (!st && words) {
             w->first_sound = last;
-            st = steno_results_start(s);
+            st = steno_results_start(s, false);
         }
         if (st)
             return st;
@@ -438,8 +438,7 @@ static steno_status drain(steno_stream *s)
 static steno_status arrive(steno_stream *s, steno_err *err)
 {
     size_t n = s->len;
-    steno_status st =
-        s->in.w.sound ? steno_sound_push(s->in.w.sound, s->fresh, n, err) : STENO_OK;
+    steno_status st = s->in.w.sound ? steno_sound_push(s->in.w.sound, s->fresh, n, err) : STENO_OK;
     if (st || !s->in.w.vad_filter)
         return st;
     s->len = 0;
