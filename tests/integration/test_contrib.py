@@ -98,6 +98,28 @@ CASES = {
                        [(2, 3, 16), ("i64", [1]), (5, 2), (5, 2)]),
     "rotary_partial_of_heads": ("RotaryEmbedding", 1, {"rotary_embedding_dim": 4, "num_heads": 3, "interleaved": 1},
                                 [(2, 3, 4, 8), ("i64", [[0, 1, 2, 3], [1, 4, 2, 0]]), (5, 2), (5, 2)]),
+    "gather_4_bits": ("GatherBlockQuantized", 1, {"block_size": 16, "quantize_axis": 1}, [("u8", (6, 20)), [[1, 5, 0], [-1, 2, 2]], ("scale", (6, 3))]),
+    "gather_4_bits_zeros": ("GatherBlockQuantized", 1, {"block_size": 16, "quantize_axis": 1},
+                            [("u8", (6, 20)), ("i64", [4]), ("scale", (6, 3)), ("u8", (6, 2))]),
+    "gather_8_bits": ("GatherBlockQuantized", 1, {"block_size": 32, "quantize_axis": 1, "bits": 8}, [("u8", (6, 64)), [2, 5], ("scale", (6, 2))]),
+    "group_query_prompt": ("GroupQueryAttention", 3, {"num_heads": 4, "kv_num_heads": 2},
+                           [(1, 5, 32), (1, 5, 16), (1, 5, 16), (1, 2, 0, 8), (1, 2, 0, 8), [4], ("i32", 5)]),
+    "group_query_step": ("GroupQueryAttention", 3, {"num_heads": 4, "kv_num_heads": 2, "scale": 0.2, "do_rotary": 1},
+                         [(1, 1, 64), (1, 1, 32), (1, 1, 32), (1, 2, 6, 16), (1, 2, 6, 16), [6], ("i32", 7), (9, 8), (9, 8)]),
+    "group_query_packed": ("GroupQueryAttention", 3, {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1},
+                           [(1, 5, 128), None, None, (1, 2, 0, 16), (1, 2, 0, 16), [4], ("i32", 5), (9, 8), (9, 8)]),
+    "group_query_window": ("GroupQueryAttention", 3, {"num_heads": 2, "kv_num_heads": 1, "local_window_size": 3},
+                           [(1, 3, 16), (1, 3, 8), (1, 3, 8), (1, 1, 4, 8), (1, 1, 4, 8), [6], ("i32", 7)]),
+    "group_query_long_caches": ("GroupQueryAttention", 3, {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1, "rotary_interleaved": 1},
+                                [(1, 2, 32), (1, 2, 16), (1, 2, 16), (1, 1, 9, 16), (1, 1, 9, 16), [6], ("i32", 7), (9, 8), (9, 8)]),
+    "group_query_batch": ("GroupQueryAttention", 3, {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1},
+                          [(2, 1, 64), (2, 1, 32), (2, 1, 32), (2, 2, 6, 16), (2, 2, 6, 16), [6, 3], ("i32", 7), (9, 8), (9, 8)]),
+    "group_query_places": ("GroupQueryAttention", 3, {"num_heads": 2, "kv_num_heads": 2, "do_rotary": 1},
+                           [(1, 2, 32), (1, 2, 32), (1, 2, 32), (1, 2, 3, 16), (1, 2, 3, 16), [4], ("i32", 5), (9, 8), (9, 8),
+                            ("i64", [[5, 8]])]),
+    "group_query_bias_and_cap": ("GroupQueryAttention", 3, {"num_heads": 2, "kv_num_heads": 2, "softcap": 2.0},
+                                 [(1, 2, 32), (1, 2, 32), (1, 2, 32), (1, 2, 3, 16), (1, 2, 3, 16), [4], ("i32", 5), None, None,
+                                  None, (1, 1, 2, 5)]),
     "fused_gemm": ("FusedGemm", 1, {"activation": "Relu", "alpha": 0.5, "beta": 2.0}, [(5, 9), (9, 7), (7,)]),
     "fused_gemm_bias": ("FusedGemm", 1, {"activation": "Tanh"}, [(5, 9), (9, 7), (7,)]),
     "fused_gemm_trans": ("FusedGemm", 1, {"activation": "Sigmoid", "transA": 1, "transB": 1}, [(9, 5), (7, 9), (5, 1)]),
@@ -152,8 +174,8 @@ def make(rng, spec):
     if isinstance(spec, list):
         return np.array(spec, "i4")
     kind, shape = spec if spec and isinstance(spec[0], str) else ("f32", spec)
-    if kind == "i64":
-        return np.array(shape, "i8")
+    if kind in ("i64", "i32"):
+        return np.array(shape, "i8" if kind == "i64" else "i4")
     if kind in ("u8", "i8"):
         return rng.integers(0 if kind == "u8" else -128, 256 if kind == "u8" else 128, shape).astype(kind[0] + "1")
     if kind == "zero":

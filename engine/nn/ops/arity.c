@@ -125,6 +125,8 @@ static const struct arity {
     {"com.microsoft", "FusedGemm", 1, 0x3, 0x1},
     {"com.microsoft", "FusedMatMul", 1, 0x3, 0x1},
     {"com.microsoft", "GatedRelativePositionBias", 1, 0x3f, 0x1},
+    {"com.microsoft", "GatherBlockQuantized", 1, 0x7, 0x1},
+    {"com.microsoft", "GroupQueryAttention", 1, 0x61, 0x1},
     {"com.microsoft", "MatMulIntegerToFloat", 1, 0xf, 0x1},
     {"com.microsoft", "MatMulNBits", 1, 0x7, 0x1},
     {"com.microsoft", "QAttention", 1, 0x1f, 0x1},

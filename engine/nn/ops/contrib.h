@@ -34,6 +34,10 @@ STENO_MUST steno_status steno_int8_spread(struct steno_op_ctx *ctx, const struct
 /* Dequantize into scratch. Errors of steno_int8_check, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_int8_scratch(struct steno_op_ctx *ctx, const struct steno_int8 *w,
                                            const float **out, steno_err *err);
+/* Rotary position: y = x [size] with pairs turned by angles whose cosines and sines are c and s
+ * [half]. Pair k is elements 2k and 2k + 1 if interleaved, else k and k + half; the rest stays. */
+void steno_contrib_rotate(size_t half, size_t size, bool interleaved, const float *x,
+                          const float *c, const float *s, float *y);
 /* Quantize x to u8 over its own range and 0, as DynamicQuantizeLinear does: y = q - zero, whole
  * numbers as f32. Returns the scale. x == y is allowed. */
 float steno_contrib_dynamic(const steno_kernels *k, const float *x, size_t n, float *y);

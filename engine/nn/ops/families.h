@@ -35,6 +35,8 @@
     X(quant)                                                                                       \
     X(ms)                                                                                          \
     X(ms_attention)                                                                                \
+    X(ms_gather_blocks)                                                                            \
+    X(ms_group_query)                                                                              \
     X(ms_quant)                                                                                    \
     X(ms_embed)                                                                                    \
     X(fused_attention)                                                                             \

@@ -198,15 +198,16 @@ static const char *rotary_dims(const struct steno_op_ctx *ctx, struct rotary *r)
     return NULL;
 }
 
-static void rotate(const struct rotary *r, const float *x, const float *c, const float *s, float *y)
+void steno_contrib_rotate(size_t half, size_t size, bool interleaved, const float *x,
+                          const float *c, const float *s, float *y)
 {
-    for (size_t k = 0; k < r->half; k++) {
-        size_t p = r->interleaved ? 2 * k : k, q = r->interleaved ? 2 * k + 1 : r->half + k;
+    for (size_t k = 0; k < half; k++) {
+        size_t p = interleaved ? 2 * k : k, q = interleaved ? 2 * k + 1 : half + k;
         float a = x[p], b = x[q];
         y[p] = c[k] * a - s[k] * b;
         y[q] = s[k] * a + c[k] * b;
     }
-    for (size_t k = 2 * r->half; k < r->size; k++)
+    for (size_t k = 2 * half; k < size; k++)
         y[k] = x[k];
 }
 
@@ -247,8 +248,8 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
                                  "position %lld is outside caches of %zu", (long long)at,
                                  r.positions);
         at += whole ? (int64_t)row : 0;
-        rotate(&r, fx + i * r.size, c + (size_t)at * r.half, s + (size_t)at * r.half,
-               fy + i * r.size);
+        steno_contrib_rotate(r.half, r.size, r.interleaved, fx + i * r.size,
+                             c + (size_t)at * r.half, s + (size_t)at * r.half, fy + i * r.size);
     }
     steno_ops_put_f32(y, fy);
     return STENO_OK;
