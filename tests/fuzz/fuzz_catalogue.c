@@ -8,13 +8,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static void check_name(const char *name, size_t slashes)
+/* Returns how many '/' it has. */
+static size_t check_path(const char *name)
 {
     size_t n = 0;
     for (const char *p = name; *p; p++)
         n += *p == '/';
-    if (!*name || *name == '.' || strstr(name, "/.") || n != slashes ||
+    if (!*name || *name == '.' || *name == '/' || strstr(name, "/.") || strstr(name, "//") ||
+        name[strlen(name) - 1] == '/' || n > STENO_CATALOGUE_DEPTH ||
         strlen(name) >= 2 * STENO_CATALOGUE_NAME)
+        abort();
+    return n;
+}
+
+static void check_name(const char *name, size_t slashes)
+{
+    if (check_path(name) != slashes)
         abort();
 }
 
@@ -54,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (m->n_picks > STENO_CATALOGUE_FILES || !(m->n_picks || m->n_files))
             abort();
         for (size_t k = 0; k < m->n_files; k++)
-            check_name(m->files[k].name, 0);
+            check_path(m->files[k].name);
         for (size_t k = 0; k < m->n_sources; k++)
             check_source(m, &m->sources[k]);
         (void)steno_catalogue_client(c, m->name);

@@ -16,8 +16,8 @@ static void check_files(const struct steno_chosen *c)
         abort();
     for (size_t i = 0; i < c->n; i++) {
         const char *name = c->files[i].name;
-        if (name != c->names[i] || !*name || *name == '.' || strchr(name, '/') ||
-            c->files[i].bytes < 1)
+        if (name != c->names[i] || !*name || *name == '.' || *name == '/' || strstr(name, "/.") ||
+            strstr(name, "//") || name[strlen(name) - 1] == '/' || c->files[i].bytes < 1)
             abort();
     }
 }
@@ -40,10 +40,10 @@ static void check_record(const struct steno_chosen *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const picks[] = {"*.onnx", "tokens.txt"};
+    static const char *const picks[] = {"*.onnx", "tokens.txt", "tokenizer/*"};
     static const struct steno_catalogue_file known = {.name = "tokens.txt", .sha256 = {7}};
     const struct steno_catalogue_model m = {
-        .name = "m", .files = &known, .n_files = 1, .picks = picks, .n_picks = 2};
+        .name = "m", .files = &known, .n_files = 1, .picks = picks, .n_picks = 3};
     struct steno_chosen c = {0};
     steno_err err = {0};
     if (!steno_choose_listed(&c, &m, data, n, &err)) {

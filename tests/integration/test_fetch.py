@@ -56,6 +56,16 @@ HUB = {"hub": "owner/files", "revision": "main"}
 LISTED = {"encoder.int8.onnx": WEIGHTS, "encoder.onnx": WEIGHTS * 2, "tokens.txt": VOCABULARY, "README.md": b"read me"}
 PICK = {"name": "picked", "family": "icefall", "about": "a test", "languages": "none", "license": "none",
         "pick": ["*.int8.onnx", "tokens.txt"], "bytes": 300000, "sources": [{"hub": "owner/listed", "revision": "main"}]}
+# a model with folders: by patterns, by names, and from a package
+FOLDERS = {"encoder.onnx": WEIGHTS, "tokenizer/vocab.json": VOCABULARY, "tokenizer/merges.txt": b"a b\n", "test_wavs/0.wav": b"sound",
+           "deep/tokenizer/vocab.json": b"another"}
+INSIDE = ["encoder.onnx", "tokenizer/merges.txt", "tokenizer/vocab.json"]
+NESTED = {**PICK, "name": "nested", "pick": ["encoder.onnx", "tokenizer/*.json", "tokenizer/merges.txt"]}
+SPELLED = {**model("spelled", PICK["sources"][0]), "files": {n: entry(FOLDERS[n]) for n in INSIDE}}
+FOUR = wheel({f"four/{n}": FOLDERS[n] for n in INSIDE})
+WHEELS["four-1.0-py3-none-any.whl"] = FOUR
+WRAPPED = {**SPELLED, "name": "wrapped", "aliases": ["owner/wrapped"],
+           "sources": [{"packages": [entry(FOUR, name="four", file="four-1.0-py3-none-any.whl")], "unpack": {n: [f"four/{n}"] for n in INSIDE}}]}
 KNOWN = {**PICK, "name": "known", "known": {"tokens.txt": hashlib.sha256(VOCABULARY).hexdigest()}}
 LACKING = {**PICK, "name": "lacking", "pick": ["*.int8.onnx", "bpe.model"]}
 # a checkpoint, which becomes a model here; and one of another kind
@@ -77,7 +87,7 @@ MAPPED = {**model("mapped", HUB), "confidence": CONFIDENCE}
 ALONE = {**MADE, "name": "alone", "pick": ["*.zip"], "convert": "bf16"}
 CATALOGUE = os.path.join(TMP, "catalogue.json")
 with open(CATALOGUE, "w", encoding="utf-8") as _f:
-    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, PACKED, ALONE, MAPPED], "clients": {}}, _f)
+    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, PACKED, ALONE, MAPPED, NESTED, SPELLED, WRAPPED], "clients": {}}, _f)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -114,12 +124,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return None
         name = path.rsplit("/", 1)[-1]
-        if path == "/api/models/owner/listed/tree/main":
+        if path in ("/api/models/owner/listed/tree/main", "/api/models/owner/listed/tree/main?recursive=true"):
+            whole = path.endswith("=true")
             return self.page(s.listing if s.listing is not None else json.dumps([{"type": "directory", "path": "test_wavs", "size": 0}] + [
                 {"type": "file", "path": f, "size": len(d), "oid": "0" * 40,
                  **({"lfs": {"oid": hashlib.sha256(d).hexdigest(), "size": len(d)}} if len(d) > 1000 else {})}
-                for f, d in s.listed.items()]).encode(), "application/json")
-        data = s.listed.get(name) if path.startswith("/owner/listed/resolve/main/") else {**WHEELS, "model.bin": WEIGHTS, "vocabulary.txt": VOCABULARY}.get(name)
+                for f, d in s.listed.items() if whole or "/" not in f]).encode(), "application/json")
+        data = s.listed.get(path.removeprefix("/owner/listed/resolve/main/")) if path.startswith("/owner/listed/resolve/main/") else {**WHEELS, "model.bin": WEIGHTS, "vocabulary.txt": VOCABULARY}.get(name)
         if path.startswith("/owner/") and not path.startswith(("/owner/files/resolve/main/", "/owner/listed/resolve/main/")):
             data = None
         if data is None or name in s.missing:
@@ -603,6 +614,106 @@ def a_file_that_changed_since_the_first_fetch_is_refused():
         assert r.returncode and "tokens.txt is damaged or another file" in r.stderr, r.stderr
         assert steno(data, "remove", "picked").returncode == 0
         assert steno(data, "fetch", "picked", "--hub", s.url).returncode == 0
+
+
+def check_nested(data, name, *more):
+    """The model has its three files, in their folders, which others may read, and nothing else."""
+    place = os.path.join(data, "models", name)
+    found = {os.path.relpath(os.path.join(d, f), place) for d, _, names in os.walk(place) for f in names}
+    assert found == {*INSIDE, *more}, found
+    for n in INSIDE:
+        with open(os.path.join(place, n), "rb") as f:
+            assert f.read() == FOLDERS[n], n
+        assert os.stat(os.path.join(place, n)).st_mode & 0o777 == 0o644
+    assert os.stat(os.path.join(place, "tokenizer")).st_mode & 0o777 == 0o755
+    assert entries(data) == [name], entries(data)
+
+
+@case
+def a_model_with_folders_is_fetched_listed_and_removed():
+    data = fresh()
+    with server(listed=FOLDERS, cuts=2) as s:
+        r = steno(data, "fetch", "nested", "--hub", s.url, umask=0o077)
+        assert r.returncode == 0 and "tokenizer/vocab.json" in r.stderr, r.stderr
+        assert s.asked[0][0] == "/api/models/owner/listed/tree/main?recursive=true", s.asked
+        assert any(asked for _, asked in s.asked), "nothing was continued"
+        check_nested(data, "nested", "steno-fetched.json")
+        with open(os.path.join(data, "models", "nested", "steno-fetched.json"), encoding="utf-8") as f:
+            assert json.load(f) == {n: entry(FOLDERS[n]) for n in INSIDE}
+        assert "is already in" in steno(data, "fetch", "nested", "--hub", s.url).stdout
+        s.listed = {**FOLDERS, "tokenizer/vocab.json": b"x\ny\n"}
+        fails(data, "fetch", "nested", "--again", "--hub", s.url, says="tokenizer/vocab.json is another file than at the first fetch")
+    assert re.search(r"nested .*models/nested$", steno(data, "list").stdout, re.M)
+    os.truncate(os.path.join(data, "models", "nested", "tokenizer", "vocab.json"), 1)
+    assert "nested (incomplete" in steno(data, "list").stdout
+    assert steno(data, "remove", "nested").returncode == 0 and entries(data) == []
+    for name, source in (("spelled", "--hub"), ("wrapped", "--index")):
+        data = fresh()
+        with server(listed=FOLDERS) as s:
+            r = steno(data, "fetch", name, source, s.url + "/simple" * (source == "--index"), umask=0o077)
+            assert r.returncode == 0, r.stderr
+        check_nested(data, name)
+
+
+@case
+def a_model_with_folders_comes_from_a_folder():
+    here = fresh()
+    for name, content in FOLDERS.items():
+        os.makedirs(os.path.dirname(os.path.join(here, name)), exist_ok=True)
+        with open(os.path.join(here, name), "wb") as f:
+            f.write(content)
+    os.symlink("..", os.path.join(here, "tokenizer", "up"))  # a way round in circles
+    os.rename(os.path.join(here, "encoder.onnx"), os.path.join(here, "blob"))
+    os.symlink("blob", os.path.join(here, "encoder.onnx"))  # as in the hub's cache
+    for name, more in (("nested", ["steno-fetched.json"]), ("spelled", [])):
+        data = fresh()
+        r = steno(data, "fetch", name, "--from", here)
+        assert r.returncode == 0, r.stderr
+        check_nested(data, name, *more)
+
+
+@case
+def a_failed_fetch_leaves_no_empty_folders():
+    with server(listed=FOLDERS, missing=["merges.txt", "encoder.onnx", "vocab.json"]) as s:
+        data = fresh()
+        fails(data, "fetch", "spelled", "--hub", s.url, says="encoder.onnx: the server answered 404")
+        assert entries(data) == []
+        os.makedirs(os.path.join(data, "models", ".spelled.new", "tokenizer"))
+        fails(data, "fetch", "spelled", "--hub", s.url, says="encoder.onnx: the server answered 404")
+        assert entries(data) == []
+
+
+@case
+def names_and_links_lead_nowhere_else():
+    outside = fresh()
+    sizes = {n: len(d) for n, d in FOLDERS.items()}
+    catalogue = os.path.join(fresh(), "catalogue.json")
+    with open(catalogue, "w", encoding="utf-8") as f:
+        json.dump({"models": [{**NESTED, "pick": ["*.onnx", "*/*", "*/*/*"]}]}, f)
+    for bad in ("../x.onnx", "/x.onnx", "a/../x.onnx", "../../x.onnx", "a//x.onnx", "./x.onnx", "a/./x.onnx", ".x/x.onnx", "a\\x.onnx",
+                "a%2f..%2fx.onnx", "a b.onnx", "n" * 96 + ".onnx"):
+        listing = json.dumps([{"type": "file", "path": n, "size": size} for n, size in {bad: 4, **sizes}.items()])
+        with server(listing=listing.encode(), listed={**FOLDERS, bad: b"evil"}) as s:
+            data = fresh()
+            r = steno(data, "fetch", "nested", "--hub", s.url, catalogue=catalogue)
+            assert r.returncode == 0 and len(s.asked) == 1 + len(FOLDERS), (bad, r.stderr, s.asked)
+            place = os.path.join(data, "models", "nested")
+            found = {os.path.relpath(os.path.join(d, f), place) for d, _, names in os.walk(place) for f in names}
+            assert found == {*FOLDERS, "steno-fetched.json"} and entries(data) == ["nested"], (bad, found)
+    # a place that is a link is no folder of the model, and a file in a folder's place is none either
+    for make in (lambda p: os.symlink(outside, p), lambda p: open(p, "wb").close()):
+        data = fresh()
+        stage = os.path.join(data, "models", ".spelled.new")
+        os.makedirs(stage)
+        make(os.path.join(stage, "tokenizer"))
+        with server(listed=FOLDERS) as s:
+            fails(data, "fetch", "spelled", "--hub", s.url, says="tokenizer: is no folder")
+    # a file and a folder of the same name
+    clash = [{"type": "file", "path": n, "size": len(WEIGHTS)} for n in ("encoder.onnx", "encoder.onnx/vocab.json", "a/b/c.json")]
+    with server(listing=json.dumps(clash).encode(), listed=FOLDERS) as s:
+        r = steno(fresh(), "fetch", "nested", "--hub", s.url, catalogue=catalogue)
+        assert r.returncode > 0 and "encoder.onnx: is no folder" in r.stderr, r.stderr
+    assert os.listdir(outside) == []
 
 
 @case

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from unittest import mock
 
 
 import toy_qwen_asr as toy
@@ -124,6 +125,23 @@ def the_server_serves_it(model):
         assert final["text"] == reference(samples(PARTS[0]), language="English")[1] and final["language"] == "en", final
         status, _, body = d.request("POST", "/v1/transcribe?language=en,de", wav(PARTS[0].tobytes(), RATE), {"Content-Type": "audio/wav"})
         assert status == 400 and b"one language" in body, body
+
+
+@case
+def a_fetched_one_is_served_by_its_name(model):
+    """With its tokenizer in a folder, as in the catalogue's entry."""
+    with tempfile.TemporaryDirectory() as data:
+        catalogue = os.path.join(data, "catalogue.json")
+        with open(catalogue, "w", encoding="utf-8") as f:
+            json.dump({"models": [{"name": "toy", "family": "qwen3_asr", "about": "a test", "languages": "none", "license": "none", "bytes": 1000,
+                                   "pick": ["*.onnx", "tokenizer/*.json"], "sources": [{"hub": "owner/toy", "revision": "main"}]}]}, f)
+        with mock.patch.dict(os.environ, STENO_DATA=data, STENO_CATALOGUE=catalogue):
+            subprocess.run([STENO, "model", "fetch", "toy", "--from", model], capture_output=True, check=True)
+            want = toy.Reference(model)(samples(PARTS[1]))
+            assert transcribe("toy", PARTS[1]) == (CODE[want[0]], want[1])
+            with Stenod("model.dir=toy", "model.precision=fp32") as d:
+                status, _, body = d.request("POST", "/v1/transcribe", wav(PARTS[1].tobytes(), RATE), {"Content-Type": "audio/wav"})
+                assert status == 200 and json.loads(body)["text"] == want[1], body
 
 
 @case

@@ -105,6 +105,7 @@ static void a_catalogue_with_a_fault_is_refused_with_the_reason(void **state)
         {"{\"models\":[" MODEL("..", "m", HUB) "]}", "'name' is not a name"},
         {"{\"models\":[" MODEL("a/b", "m", HUB) "]}", "'name' is not a name"},
         {"{\"models\":[" MODEL("a", "../m", HUB) "]}", "a file's name"},
+        {"{\"models\":[" MODEL("a", "f/../m", HUB) "]}", "a file's name"},
         {"{\"models\":[" MODEL("a", "m", "{\"hub\":\"o\",\"revision\":\"r\"}") "]}",
          "'hub' is not a name"},
         {"{\"models\":[" MODEL("a", "m", "{\"hub\":\"../n\",\"revision\":\"r\"}") "]}",
@@ -127,6 +128,54 @@ static void a_catalogue_with_a_fault_is_refused_with_the_reason(void **state)
         if (!strstr(err.msg, cases[i].reason))
             fail_msg("'%s' does not say '%s'", err.msg, cases[i].reason);
     }
+}
+
+#define TEN "0123456789"
+#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+
+static void a_path_stays_below_the_directory_of_the_model(void **state)
+{
+    static const char *const good[] = {
+        "model.onnx", "tokenizer/vocab.json", "onnx/encoder_model.onnx",
+        "a/b/c/d/e",  "Qwen3-0.6B/_x",        TEN TEN "/" TEN TEN,
+    };
+    static const char *const bad[] = {
+        "",
+        "/",
+        "/etc/passwd",
+        "..",
+        "a/..",
+        "../a",
+        "a/../b",
+        "a//b",
+        "a/",
+        "./a",
+        "a/./b",
+        ".a",
+        "a/.b",
+        "a/-b",
+        "-a",
+        "a\\b",
+        "a b/c",
+        "a/b\nc",
+        "a/b/c/d/e/f",
+        "C:/a",
+        "a/%2e",
+        "a/b\x7f",
+        "~/a",
+        "$HOME/a",
+        HUNDRED,
+        "a/" HUNDRED,
+        TEN TEN TEN TEN TEN "/" TEN TEN TEN TEN TEN,
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!steno_catalogue_harmless_path(good[i]))
+            fail_msg("'%s' is refused", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (steno_catalogue_harmless_path(bad[i]))
+            fail_msg("'%s' is taken", bad[i]);
+    assert_false(steno_catalogue_harmless("a/b"));
 }
 
 static void a_page_of_an_index_gives_the_link_of_the_file(void **state)
@@ -372,6 +421,7 @@ int main(void)
         cmocka_unit_test(sha256_does_not_depend_on_how_the_bytes_come),
         cmocka_unit_test(the_shipped_catalogue_is_good_and_knows_its_names),
         cmocka_unit_test(a_catalogue_with_a_fault_is_refused_with_the_reason),
+        cmocka_unit_test(a_path_stays_below_the_directory_of_the_model),
         cmocka_unit_test(a_page_of_an_index_gives_the_link_of_the_file),
         cmocka_unit_test(the_default_is_the_first_fetched_model_else_the_one_that_ships),
         cmocka_unit_test(models_lie_where_the_user_keeps_data),

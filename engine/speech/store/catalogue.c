@@ -68,25 +68,30 @@ static steno_status text(const struct reader *r, const struct steno_json_node *o
 }
 
 /* Names become names of files and directories, and parts of addresses: nothing may leave its
- * place. slashes: how many '/' there must be. */
-static bool harmless(const char *s, int slashes)
+ * place. slashes: how many '/' there are; -1: it is no such name. */
+static int slashes_of(const char *s)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "._+-";
     size_t n = 0;
-    for (;; s += n + 1) {
+    for (int slashes = 0;; slashes++, s += n + 1) {
         n = strspn(s, letters);
         if (!n || n >= STENO_CATALOGUE_NAME || *s == '.' || *s == '-' || (s[n] && s[n] != '/'))
-            return false;
+            return -1;
         if (!s[n])
-            return slashes == 0;
-        slashes--;
+            return slashes;
     }
 }
 
 bool steno_catalogue_harmless(const char *s)
 {
-    return harmless(s, 0);
+    return slashes_of(s) == 0;
+}
+
+bool steno_catalogue_harmless_path(const char *s)
+{
+    const int folders = strlen(s) < STENO_CATALOGUE_NAME ? slashes_of(s) : -1;
+    return folders >= 0 && folders <= STENO_CATALOGUE_DEPTH;
 }
 
 static steno_status name(const struct reader *r, const struct steno_json_node *object,
@@ -96,7 +101,7 @@ static steno_status name(const struct reader *r, const struct steno_json_node *o
     steno_status st = text(r, object, key, &s);
     if (st)
         return st;
-    if (!harmless(s, slashes))
+    if (slashes_of(s) != slashes)
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: line %zu: '%s' is not a name: letters, digits and ._+- %s", r->file,
                           object->line, key, slashes ? "with one '/'" : "only");
@@ -262,8 +267,9 @@ static steno_status read_files(const struct reader *r, const struct steno_json_n
                                sizeof *to, &n, &room);
     model->files = to = room;
     for (; !st && n; n = n->next, to++) {
-        if (!harmless(n->key, 0))
-            return fault(r, n, "a file's name has letters, digits and ._+- only");
+        if (!steno_catalogue_harmless_path(n->key))
+            return fault(r, n,
+                         "a file's name has letters, digits and ._+- only, below folders too");
         st = known(r, n, members);
         to->name = n->key;
         if (!st)
@@ -288,8 +294,8 @@ static steno_status read_picks(const struct reader *r, const struct steno_json_n
         return fault(r, object, "'bytes' must be a number above 0");
     to = room;
     for (; !st && n; n = n->next) {
-        if (n->kind != STENO_JSON_STRING || !*n->text || strchr(n->text, '/'))
-            return fault(r, n, "a pattern is a text without '/'");
+        if (n->kind != STENO_JSON_STRING || !*n->text)
+            return fault(r, n, "a pattern is a text");
         to[model->n_picks++] = n->text;
     }
     model->picks = (const char *const *)to;
@@ -299,7 +305,7 @@ static steno_status read_picks(const struct reader *r, const struct steno_json_n
                   &room);
     model->files = file = room;
     for (; !st && n; n = n->next, file++) {
-        if (n->kind != STENO_JSON_STRING || !harmless(n->key, 0) ||
+        if (n->kind != STENO_JSON_STRING || !steno_catalogue_harmless_path(n->key) ||
             !steno_sha256_parse(n->text, file->sha256))
             return fault(r, n, "'known' has names of files and 64 hexadecimal digits");
         file->name = n->key;

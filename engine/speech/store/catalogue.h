@@ -6,7 +6,8 @@
 #include "base/sha256.h"
 #include "speech/text/confidence_map.h"
 
-#define STENO_CATALOGUE_NAME 96   /* characters of a model's or file's name, terminator included */
+#define STENO_CATALOGUE_NAME 96   /* characters of a model's name or a file's path, with its end */
+#define STENO_CATALOGUE_DEPTH 4   /* folders that a file of a model may be below */
 #define STENO_CATALOGUE_FILES 16  /* of a model */
 #define STENO_CATALOGUE_MAX 256   /* models; names of clients; entries of any other list */
 #define STENO_CATALOGUE_SOURCES 8 /* of a model */
@@ -15,7 +16,7 @@ typedef struct steno_catalogue steno_catalogue;
 
 /* A file with its size in bytes and checksum. */
 struct steno_catalogue_file {
-    const char *name; /* without '/' */
+    const char *name; /* "model.onnx", "tokenizer/vocab.json"; a wheel's is without '/' */
     int64_t bytes;
     uint8_t sha256[STENO_SHA256_BYTES];
     bool unsummed; /* the checksum is not known */
@@ -44,7 +45,9 @@ struct steno_catalogue_model {
     const char *name; /* also of its directory */
     const char *family, *about, *languages, *license;
     int64_t bytes; /* of all files, about where there are patterns */
-    /* Either `files` is the whole model, or patterns of names (fnmatch(3)) choose files of a hub;
+    /* Either `files` is the whole model, or patterns of names (fnmatch(3), where '*' and '?' take
+     * no
+     * '/') choose files of a hub;
      * then `files` has those whose checksum is known, with 0 bytes. */
     const struct steno_catalogue_file *files;
     size_t n_files;
@@ -79,6 +82,9 @@ const struct steno_catalogue_model *steno_catalogue_find(const steno_catalogue *
 /* True if the name can be a file's: letters, digits and ._+- only, not too long, and it leaves no
  * directory. */
 bool steno_catalogue_harmless(const char *name);
+/* True if the path can be that of a file in a model's directory: such names, joined by '/', with at
+ * most STENO_CATALOGUE_DEPTH folders, in less than STENO_CATALOGUE_NAME characters. */
+bool steno_catalogue_harmless_path(const char *path);
 /* True if one of the model's own files has this name. */
 bool steno_catalogue_has_file(const struct steno_catalogue_model *m, const char *file);
 /* Find the client that sends this model name by default ("OpenAI"); NULL if there is none.

@@ -38,16 +38,24 @@ steno_status steno_choose(struct steno_chosen *io, const struct steno_catalogue_
 {
     const struct steno_catalogue_file *known;
     bool wanted = false;
-    if (!steno_catalogue_harmless(name) || !strcmp(name, STENO_RECORD) || bytes < 1 ||
+    if (!steno_catalogue_harmless_path(name) || !strcmp(name, STENO_RECORD) || bytes < 1 ||
         bytes > MAX_BYTES)
         return STENO_OK;
     for (size_t i = 0; i < m->n_picks; i++)
-        if (!fnmatch(m->picks[i], name, 0))
+        if (!fnmatch(m->picks[i], name, FNM_PATHNAME))
             io->picked[i] = wanted = true;
     if (!wanted || find_catalogue_file(io->files, io->n, name))
         return STENO_OK;
     known = find_catalogue_file(m->files, m->n_files, name);
     return add_file_of_hub(io, name, bytes, known ? known->sha256 : sha256, err);
+}
+
+bool steno_chooses_below_folders(const struct steno_catalogue_model *m)
+{
+    for (size_t i = 0; i < m->n_picks; i++)
+        if (strchr(m->picks[i], '/'))
+            return true;
+    return false;
 }
 
 steno_status steno_choose_end(const struct steno_chosen *c, const struct steno_catalogue_model *m,
@@ -123,10 +131,10 @@ steno_status steno_record_read(struct steno_chosen *out, const void *bytes, size
         const char *sum = text_of_key(f, "sha256");
         uint8_t sha256[STENO_SHA256_BYTES];
         int64_t size;
-        if (!steno_catalogue_harmless(f->key) || !sum || !steno_sha256_parse(sum, sha256) ||
+        if (!steno_catalogue_harmless_path(f->key) || !sum || !steno_sha256_parse(sum, sha256) ||
             !steno_json_int(steno_json_get(f, "bytes"), 1, MAX_BYTES, &size))
             st = steno_fail(err, STENO_ERR_FORMAT,
-                            "%s: line %zu: a file needs a plain name, bytes and sha256", name,
+                            "%s: line %zu: a file needs a harmless name, bytes and sha256", name,
                             f->line);
         else
             st = add_file_of_hub(out, f->key, size, sha256, err);

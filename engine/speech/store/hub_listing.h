@@ -1,5 +1,6 @@
 /* The files of a model whose catalogue entry names patterns instead of files: chosen from the list
- * that a model hub gives of a repository (GET /api/models/OWNER/NAME/tree/REVISION). Pure. */
+ * that a model hub gives of a repository (GET /api/models/OWNER/NAME/tree/REVISION, with
+ * ?recursive=true also those of its folders). Pure. */
 #ifndef STENO_STORE_HUB_LISTING_H
 #define STENO_STORE_HUB_LISTING_H
 
@@ -19,6 +20,8 @@ struct steno_chosen {
 STENO_MUST steno_status steno_choose(struct steno_chosen *io, const struct steno_catalogue_model *m,
                                      const char *name, int64_t bytes, const uint8_t *sha256,
                                      steno_err *err);
+/* True if a pattern of the model names a folder, so that the list must have files of folders. */
+bool steno_chooses_below_folders(const struct steno_catalogue_model *m);
 /* Check that each pattern has chosen a file. STENO_ERR_FORMAT names the one that has not; where:
  * for the message. */
 STENO_MUST steno_status steno_choose_end(const struct steno_chosen *c,

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* renameat2, nftw */
+#define _GNU_SOURCE /* renameat2 */
 #include "tools/cli/fetch.h"
 
 #include "base/path.h"
@@ -6,6 +6,7 @@
 #include "tools/cli/download.h"
 #include "tools/cli/origins.h"
 #include "tools/cli/progress.h"
+#include "tools/cli/tree.h"
 #include "base/map.h"
 #include "formats/zip.h"
 #include "speech/store/hub_listing.h"
@@ -14,7 +15,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +52,14 @@ static steno_status in_stage(const struct stage *s, const char *name, char out[S
     return path_of(out, s->dir, "", name, "", err);
 }
 
+/* The place of a file in the stage, in folders that are made. */
+static steno_status make_place(const struct stage *s, const char *name, char out[STENO_PLACE_MAX],
+                               steno_err *err)
+{
+    const steno_status st = in_stage(s, name, out, err);
+    return st ? st : tree_make_folders(out, strlen(s->dir), err);
+}
+
 static void say(const struct fetch *f, const char *words, const char *about)
 {
     if (!f->quiet)
@@ -59,36 +67,6 @@ static void say(const struct fetch *f, const char *words, const char *about)
 }
 
 /* ---- directories ----------------------------------------------------------------------------- */
-
-static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *at)
-{
-    (void)sb;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static steno_status remove_tree(const char *path, steno_err *err)
-{
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    return STENO_OK;
-}
-
-static int open_one(const char *path, const struct stat *sb, int type, struct FTW *at)
-{
-    (void)sb;
-    (void)at;
-    return chmod(path, type == FTW_D ? 0755 : 0644);
-}
-
-/* Others may read the files, whatever the umask. */
-static steno_status open_tree(const char *path, steno_err *err)
-{
-    if (nftw(path, open_one, 16, FTW_PHYS))
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    return STENO_OK;
-}
 
 static steno_status open_stage(struct stage *s, steno_err *err)
 {
@@ -139,9 +117,9 @@ static steno_status put_into_place(const struct stage *s, const char *made, sten
     if (st)
         return st;
     if (!renameat2(AT_FDCWD, made, AT_FDCWD, place, RENAME_EXCHANGE))
-        return remove_tree(made, err); /* now the old directory */
+        return tree_remove(made, err); /* now the old directory */
     if (errno != ENOENT) {             /* a file system without exchange */
-        st = remove_tree(place, err);
+        st = tree_remove(place, err);
         if (st)
             return st;
     }
@@ -272,7 +250,8 @@ static steno_status list_hub(struct stage *s, const struct origins *o,
     char url[2 * ORIGIN_SIZE], base[2 * ORIGIN_SIZE];
     struct steno_buf body;
     steno_status st;
-    snprintf(url, sizeof url, "%s/api/models/%s/tree/%s", o->url[0], source->hub, source->revision);
+    snprintf(url, sizeof url, "%s/api/models/%s/tree/%s%s", o->url[0], source->hub,
+             source->revision, steno_chooses_below_folders(m) ? "?recursive=true" : "");
     memset(&s->chosen, 0, sizeof s->chosen);
     steno_buf_init(&body, PAGE_BYTES);
     st = download_page(&s->curl, url, "application/json", o->cafile, &body, base, sizeof base, err);
@@ -295,7 +274,7 @@ static steno_status from_hub(struct stage *s, const struct steno_catalogue_sourc
         st = list_hub(s, &o, source, err);
     for (size_t i = 0; !st && i < s->n_files; i++) {
         char url[2 * ORIGIN_SIZE], to[STENO_PLACE_MAX];
-        st = in_stage(s, s->files[i].name, to, err);
+        st = make_place(s, s->files[i].name, to, err);
         if (st || have_already(to, &s->files[i]))
             continue;
         snprintf(url, sizeof url, "%s/%s/resolve/%s/%s", o.url[0], source->hub, source->revision,
@@ -372,7 +351,7 @@ static steno_status unpack_file(const struct stage *s, const struct steno_map *w
 {
     char to[STENO_PLACE_MAX];
     int fd;
-    steno_status st = in_stage(s, file->name, to, err);
+    steno_status st = make_place(s, file->name, to, err);
     if (st)
         return st;
     fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -426,23 +405,41 @@ static steno_status from_packages(const struct stage *s,
 
 /* ---- a model --------------------------------------------------------------------------------- */
 
+/* Choose among the files of folder FROM/BELOW and of its folders; below: "" or with '/' at its end.
+ * Links to files are followed, links to folders are not. */
+static steno_status choose_in_folder(struct stage *s, const char *from, const char *below,
+                                     steno_err *err)
+{
+    char path[STENO_PLACE_MAX];
+    struct dirent *e;
+    steno_status st = path_of(path, from, "", below, "", err);
+    DIR *d = st ? NULL : opendir(path);
+    if (!st && !d)
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    while (!st && (e = readdir(d))) {
+        char name[STENO_CATALOGUE_NAME], folder[STENO_CATALOGUE_NAME + 1];
+        struct stat sb;
+        if (snprintf(name, sizeof name, "%s%s", below, e->d_name) >= (int)sizeof name ||
+            !steno_catalogue_harmless_path(name))
+            continue;
+        snprintf(folder, sizeof folder, "%s/", name);
+        if (!fstatat(dirfd(d), e->d_name, &sb, 0) && S_ISREG(sb.st_mode)) {
+            st = steno_choose(&s->chosen, s->f->model, name, sb.st_size, NULL, err);
+        } else if (!fstatat(dirfd(d), e->d_name, &sb, AT_SYMLINK_NOFOLLOW) && S_ISDIR(sb.st_mode)) {
+            st = choose_in_folder(s, from, folder, err);
+        }
+    }
+    if (d)
+        closedir(d);
+    return st;
+}
+
 /* Choose among the files of the directories that --from names. */
 static steno_status choose_local(struct stage *s, steno_err *err)
 {
     steno_status st = STENO_OK;
-    for (int i = 0; !st && i < s->f->from->n; i++) {
-        const char *from = s->f->from->v[i];
-        DIR *d = opendir(from);
-        struct dirent *e;
-        if (!d)
-            return steno_fail(err, STENO_ERR_IO, "%s: %s", from, strerror(errno));
-        while (!st && (e = readdir(d))) {
-            struct stat sb;
-            if (!fstatat(dirfd(d), e->d_name, &sb, 0) && S_ISREG(sb.st_mode))
-                st = steno_choose(&s->chosen, s->f->model, e->d_name, sb.st_size, NULL, err);
-        }
-        closedir(d);
-    }
+    for (int i = 0; !st && i < s->f->from->n; i++)
+        st = choose_in_folder(s, s->f->from->v[i], "", err);
     use_chosen(s);
     return st ? st : steno_choose_end(&s->chosen, s->f->model, "--from", err);
 }
@@ -455,7 +452,7 @@ static steno_status fetch_local(struct stage *s, steno_err *err)
     steno_status st = m->n_picks ? choose_local(s, err) : STENO_OK;
     for (size_t i = 0; !st && i < s->n_files; i++) {
         char to[STENO_PLACE_MAX];
-        st = in_stage(s, s->files[i].name, to, err);
+        st = make_place(s, s->files[i].name, to, err);
         if (!st)
             st = take_local(s, &s->files[i], to, err);
         lacks = s->files[i].name;
@@ -595,7 +592,7 @@ static steno_status convert_fetched(const struct stage *s, steno_err *err)
     if (!st)
         st = in_stage(s, STENO_RECORD, record, err);
     if (!st)
-        st = remove_tree(made, err);
+        st = tree_remove(made, err);
     if (st)
         return st;
     say(s->f, "making the model: ", m->convert);
@@ -604,12 +601,12 @@ static steno_status convert_fetched(const struct stage *s, steno_err *err)
     if (!st && m->n_picks)
         st = copy_into_stage(record, to, err);
     if (!st)
-        st = open_tree(made, err);
+        st = tree_open(made, err);
     if (!st)
         st = put_into_place(s, made, err);
-    if (st && remove_tree(made, &ignored))
+    if (st && tree_remove(made, &ignored))
         return st;
-    return st ? st : remove_tree(s->dir, err);
+    return st ? st : tree_remove(s->dir, err);
 }
 
 steno_status fetch_model(const struct fetch *f, steno_err *err)
@@ -629,7 +626,8 @@ steno_status fetch_model(const struct fetch *f, steno_err *err)
         st = put_into_place(&s, s.dir, err);
     }
     if (s.lock >= 0) {
-        (void)rmdir(s.dir); /* works only if nothing was fetched */
+        if (st)
+            tree_remove_empty(s.dir);
         close(s.lock);
     }
     return st;
@@ -668,16 +666,16 @@ steno_status fetch_remove(const char *dir, const char *name, steno_err *err)
     if (!st)
         st = path_of(gone, dir, ".", name, ".made", err);
     if (!st)
-        st = remove_tree(gone, err);
+        st = tree_remove(gone, err);
     if (!st)
         st = path_of(gone, dir, ".", name, ".new", err);
     if (!st)
-        st = remove_tree(gone, err);
+        st = tree_remove(gone, err);
     if (st)
         return st;
     /* no reader sees half a directory */
     if (rename(place, gone))
         return errno == ENOENT ? STENO_OK
                                : steno_fail(err, STENO_ERR_IO, "%s: %s", place, strerror(errno));
-    return remove_tree(gone, err);
+    return tree_remove(gone, err);
 }
