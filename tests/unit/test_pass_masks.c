@@ -66,6 +66,19 @@ static void rows_of_a_table_are_picked_before_it_is_made(void **state)
     outer("Expand u,nn e; Expand r,nn f; Equal f,e t; Gather t,c1 row; Cast row y to=1", true, -1);
 }
 
+/* m [n, 1] broadcasts to x [n, 4] without help; the lengths of the Shape need not be known. */
+static void masks_broadcast_without_expand(void **state)
+{
+    (void)state;
+    outer("Neg u b; Cast b m to=1; Expand m,s e; Mul x,e y", true, -1);
+    outer("Neg u b; Cast b m to=1; Exp x p; Expand m,s e; Add e,p y", true, -1); /* p has s */
+    outer("Less u,c1 m; Expand m,s e; Exp x p; Where e,x,p y", true, -1);
+    /* the shape of something else, and a part of it */
+    outer("Neg u b; Cast b m to=1; Expand m,s e; Mul m,e y", false, -1);
+    outer("Neg u b; Cast b m to=1; Slice s,c1,far t; Expand m,t e; Mul x,e y", false, -1);
+    outer("Neg u b; Cast b m to=1; Expand m,s e; Max x,e y", false, -1); /* not one of them */
+}
+
 static void tables_that_are_read_stay(void **state)
 {
     (void)state;
@@ -167,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_table_are_picked_before_it_is_made),
+        cmocka_unit_test(masks_broadcast_without_expand),
         cmocka_unit_test(tables_that_are_read_stay),
         cmocka_unit_test(masks_filled_with_ones_disappear),
         cmocka_unit_test(a_sum_of_ones_is_a_dimension),

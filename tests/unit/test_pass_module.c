@@ -19,7 +19,9 @@ static void check(const char *dims, const char *text, const char *pass, bool hit
                 "grouped : 8,4,1");
     pc_graph(m, text);
     pc_graph(m, "-> y");
+    pc.context = text;
     pc_check(m, pass, hits, left, 3e-6f);
+    pc.context = NULL;
 }
 
 #define MODULE                                                                                     \
@@ -55,6 +57,28 @@ static void padding_and_activation_go_into_the_depthwise_convolution(void **stat
           "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[2,6];"
           "Transpose c y perm=[0,2,1]",
           "depthwise", false, 3);
+}
+
+/* m [n, 1, t]: 1 where the first channel is positive. */
+#define MASK                                                                                       \
+    "zero = 0.0; c0 = [0]; c1 = [1]; last = [2]; Slice x,c0,c1,last u;"                            \
+    "Greater u,zero g; Transpose g b perm=[0,2,1]; Cast b m to=1; Transpose x t perm=[0,2,1];"
+
+static void a_mask_of_lengths_is_turned_instead(void **state)
+{
+    (void)state;
+    check("2,t,8", MASK "Mul t,m c; Transpose c y perm=[0,2,1]", "pointwise", true, -1);
+    check("2,t,8",
+          MASK "Where b,t,zero c; Conv c,w2,b2 d group=8 pads=[1,1];"
+               "Transpose d y perm=[0,2,1]",
+          "pointwise", true, -1);
+    check("1,9,8", MASK "Where b,zero,t c; Conv c,w3 d; Transpose d y perm=[0,2,1]", "pointwise",
+          true, -1);
+    /* what is not one number for all channels, or is written out */
+    check("2,t,8", "Transpose x t perm=[0,2,1]; Exp t e; Mul e,t c; Transpose c y perm=[0,2,1]",
+          "pointwise", false, 4);
+    check("2,t,8", "Transpose x t perm=[0,2,1]; k : 8,1; Mul t,k y", "pointwise", false, 2);
+    check("2,t,8", MASK "Mul t,m y; -> t", "pointwise", false, -1);
 }
 
 static void near_misses_of_the_module_stay(void **state)
@@ -295,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_stays_the_slow_axis_through_a_module),
         cmocka_unit_test(padding_and_activation_go_into_the_depthwise_convolution),
+        cmocka_unit_test(a_mask_of_lengths_is_turned_instead),
         cmocka_unit_test(near_misses_of_the_module_stay),
         cmocka_unit_test(products_of_one_input_become_one),
         cmocka_unit_test(columns_of_one_product_are_read_where_they_are),

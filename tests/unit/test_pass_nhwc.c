@@ -276,6 +276,40 @@ static void activations_are_done_by_the_convolution(void **state)
     }
 }
 
+/* Masks of lengths between convolutions, as NeMo's subsampling has them: turned for it, and no
+ * Transpose but those of the graph's input and output. */
+static void masks_do_not_end_the_layout(void **state)
+{
+    static const char *const hide[] = {
+        "Mul a,m b",
+        "Mul m,a b",
+        "Where k,a,half b",
+        "Where k,half,a b",
+        "Add a,m b",
+        "Shape a s; Expand m,s e; Mul a,e b; Relu b c; Shape c v; Expand m,v f; Mul c,f b2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof hide / sizeof *hide; i++) {
+        const bool whole = strstr(hide[i], "b2") != NULL;
+        struct mk_graph *m = start("b,4,6,5");
+        steno_network *n;
+        mk_f32(m, "w0", "6,4,3,3", w_data, 216);
+        mk_f32(m, "w1", "3,6,3,3", w_data + 5, 162);
+        pc_graph(m, "half = 0.5; zero = 0.0; c0 = [0]; c1 = [1]; ax = [1];"
+                    "Slice x,c0,c1,ax u; Greater u,zero k; Cast k m to=1");
+        conv(m, "x,w0", "a", 1, 1, 1);
+        pc_graph(m, hide[i]);
+        conv(m, whole ? "b2,w1" : "b,w1", "y", 1, 1, 1);
+        mk_output(m, "y", STENO_F32, NULL);
+        n = optimised(m);
+        assert_int_equal(pc_count(n, "ConvNhwc"), 2);
+        assert_int_equal(pc_count(n, "Transpose"), 3); /* and the mask's */
+        assert_int_equal(pc_count(n, "Expand"), 0);
+        if (whole)
+            assert_int_equal(pc_count(n, "Mul"), 1);
+        steno_network_close(n);
+    }
+}
+
 static void pool(struct mk_graph *m, const char *type, const char *in, const char *out, int kernel,
                  int stride, int pad)
 {
@@ -403,6 +437,7 @@ int main(void)
         cmocka_unit_test(results_that_others_read_are_transposed_back),
         cmocka_unit_test(other_convolutions_are_left_alone),
         cmocka_unit_test(limits_and_slopes_stay_channels_last),
+        cmocka_unit_test(masks_do_not_end_the_layout),
         cmocka_unit_test(widened_weights_fold),
         cmocka_unit_test(activations_are_done_by_the_convolution),
     };

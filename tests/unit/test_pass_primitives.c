@@ -34,6 +34,9 @@ static void check(const struct graph *c, size_t n, const char *pass)
         check(s_, sizeof s_ / sizeof *s_, PASS);                                                   \
     } while (0)
 
+/* m: 1 where x is above a half */
+#define MASK "Greater x,half g; Cast g m to=1;"
+
 static void repeated_operators_disappear(void **state)
 {
     (void)state;
@@ -49,6 +52,16 @@ static void repeated_operators_disappear(void **state)
           {"t,8", "Softmax x s axis=-1; ArgMax s i axis=1; Cast i y to=1", true, 2, 0},
           {"t,8", "Softmax x s axis=-1; ArgMax s i axis=0; Cast i y to=1", false, 3, 0},
           {"t,8", "Greater x,half a; Not a b; Not b c; Where c,x,two y", true, 2, 0});
+    /* a mask of lengths: a number that is not a Cast of truth values may be any */
+    CHECK("again", {"t,8", MASK "Mul x,m a; Mul m,a y", true, 3, 0},
+          {"t,8", MASK "Neg x e; Mul m,e a; Relu a b; Mul b,m y", true, 5, 0},
+          {"t,8", MASK "Mul x,m a; Relu a y", true, 4, 0},
+          {"t,8", MASK "Mul x,m a; Relu a y; -> a", false, 4, 0},
+          {"t,8", MASK "Mul x,m a; Add a,half b; Mul b,m y", false, 5, 0},
+          {"t,8", MASK "Mul x,m a; Sigmoid a b; Mul b,m y", false, 5, 0},
+          {"t,8", "Exp x m; Mul x,m a; Mul a,m y", false, 3, 0},
+          {"t,8", "Neg x m; Mul x,m a; Relu a y", false, 3, 0},
+          {"t,8", "Floor x f; Cast f i to=7; Cast i m to=1; Mul x,m a; Mul a,m y", false, 5, 0});
 }
 
 static void operators_without_effect_disappear(void **state)

@@ -16,7 +16,11 @@
             const uint8_t *pc = c + p.at[0];                                                       \
             const T *px = (const T *)xv + p.at[1], *pz = (const T *)zv + p.at[2];                  \
             size_t sc = b->row_step[0], sx = b->row_step[1], sz = b->row_step[2];                  \
-            for (size_t i = 0; i < b->row; i++)                                                    \
+            /* one condition for the row, which is copied: a mask of lengths */                    \
+            const bool copy = !sc && b->row && (*pc ? sx : sz);                                    \
+            if (copy)                                                                              \
+                memcpy(y, *pc ? px : pz, b->row * sizeof(T));                                      \
+            for (size_t i = 0; !copy && i < b->row; i++)                                           \
                 y[i] = pc[i * sc] ? px[i * sx] : pz[i * sz];                                       \
             steno_broadcast_next(b, &p);                                                           \
         }                                                                                          \

@@ -8,6 +8,10 @@
  * After:  y = Where(c, b, a)
  * Before: s = Softmax|LogSoftmax(x), y = ArgMax(s) along the same axis
  * After:  y = ArgMax(x)
+ * Before: p = Mul(x, m), y = Mul(p, m), m a Cast from bool (a mask of lengths)
+ * After:  y = p
+ * Before: p = Mul(x, m), y = Relu(p), m a Cast from bool, no other reader of p
+ * After:  y = Mul(Relu(x), m), so that what makes x computes the Relu
  * Softmax and LogSoftmax only: other increasing functions (Sigmoid, Tanh) map different large
  * values to one. */
 #include "nn/passes/passes.h"
@@ -40,6 +44,53 @@ static bool involution(const struct steno_node *n, const struct steno_node *befo
 {
     static const char *const types[] = {"Neg", "Not", NULL};
     return among(n, types) && steno_pass_is(before, n->op_type);
+}
+
+/* True if v is 0 and 1 only: truth values as numbers. */
+static bool is_mask(struct steno_graph *g, steno_value_id v)
+{
+    static const char *const views[] = {"Unsqueeze", "Squeeze", "Reshape", "Expand", NULL};
+    const struct steno_node *n = steno_pass_producer(g, v);
+    for (int i = 0; i < 8 && among(n, views); i++)
+        n = steno_pass_producer(g, n->in[0]);
+    return steno_pass_is(n, "Cast") && g->values[n->in[0]].dtype == STENO_BOOL &&
+           g->values[v].dtype == STENO_F32;
+}
+
+/* Return the number of the input of Mul n that is a mask, or -1. */
+static int mask_of(struct steno_graph *g, const struct steno_node *n)
+{
+    if (!steno_pass_is(n, "Mul") || n->n_in != 2)
+        return -1;
+    return is_mask(g, n->in[1]) ? 1 : is_mask(g, n->in[0]) ? 0 : -1;
+}
+
+/* True if Mul n hides what the Mul before it has hidden: n's other input is it then. */
+static bool hides_again(struct steno_graph *g, const struct steno_node *n, steno_value_id *hidden)
+{
+    const int k = mask_of(g, n);
+    const struct steno_node *p = k < 0 ? NULL : steno_pass_producer(g, n->in[!k]);
+    if (!steno_pass_is(p, "Mul") || p->n_in != 2 || (p->in[0] != n->in[k] && p->in[1] != n->in[k]))
+        return false;
+    *hidden = n->in[!k];
+    return true;
+}
+
+/* Relu(Mul(x, m)): exchange both. */
+static bool relu_first(struct steno_graph *g, struct steno_node *relu)
+{
+    struct steno_node *p = steno_pass_is(relu, "Relu") ? steno_pass_producer(g, relu->in[0]) : NULL;
+    const int k = p ? mask_of(g, p) : -1;
+    const steno_value_id between = relu->in[0];
+    if (k < 0 || g->values[between].uses != 1 || g->values[between].is_output)
+        return false;
+    relu->in[0] = p->in[!k];
+    p->in[!k] = between;
+    p->out[0] = relu->out[0];
+    relu->out[0] = between;
+    g->values[p->out[0]].producer = (int32_t)(p - g->nodes);
+    g->values[between].producer = (int32_t)(relu - g->nodes);
+    return true;
 }
 
 static bool swap_where(struct steno_graph *g, struct steno_node *n)
@@ -84,18 +135,21 @@ steno_status steno_pass_again(struct steno_graph *g, const struct steno_pass_env
     (void)err;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i], *before;
+        steno_value_id hidden;
         bool gone = false;
         if (n->dead || *n->domain || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out < 1 ||
             n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
             continue;
-        if (swap_where(g, n) || again_largest(g, n)) {
+        if (swap_where(g, n) || again_largest(g, n) || relu_first(g, n)) {
             ++*changed;
             continue;
         }
         before = steno_pass_producer(g, n->in[0]);
-        if (!before || before->n_in < 1)
+        if (hides_again(g, n, &hidden))
+            gone = steno_pass_replace(g, n->out[0], hidden);
+        else if (!before || before->n_in < 1)
             continue;
-        if (idempotent(n, before))
+        else if (idempotent(n, before))
             gone = steno_pass_replace(g, n->out[0], n->in[0]);
         else if (involution(n, before))
             gone = steno_pass_replace(g, n->out[0], before->in[0]);

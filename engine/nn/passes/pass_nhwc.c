@@ -11,10 +11,10 @@
  *         MaxPool, AveragePool                       ai.steno:PoolNhwc (nn/ops/op_pool_nhwc.c)
  *         GlobalAveragePool, GlobalMaxPool           ReduceMean, ReduceMax of axes 1 and 2
  *
- * f: elementwise of one input, of two that are both channels last or a constant of one element or
- * one per channel, Clip and Resize by constants, Split along the channels, Slice of one axis by
- * constants, Concat along the channels or along an axis of the image with tensors that are
- * transposed for it (a cache). */
+ * f: elementwise of one input, of two (and Where) that are channels last, a constant of one element
+ * or one per channel, or a tensor [N, 1, H, W] that is transposed for it (a mask of lengths), Clip
+ * and Resize by constants, Split along the channels, Slice of one axis by constants, Concat along
+ * the channels or along an axis of the image with tensors that are transposed for it (a cache). */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -92,6 +92,25 @@ static bool per_channel(const struct steno_graph *g, steno_value_id v, steno_val
     const int at = t ? t->shape.rank - 3 : 0;
     return t && t->data && t->dtype == STENO_F32 && (at == 0 || at == 1) && s->rank == 4 &&
            t->shape.dim[at] == s->dim[1] && t->shape.dim[at] == (int64_t)steno_numel(t);
+}
+
+/* A computed tensor [N, 1, H, W], one number for all channels: to turn it costs next to nothing. */
+static bool by_place(const struct layout *l, steno_value_id v)
+{
+    const struct steno_value *m = &l->g->values[v];
+    return !m->constant && !l->last[v] && m->shape.rank == 4 && m->shape.dim[1] == 1;
+}
+
+/* Members are images, so extents of 1 broadcast along the same axes. */
+static bool joins(const struct layout *l, steno_value_id v)
+{
+    return v != STENO_NONE && (l->last[v] || single(l->g, v) || by_place(l, v));
+}
+
+static bool where_fits(const struct layout *l, const struct steno_node *n)
+{
+    return steno_pass_is(n, "Where") && n->n_in == 3 && joins(l, n->in[0]) && joins(l, n->in[1]) &&
+           joins(l, n->in[2]) && (l->last[n->in[1]] || l->last[n->in[2]]);
 }
 
 static bool pool_fits(const struct layout *l, const struct steno_node *n)
@@ -178,13 +197,11 @@ static bool takes_part(const struct layout *l, const struct steno_node *n)
         if (n->n_in != 2 || n->in[1] == STENO_NONE)
             return false;
         bool a = l->last[n->in[0]], b = l->last[n->in[1]];
-        if (a && b) /* members are images, so extents of 1 broadcast along the same axes */
-            return true;
-        return (a && (single(g, n->in[1]) || per_channel(g, n->in[1], n->in[0]))) ||
-               (b && (single(g, n->in[0]) || per_channel(g, n->in[0], n->in[1])));
+        return (a && (joins(l, n->in[1]) || per_channel(g, n->in[1], n->in[0]))) ||
+               (b && (joins(l, n->in[0]) || per_channel(g, n->in[0], n->in[1])));
     }
-    return pool_fits(l, n) || resize_fits(l, n) || split_fits(l, n) || slice_fits(l, n) ||
-           concat_fits(l, n);
+    return where_fits(l, n) || pool_fits(l, n) || resize_fits(l, n) || split_fits(l, n) ||
+           slice_fits(l, n) || concat_fits(l, n);
 }
 
 /* Nodes are in topological order. */
@@ -398,6 +415,7 @@ static steno_status rewrite_follower(struct layout *l, int32_t at)
     const struct steno_node n = l->g->nodes[at];
     const bool split = steno_pass_is(&n, "Split"), slice = steno_pass_is(&n, "Slice");
     const bool concat = steno_pass_is(&n, "Concat"), resize = steno_pass_is(&n, "Resize");
+    const bool elementwise = two_inputs(&n) || steno_pass_is(&n, "Where");
     int32_t copy;
     steno_status st = steno_graph_add_node(l->g, n.domain, n.op_type, n.name, n.n_in, n.n_out,
                                            n.n_attr, &copy, l->err);
@@ -418,7 +436,7 @@ static steno_status rewrite_follower(struct layout *l, int32_t at)
             st = constant_of_axes(l, v, &v);
         else if (slice && i == 3)
             st = axis_constant(l, v, &v);
-        else if (v != STENO_NONE && (l->last[v] || concat))
+        else if (v != STENO_NONE && (l->last[v] || concat || (elementwise && by_place(l, v))))
             st = twin_of(l, v, n.name, &v);
         else if (v != STENO_NONE && two_inputs(&n) && steno_numel(l->g->values[v].constant) > 1)
             st = channel_constant(l, v, &v);

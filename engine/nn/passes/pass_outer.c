@@ -1,9 +1,11 @@
 /* Masks that are written as a table of all pairs of rows, of which few rows are read, as in
  * ESPnet's exports (the last row of a triangle of T x T: quadratic in the length of the recording).
- * Comparisons and logical operators only.
+ * Comparisons and logical operators only, but for the second.
  *
  * Before: Compare(Expand(x), w), where x and w alone have the result's shape
  * After:  Compare(x, w)
+ * Before: Add(Expand(x, Shape(w)), w); Sub, Mul, Div, Where, too (NeMo's masks)
+ * After:  Add(x, w)
  * Before: And(ones, y), Or(zeros, y)
  * After:  y
  * Before: y = Compare(u, w) larger than u and than w, read only by a Slice or Gather of one axis
@@ -58,16 +60,38 @@ static bool broadcast_to(const struct steno_graph *g, steno_value_id x, steno_va
     return true;
 }
 
+static bool computes(const struct steno_node *n)
+{
+    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Where"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (steno_pass_is(n, types[i]))
+            return true;
+    return false;
+}
+
+/* True if s is the shape of w, whatever that is. */
+static bool shape_of(struct steno_graph *g, steno_value_id s, steno_value_id w)
+{
+    const struct steno_node *p = steno_pass_producer(g, s);
+    return steno_pass_is(p, "Shape") && !steno_node_attr(p, "start") &&
+           !steno_node_attr(p, "end") && (p->in[0] == w || steno_pass_same_shape(g, p->in[0], w));
+}
+
 static bool without_expand(struct steno_graph *g, struct steno_node *n)
 {
-    for (int k = 0; k < 2; k++) {
-        const struct steno_node *p = steno_pass_producer(g, n->in[k]);
-        if (p && steno_pass_is(p, "Expand") && broadcast_to(g, p->in[0], n->in[1 - k], n->out[0])) {
-            g->values[n->in[k]].uses--;
-            n->in[k] = p->in[0];
-            g->values[n->in[k]].uses++;
-            return true;
-        }
+    const bool any_shape = computes(n);
+    for (int k = 0; k < n->n_in; k++) {
+        const struct steno_node *p =
+            n->in[k] == STENO_NONE ? NULL : steno_pass_producer(g, n->in[k]);
+        for (int j = 0; j < n->n_in && steno_pass_is(p, "Expand"); j++)
+            if (j != k && n->in[j] != STENO_NONE &&
+                (any_shape ? shape_of(g, p->in[1], n->in[j])
+                           : broadcast_to(g, p->in[0], n->in[j], n->out[0]))) {
+                g->values[n->in[k]].uses--;
+                n->in[k] = p->in[0];
+                g->values[n->in[k]].uses++;
+                return true;
+            }
     }
     return false;
 }
@@ -201,6 +225,8 @@ steno_status steno_pass_outer(struct steno_graph *g, const struct steno_pass_env
             continue;
         if (compares(n) && ranks_known(g, n))
             *changed += without_expand(g, n) || changes_nothing(g, n);
+        else if (computes(n))
+            *changed += without_expand(g, n);
         else if (steno_pass_is(n, "Shape"))
             *changed += shape_of_constant(g, n);
         else if (steno_pass_is(n, "Slice") || steno_pass_is(n, "Gather"))

@@ -26,6 +26,7 @@ const struct steno_pass steno_passes[] = {
     {"constants", 1, 0, steno_pass_constants, "equal constants become one"},
     {"cse", 2, 0, steno_pass_cse, "equal nodes with equal inputs become one"},
     {"outer", 2, 1, steno_pass_outer, "masks of all pairs of which few rows are read"},
+    {"again", 1, 1, steno_pass_again, "masks that now follow each other"},
     {"spectrum", 2, 1, steno_pass_spectrum, "a Fourier transform written as a convolution"},
     {"convint", 2, 1, steno_pass_convint, "ConvInteger: products of frames, or f32"},
     {"pad", 1, 1, steno_pass_pad, "Pad into Conv, MaxPool, AveragePool"},
