@@ -46,6 +46,7 @@ may[speech/families/whisper]+=" nn/onnx nn/build" # weights in exported networks
 may[speech/families/nemo]+=" nn/build"
 may[speech/families/moonshine]+=" nn/build"
 may[speech/families/qwen_asr]+=" speech/families/llm" # what language models that hear have in common
+may[speech/families/transformers_js]+=" speech/families/llm"
 may[speech/families/funasr]+=" nn/build speech/families/llm"
 may[speech/families/common]+=" nn/build" # weights of one file
 # Operators and passes may use only these headers of exec: the plug-in header and its types.

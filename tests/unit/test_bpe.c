@@ -101,6 +101,9 @@ static void qwens_pattern_takes_marks_to_letters_and_digits_apart(void **state)
     IDS(b, " \n b", 14, 3, 1);
     IDS(b, "1\n,", 5, 8, 2);
     IDS(b, "S,", 12, 2);
+    steno_bpe_set_pattern(b, STENO_BPE_CL100K);
+    IDS(b, "b,a12,\n", 1, 4, 7, 9);
+    IDS(b, "12121,", 7, 5, 6, 5, 2);
     steno_bpe_close(b);
 }
 

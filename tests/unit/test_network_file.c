@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -59,6 +60,33 @@ static void the_file_of_a_part_is_found_under_decorated_names(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static void endings_of_transformers_js_are_known(void **state)
+{
+    static const char *const best[] = {"decoder_model_merged_fp16.onnx",
+                                       "decoder_model_merged_q4f16.onnx",
+                                       "decoder_model_merged.onnx"};
+    (void)state;
+    memcpy(dir + sizeof dir - 7, "XXXXXX", 6);
+    assert_non_null(mkdtemp(dir));
+    touch("decoder_model_merged_bnb4.onnx");
+    touch("decoder_model_merged_with_past.onnx");
+    expect_file("decoder_model_merged", true, NULL);
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
+        touch(best[i]);
+        expect_file("decoder_model_merged", true, best[i]);
+        expect_file("decoder_model_merged", false, best[i]);
+    }
+    touch("decoder_model_merged_quantized.onnx");
+    expect_file("decoder_model_merged", true, "decoder_model_merged_quantized.onnx");
+    expect_file("decoder_model_merged", false, best[2]);
+    assert_int_equal(unlink(path_of("decoder_model_merged_bnb4.onnx")), 0);
+    assert_int_equal(unlink(path_of("decoder_model_merged_with_past.onnx")), 0);
+    assert_int_equal(unlink(path_of("decoder_model_merged_quantized.onnx")), 0);
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++)
+        assert_int_equal(unlink(path_of(best[i])), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void a_missing_directory_is_named(void **state)
 {
     steno_err err;
@@ -72,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_of_a_part_is_found_under_decorated_names),
+        cmocka_unit_test(endings_of_transformers_js_are_known),
         cmocka_unit_test(a_missing_directory_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

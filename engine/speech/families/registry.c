@@ -11,6 +11,7 @@
 #include "speech/families/nemo/family.h"
 #include "speech/families/qwen_asr/family.h"
 #include "speech/families/t_one/family.h"
+#include "speech/families/transformers_js/family.h"
 #include "speech/families/wav2vec2/family.h"
 #include "speech/families/wenet/family.h"
 #include "speech/families/whisper/family.h"
@@ -22,6 +23,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_fire_red,
     &steno_family_qwen3_asr,
     &steno_family_funasr_nano,
+    &steno_family_transformers_js,
     &steno_family_cohere,
     &steno_family_moonshine_streaming,
     &steno_family_whisper,

@@ -51,6 +51,14 @@ struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, boo
     return o;
 }
 
+struct steno_fbank_options steno_logmel_granite(void)
+{
+    struct steno_fbank_options o = steno_logmel_espnet(16000, 512, 400, 160, 80, 0, 0);
+    o.mel = STENO_MEL_HTK;
+    o.log = STENO_LOG_10;
+    return o;
+}
+
 struct steno_fbank_options steno_logmel_lasr(void)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(16000, 128);

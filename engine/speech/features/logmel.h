@@ -28,6 +28,11 @@ struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, boo
  * Hann, 512 points, |X|^2, 128 Kaldi filters 125 to 7500 Hz of which the lowest are empty,
  * ln(max(x, 1e-5)). */
 struct steno_fbank_options steno_logmel_lasr(void);
+/* Granite Speech (transformers, GraniteSpeechFeatureExtractor), at 16 kHz: centred frames of 25 ms
+ * in 512 points with reflected edges, periodic Hann, |X|^2, 80 HTK mels, log10 with clip 1e-10; n /
+ * hop
+ * + 1 frames, all of which steno_logmel_whisper_scale sees. */
+struct steno_fbank_options steno_logmel_granite(void);
 /* In place over one whole window [frames, bins]: x = (max(x, max - 8) + 4) / 4. */
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins);
 

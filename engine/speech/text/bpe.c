@@ -290,8 +290,18 @@ static size_t blanks_of_lines(const char *p, const char *end)
     return n;
 }
 
-/* The same with Qwen's pattern. */
-static size_t qwen_word_at(const char *p, const char *end)
+/* The first `most` characters of one kind from p on, in bytes. */
+static size_t few_of_kind(const char *p, const char *end, enum kind kind, int most)
+{
+    const char *at = p;
+    size_t len;
+    for (int i = 0; i < most && at < end && kind_at(at, end, &len) == kind; i++)
+        at += len;
+    return (size_t)(at - p);
+}
+
+/* The same with Qwen's pattern, or cl100k's, which take this many digits. */
+static size_t qwen_word_at(const char *p, const char *end, int digits)
 {
     const char *at;
     size_t len, n = contraction(p, end, true);
@@ -304,7 +314,7 @@ static size_t qwen_word_at(const char *p, const char *end)
     if (n)
         return (size_t)(at - p) + n;
     if (kind == DIGIT)
-        return len;
+        return few_of_kind(p, end, DIGIT, digits);
     at = p + (*p == ' ');
     n = run_of_kind(at, end, OTHER);
     if (n) {
@@ -395,8 +405,9 @@ steno_status steno_bpe_encode(const steno_bpe *b, const char *text, size_t n, in
     s->b = b;
     *count = 0;
     while (text < end && !st) {
-        size_t word =
-            b->pattern == STENO_BPE_QWEN ? qwen_word_at(text, end) : gpt2_word_at(text, end);
+        size_t word = b->pattern == STENO_BPE_GPT2
+                          ? gpt2_word_at(text, end)
+                          : qwen_word_at(text, end, b->pattern == STENO_BPE_QWEN ? 1 : 3);
         for (size_t at = 0; at < word && !st; at += WORD_MAX)
             st = encode_word(s, text + at, word - at < WORD_MAX ? word - at : WORD_MAX, ids, max,
                              count, err);

@@ -45,8 +45,9 @@ STENO_MUST steno_status steno_bpe_new_printed(steno_bpe **out, const struct sten
 void steno_bpe_close(steno_bpe *b);
 
 /* How text is split into words. Qwen's pattern (Qwen2 to Qwen3, tokenizer.json) takes the mark
- * before letters to them, each digit alone, and ends of lines to the marks before them. */
-enum steno_bpe_pattern { STENO_BPE_GPT2, STENO_BPE_QWEN };
+ * before letters to them, each digit alone, and ends of lines to the marks before them; cl100k's
+ * (tiktoken; Granite 4) is the same with up to three digits. */
+enum steno_bpe_pattern { STENO_BPE_GPT2, STENO_BPE_QWEN, STENO_BPE_CL100K };
 /* Call it before the vocabulary is shared. */
 void steno_bpe_set_pattern(steno_bpe *b, enum steno_bpe_pattern pattern);
 

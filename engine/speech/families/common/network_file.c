@@ -9,7 +9,8 @@
 
 bool steno_network_file_is_int8(const char *name)
 {
-    return strstr(name, ".int8.") != NULL;
+    return strstr(name, ".int8.") || strstr(name, "_int8.") || strstr(name, "_uint8.") ||
+           strstr(name, "_quantized.");
 }
 
 static bool ends_with_network_file(const char *s, const char *end)
@@ -18,16 +19,30 @@ static bool ends_with_network_file(const char *s, const char *end)
     return n >= k && strcmp(s + n - k, end) == 0;
 }
 
+/* An ending of transformers.js with which a name goes on. */
+static bool is_known_ending(const char *s)
+{
+    static const char *const known[] = {"_int8.onnx", "_uint8.onnx", "_quantized.onnx",
+                                        "_q4.onnx",   "_q4f16.onnx", "_fp16.onnx"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(s, known[i]))
+            return true;
+    return false;
+}
+
 /* How well a name fits: 0 not at all. */
 static int fit(const char *name, const char *stem, bool int8)
 {
     const size_t n = strlen(stem);
     const char next = strncmp(name, stem, n) == 0 ? name[n] : 'a';
-    if ((next >= 'a' && next <= 'z') || next == '_' || !ends_with_network_file(name, ".onnx"))
+    if ((next >= 'a' && next <= 'z') || !ends_with_network_file(name, ".onnx") ||
+        (next == '_' && !is_known_ending(name + n)))
         return 0;
-    if (steno_network_file_is_int8(name) == int8 && !strstr(name, ".fp16"))
-        return 3;
-    return strstr(name, ".fp16") ? 1 : 2;
+    if (strstr(name, ".fp16") || strstr(name, "_fp16"))
+        return 1;
+    if (next == '_' && strstr(name, "_q4"))
+        return 2;
+    return steno_network_file_is_int8(name) == int8 ? 4 : 3;
 }
 
 static bool better(const char *name, int fits, const char *best, int best_fits)

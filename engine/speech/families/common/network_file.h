@@ -7,9 +7,10 @@
 
 /* Find the file whose name begins with `stem` and ends with ".onnx", or with ".int8.onnx" if int8
  * is wanted. After the stem comes none of a-z, so "encoder" does not find "encoders.onnx", and
- * "decoder" does not find "decoder_joint-model.onnx". If the directory has only the other kind,
- * that one counts. A name with ".fp16" counts if it is the only one. The shortest name wins, then
- * the first in alphabetical order.
+ * "decoder" does not find "decoder_joint-model.onnx"; but the endings of transformers.js count:
+ * "_int8", "_quantized", "_uint8", "_q4", "_q4f16", "_fp16". If the directory has only the other
+ * kind, that one counts, then 4 bits. A name with "fp16" counts if it is the only one. The shortest
+ * name wins, then the first in alphabetical order.
  * *out: name without the directory, to be freed by the caller; NULL: there is none, which is no
  * error. STENO_ERR_IO: the directory cannot be read. */
 STENO_MUST steno_status steno_network_file_find(char **out, const char *dir, const char *stem,

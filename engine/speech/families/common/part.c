@@ -98,7 +98,8 @@ steno_status steno_part_set(steno_session *s, int i, steno_dtype type, const int
                             const void *data, steno_err *err)
 {
     struct steno_tensor t = {.dtype = type, .shape = {.rank = rank}};
-    memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
+    if (rank)
+        memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
     memcpy(&t.data, &data, sizeof t.data); /* inputs are not written */
     return steno_session_set(s, i, &t, err);
 }

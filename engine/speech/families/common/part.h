@@ -44,7 +44,8 @@ struct steno_ones {
  * the next call with m. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
                                             struct steno_ones *m, steno_err *err);
-/* Set input i of a session: data [dim 0, ...], borrowed as steno_session_set says. */
+/* Set input i of a session: data [dim 0, ...], borrowed as steno_session_set says; dim may be NULL
+ * for rank 0. */
 STENO_MUST steno_status steno_part_set(steno_session *s, int i, steno_dtype type,
                                        const int64_t *dim, int rank, const void *data,
                                        steno_err *err);

@@ -22,9 +22,7 @@
 #define FAMILY "funasr_nano"
 #define FULL 30.0         /* s: of a chunk, unless the caches have no room for it */
 #define SLACK_SECONDS 1.0 /* tokens have no times of their own */
-#define TOKENS_A_SECOND 8
-#define TOKENS_BESIDE 16
-#define SECONDS_MIN 1.0 /* of a chunk: the caches are too short for less */
+#define SECONDS_MIN 1.0   /* of a chunk: the caches are too short for less */
 
 /* Frozen after open. */
 struct model {
@@ -137,7 +135,8 @@ static steno_status set_cuts(struct model *m, steno_err *err)
     steno_status st = steno_nano_prompt_longest(&m->vocabulary, m->mark, &prompt, err);
     if (st)
         return st;
-    full = steno_llm_seconds(&m->llm, rows, TOKENS_A_SECOND, (double)(prompt + TOKENS_BESIDE));
+    full = steno_llm_seconds(&m->llm, rows, STENO_LLM_TOKENS_A_SECOND,
+                             (double)(prompt + STENO_LLM_TOKENS_BESIDE));
     if (full < SECONDS_MIN)
         return steno_fail(err, STENO_ERR_LIMIT,
                           "%s: %lld positions, which a prompt of %zu tokens and a second of audio "
@@ -218,7 +217,7 @@ static steno_status recognize_nano(void *worker, struct steno_offline_piece *p)
     struct steno_llm_limits limits = {
         .end = {m->mark[STENO_NANO_END], m->mark[STENO_NANO_END_OF_TEXT]}, .n_ends = 2};
     const struct steno_tensor *y = NULL;
-    size_t n, rows, room;
+    size_t n, rows;
     steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &n, p->err);
     if (st || !n)
         return st;
@@ -226,9 +225,7 @@ static steno_status recognize_nano(void *worker, struct steno_offline_piece *p)
     if (st)
         return st;
     rows = (size_t)y->shape.dim[1];
-    room = steno_llm_room(&m->llm, &prompt->text, rows);
-    limits.most = p->n * TOKENS_A_SECOND / STENO_FUNASR_RATE + TOKENS_BESIDE;
-    limits.most = limits.most < room ? limits.most : room;
+    limits.seconds = (double)p->n / STENO_FUNASR_RATE;
     st = steno_llm_write(&w->llm, &prompt->text, y, rows, &limits, p->err);
     if (st)
         return st;

@@ -18,28 +18,36 @@ enum with_embeddings { EMBEDDINGS, ALL_MASK, ALL_POSITIONS, ALL_CACHES };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Dimension `axis` of a cache is what all have; *all 0: this is the first. False: it is not. */
+static bool same_size(const struct steno_value *v, int axis, int64_t *all)
+{
+    if (!*all)
+        *all = v->shape.dim[axis];
+    return *all > 0 && (v->shape.dim[axis] == *all || v->shape.dim[axis] < 0);
+}
+
+/* Type and sizes of the caches; heads and width may be known already. */
 static steno_status bind_caches(struct steno_llm *m, steno_err *err)
 {
     const steno_network *net = m->decoder.net;
-    const struct steno_value *first = steno_network_input(net, m->first);
-    const char *said = steno_network_meta(net, "max_total_len");
+    const struct steno_value *first = steno_network_input(net, m->in[0]);
     for (int i = 0; i < 2 * m->layers; i++) {
-        const struct steno_value *v = steno_network_input(net, m->first + i);
+        const struct steno_value *v = steno_network_input(net, m->in[i]);
         if (v->shape.rank != 4 || (v->dtype != STENO_F32 && v->dtype != STENO_F16) ||
-            v->dtype != first->dtype || v->shape.dim[1] != first->shape.dim[1] ||
-            v->shape.dim[2] < 1 || v->shape.dim[2] != first->shape.dim[2] || v->shape.dim[3] < 1 ||
-            v->shape.dim[3] != first->shape.dim[3])
+            v->dtype != first->dtype || (!m->whole && v->shape.dim[1] != first->shape.dim[1]) ||
+            !same_size(v, m->whole ? 1 : 2, &m->heads) || !same_size(v, 3, &m->width))
             return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: input %s: expected keys and values [1,C,heads,width] of one "
-                              "type, f32 or f16, and known heads and width",
-                              m->decoder.name, v->name);
+                              "%s: input %s: expected keys and values %s of one type, f32 or f16, "
+                              "and one number of heads and width",
+                              m->decoder.name, v->name,
+                              m->whole ? "[1,heads,P,width]" : "[1,C,heads,width]");
     }
     m->cache_type = first->dtype;
-    m->positions = first->shape.dim[1] > 0 ? first->shape.dim[1] : POSITIONS_OPEN;
-    if (first->shape.dim[1] <= 0 && said)
-        m->positions = strtol(said, NULL, 10);
-    m->heads = first->shape.dim[2];
-    m->width = first->shape.dim[3];
+    return STENO_OK;
+}
+
+static steno_status check_positions(const struct steno_llm *m, steno_err *err)
+{
     if (m->positions < STENO_LLM_POSITIONS_MIN || m->positions > POSITIONS_MAX ||
         m->heads > HEADS_MAX || m->width > WIDTH_MAX)
         return steno_fail(err, STENO_ERR_LIMIT,
@@ -68,30 +76,123 @@ static steno_status bind_llm(struct steno_llm *m, steno_err *err)
     const steno_network *net = m->decoder.net;
     const bool embeds = m->embedding.net != NULL;
     const int inputs = steno_network_n_inputs(net), outputs = steno_network_n_outputs(net);
-    m->first = embeds ? ALL_CACHES : CACHES;
-    m->layers = (inputs - m->first) / 2;
+    const int first = embeds ? ALL_CACHES : CACHES;
+    const char *said = steno_network_meta(net, "max_total_len");
+    steno_status st;
+    m->mask = first - 2;
+    m->numbers = first - 1;
+    m->keep = -1;
+    m->layers = (inputs - first) / 2;
     if (embeds && !is_embedding(&m->embedding))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: expected one input, ids i64 [1,n]",
                           m->embedding.name);
-    if (inputs <= m->first || (inputs - m->first) % 2 || outputs != 1 + inputs - m->first ||
+    if (inputs <= first || (inputs - first) % 2 || outputs != 1 + inputs - first ||
+        m->layers > STENO_LLM_LAYERS_MAX ||
         !(embeds ? takes(net, EMBEDDINGS, STENO_F32, 3)
                  : takes(net, IDS, STENO_I64, 2) && takes(net, ROWS, STENO_F32, 3)) ||
-        !takes(net, m->first - 2, STENO_I64, 2) || !takes(net, m->first - 1, STENO_I64, 1))
+        !takes(net, m->mask, STENO_I64, 2) || !takes(net, m->numbers, STENO_I64, 1))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: expected %s, mask, positions, and keys and values of each layer; "
                           "logits, and keys and values, from it",
                           m->decoder.name, embeds ? "embeddings" : "ids, rows of audio");
     m->row = steno_network_input(net, embeds ? EMBEDDINGS : ROWS)->shape.dim[2];
-    return bind_caches(m, err);
+    for (int i = 0; i < 2 * m->layers; i++) {
+        m->in[i] = first + i;
+        m->out[i] = 1 + i;
+    }
+    st = bind_caches(m, err);
+    if (st)
+        return st;
+    m->positions = steno_network_input(net, first)->shape.dim[1];
+    if (m->positions <= 0)
+        m->positions = said ? strtol(said, NULL, 10) : POSITIONS_OPEN;
+    return check_positions(m, err);
+}
+
+/* Input i as the next cache, *n so far, with the output of its name. False: it is none. */
+static bool add_cache(struct steno_llm *m, int i, int *n)
+{
+    static const char past[] = "past_key_values.";
+    const char *name = steno_network_input(m->decoder.net, i)->name;
+    char present[128];
+    if (*n == 2 * STENO_LLM_LAYERS_MAX || strncmp(name, past, sizeof past - 1) != 0)
+        return false;
+    snprintf(present, sizeof present, "present.%s", name + sizeof past - 1);
+    m->in[*n] = i;
+    m->out[*n] = steno_network_find_output(m->decoder.net, present);
+    return m->out[(*n)++] >= 0;
+}
+
+static steno_status find_caches(struct steno_llm *m, steno_err *err)
+{
+    int n = 0;
+    for (int i = 0; i < steno_network_n_inputs(m->decoder.net); i++)
+        if (i != m->embeds && i != m->mask && i != m->numbers && i != m->keep &&
+            !add_cache(m, i, &n))
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: input %s: expected past_key_values.i.key or .value, of at most "
+                              "%d layers, with an output present.i.key or .value",
+                              m->decoder.name, steno_network_input(m->decoder.net, i)->name,
+                              STENO_LLM_LAYERS_MAX);
+    m->layers = n / 2;
+    return n && n % 2 == 0 ? STENO_OK
+                           : steno_fail(err, STENO_ERR_FORMAT, "%s: %d caches, expected pairs",
+                                        m->decoder.name, n);
+}
+
+static steno_status bind_named(struct steno_llm *m, const struct steno_llm_sizes *sizes,
+                               steno_err *err)
+{
+    const steno_network *net = m->decoder.net;
+    steno_status st;
+    m->whole = true;
+    m->embeds = steno_network_find_input(net, "inputs_embeds");
+    m->mask = steno_network_find_input(net, "attention_mask");
+    m->numbers = steno_network_find_input(net, "position_ids");
+    m->keep = steno_network_find_input(net, "num_logits_to_keep");
+    m->positions = sizes->positions;
+    m->heads = sizes->heads;
+    m->width = sizes->width;
+    if (!is_embedding(&m->embedding))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: expected one input, ids i64 [1,n]",
+                          m->embedding.name);
+    if (m->embeds < 0 || !takes(net, m->embeds, STENO_F32, 3) || m->mask < 0 ||
+        !takes(net, m->mask, STENO_I64, 2) ||
+        (m->numbers >= 0 && !takes(net, m->numbers, STENO_I64, 2)) ||
+        (m->keep >= 0 && !takes(net, m->keep, STENO_I64, 0)) ||
+        strcmp(steno_network_output(net, 0)->name, "logits") != 0)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: expected inputs_embeds f32 [1,n,D], attention_mask i64, caches, and "
+                          "perhaps position_ids and num_logits_to_keep; logits first",
+                          m->decoder.name);
+    m->row = steno_network_input(net, m->embeds)->shape.dim[2];
+    st = find_caches(m, err);
+    if (!st)
+        st = bind_caches(m, err);
+    return st ? st : check_positions(m, err);
+}
+
+static steno_status open_networks_llm(struct steno_llm *m, const struct steno_family_open *o,
+                                      const char *stem, const char *embedding, bool int8,
+                                      steno_err *err)
+{
+    const steno_status st = steno_part_decoder_open(&m->decoder, o, stem, int8, err);
+    return st || !embedding ? st : steno_part_file_open(&m->embedding, o, embedding, int8, err);
 }
 
 steno_status steno_llm_open(struct steno_llm *m, const struct steno_family_open *o,
                             const char *stem, const char *embedding, bool int8, steno_err *err)
 {
-    steno_status st = steno_part_decoder_open(&m->decoder, o, stem, int8, err);
-    if (!st && embedding)
-        st = steno_part_file_open(&m->embedding, o, embedding, int8, err);
+    const steno_status st = open_networks_llm(m, o, stem, embedding, int8, err);
     return st ? st : bind_llm(m, err);
+}
+
+steno_status steno_llm_open_named(struct steno_llm *m, const struct steno_family_open *o,
+                                  const char *stem, const char *embedding,
+                                  const struct steno_llm_sizes *sizes, bool int8, steno_err *err)
+{
+    const steno_status st = open_networks_llm(m, o, stem, embedding, int8, err);
+    return st ? st : bind_named(m, sizes, err);
 }
 
 void steno_llm_close(struct steno_llm *m)
@@ -125,14 +226,15 @@ static size_t position_bytes(const struct steno_llm *m)
     return (size_t)(m->heads * m->width) * steno_dtype_size(m->cache_type);
 }
 
+/* Whole caches have a second place, where they come back. */
 static size_t cache_bytes(const struct steno_llm *m)
 {
-    return 2 * (size_t)m->layers * (size_t)m->positions * position_bytes(m);
+    return (m->whole ? 4 : 2) * (size_t)m->layers * (size_t)m->positions * position_bytes(m);
 }
 
 void steno_llm_describe_caches(const struct steno_llm *m, FILE *out)
 {
-    fprintf(out, "           %.1f MiB of caches for each thread\n",
+    fprintf(out, "           %s%.1f MiB of caches for each thread\n", m->whole ? "up to " : "",
             (double)cache_bytes(m) / 1048576);
 }
 
@@ -143,7 +245,7 @@ steno_status steno_llm_run_open(struct steno_llm_run *r, const struct steno_llm 
 {
     steno_status st = steno_greedy_text_open(&r->text, m->vocab, err);
     r->m = m;
-    r->cache = malloc(cache_bytes(m));
+    r->cache = malloc(m->whole ? 1 : cache_bytes(m));
     r->ids = malloc((size_t)m->positions * sizeof *r->ids);
     r->numbers = malloc((size_t)m->positions * sizeof *r->numbers);
     r->first = malloc((size_t)m->vocab * sizeof *r->first);
@@ -175,12 +277,28 @@ void steno_llm_run_close(struct steno_llm_run *r)
 static steno_status set_caches(struct steno_llm_run *r, steno_err *err)
 {
     const struct steno_llm *m = r->m;
-    const int64_t dim[] = {1, m->positions, m->heads, m->width};
-    const size_t each = (size_t)m->positions * position_bytes(m);
+    const int64_t all[] = {1, m->positions, m->heads, m->width},
+                  none[] = {1, m->heads, 0, m->width};
+    const size_t each = m->whole ? 0 : (size_t)m->positions * position_bytes(m);
     steno_status st = STENO_OK;
     for (int i = 0; i < 2 * m->layers && !st; i++)
-        st = steno_part_set(r->decoder, m->first + i, m->cache_type, dim, 4,
+        st = steno_part_set(r->decoder, m->in[i], m->cache_type, m->whole ? none : all, 4,
                             r->cache + (size_t)i * each, err);
+    return st;
+}
+
+/* Hand the caches that came back to the next run; they have n positions. */
+static steno_status turn_caches(struct steno_llm_run *r, size_t n, steno_err *err)
+{
+    const struct steno_llm *m = r->m;
+    steno_status st = STENO_OK;
+    for (int i = 0; i < 2 * m->layers && !st; i++) {
+        const struct steno_tensor *y = steno_session_get(r->decoder, m->out[i]);
+        if (y->dtype != m->cache_type || y->shape.rank != 4 || y->shape.dim[2] != (int64_t)n)
+            return steno_fail(err, STENO_ERR_FORMAT, "expected keys and values of %zu positions",
+                              n);
+        st = steno_session_set(r->decoder, m->in[i], y, err);
+    }
     return st;
 }
 
@@ -190,7 +308,7 @@ static steno_status keep_keys(struct steno_llm_run *r, size_t at, size_t n, sten
     const struct steno_llm *m = r->m;
     const size_t bytes = position_bytes(m);
     for (int i = 0; i < 2 * m->layers; i++) {
-        const struct steno_tensor *y = steno_session_get(r->decoder, 1 + i);
+        const struct steno_tensor *y = steno_session_get(r->decoder, m->out[i]);
         if (y->dtype != m->cache_type || steno_numel(y) != n * (size_t)(m->heads * m->width))
             return steno_fail(err, STENO_ERR_FORMAT,
                               "expected keys and values of the %zu new positions alone", n);
@@ -205,19 +323,23 @@ static steno_status run_decoder(struct steno_llm_run *r, size_t n, size_t at, co
                                 steno_err *err)
 {
     const struct steno_llm *m = r->m;
-    const int64_t length = (int64_t)n;
+    static const int64_t one = 1;
+    const int64_t length[] = {1, (int64_t)n};
     const size_t vocab = (size_t)m->vocab;
     const struct steno_tensor *y = NULL;
-    steno_status st = steno_part_set_ones(r->decoder, m->first - 2, STENO_I64,
+    steno_status st = steno_part_set_ones(r->decoder, m->mask, STENO_I64,
                                           m->embedding.net ? at + n : n, &r->mask, err);
-    if (!st)
-        st = steno_part_set(r->decoder, m->first - 1, STENO_I64, &length, 1, r->numbers + at, err);
-    if (!st)
+    if (!st && m->numbers >= 0)
+        st = steno_part_set(r->decoder, m->numbers, STENO_I64, length + !m->whole, 1 + m->whole,
+                            r->numbers + at, err);
+    if (!st && m->keep >= 0)
+        st = steno_part_set(r->decoder, m->keep, STENO_I64, NULL, 0, &one, err);
+    if (!st && (!m->whole || !at))
         st = set_caches(r, err);
     if (!st)
         st = steno_session_run(r->decoder, err);
     if (!st)
-        st = keep_keys(r, at, n, err);
+        st = m->whole ? turn_caches(r, at + n, err) : keep_keys(r, at, n, err);
     y = st ? NULL : steno_session_get(r->decoder, 0);
     if (!st && (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != 1 ||
                 y->shape.dim[2] < (int64_t)vocab))
@@ -252,7 +374,7 @@ static steno_status set_token(struct steno_llm_run *r, const int64_t *token, ste
     if (!r->embedding)
         return steno_part_set(r->decoder, IDS, STENO_I64, one, 2, token, err);
     st = embed(r, token, 1, &y, err);
-    return st ? st : steno_session_set(r->decoder, EMBEDDINGS, y, err);
+    return st ? st : steno_session_set(r->decoder, r->m->embeds, y, err);
 }
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
@@ -291,7 +413,7 @@ static steno_status set_prompt_rows(struct steno_llm_run *r, const struct steno_
     memcpy(r->rows + p->n_before * width, y->data, rows * width * sizeof *x);
     memcpy(r->rows + (p->n_before + rows) * width, x + p->n_before * width,
            after * width * sizeof *x);
-    return steno_part_set(r->decoder, EMBEDDINGS, STENO_F32, dim, 3, r->rows, err);
+    return steno_part_set(r->decoder, r->m->embeds, STENO_F32, dim, 3, r->rows, err);
 }
 
 static bool is_end(const struct steno_llm_limits *l, int32_t token)
@@ -310,7 +432,8 @@ static steno_status read_prompt(struct steno_llm_run *r, const struct steno_llm_
     if (n >= (size_t)m->positions)
         return steno_fail(err, STENO_ERR_LIMIT, "a prompt of %zu tokens in %lld positions", n,
                           (long long)m->positions);
-    memset(r->cache, 0, cache_bytes(m));
+    if (!m->whole)
+        memset(r->cache, 0, cache_bytes(m));
     st = r->embedding ? set_prompt_rows(r, p, y, rows, err) : set_prompt_ids(r, p, y, rows, err);
     if (!st)
         st = run_decoder(r, n, 0, scores, err);
@@ -341,20 +464,29 @@ static int64_t add_token(struct steno_greedy_text *t, const float *scores,
     return token;
 }
 
+/* Tokens that a text may have: by the audio, and by the positions that the prompt leaves. */
+static size_t longest_text(const struct steno_llm *m, size_t prompt, double seconds)
+{
+    const size_t room = (size_t)m->positions > prompt ? (size_t)m->positions - prompt : 0;
+    const size_t most = (size_t)(seconds * STENO_LLM_TOKENS_A_SECOND) + STENO_LLM_TOKENS_BESIDE;
+    return most < room ? most : room;
+}
+
 steno_status steno_llm_write(struct steno_llm_run *r, const struct steno_llm_prompt *p,
                              const struct steno_tensor *y, size_t rows,
                              const struct steno_llm_limits *limits, steno_err *err)
 {
     const float *scores = NULL;
     size_t at = p->n + rows;
-    steno_status st = steno_greedy_text_begin(&r->text, limits->most, err);
+    const size_t most = longest_text(r->m, at, limits->seconds);
+    steno_status st = steno_greedy_text_begin(&r->text, most, err);
     if (!st)
         st = read_prompt(r, p, y, rows, limits, &scores, err);
-    for (size_t i = 0; i < limits->most && !st; i++) {
+    for (size_t i = 0; i < most && !st; i++) {
         const int64_t token = add_token(&r->text, scores, limits);
         if (is_end(limits, (int32_t)token))
             return STENO_OK;
-        if (at == (size_t)r->m->positions || i + 1 == limits->most)
+        if (at == (size_t)r->m->positions || i + 1 == most)
             break;
         st = set_token(r, &token, err);
         if (!st)
@@ -363,10 +495,4 @@ steno_status steno_llm_write(struct steno_llm_run *r, const struct steno_llm_pro
     if (!st)
         drop_tokens(&r->text, steno_llm_repeated(r->text.spans, r->text.n));
     return st;
-}
-
-size_t steno_llm_room(const struct steno_llm *m, const struct steno_llm_prompt *p, size_t rows)
-{
-    const size_t n = p->n + rows;
-    return (size_t)m->positions > n ? (size_t)m->positions - n : 0;
 }

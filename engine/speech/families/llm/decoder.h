@@ -1,4 +1,5 @@
-/* A decoder that is a large language model, as sherpa-onnx exports them. It reads a prompt in which
+/* A decoder that is a large language model, as sherpa-onnx or the exporters behind transformers.js
+ * write it. It reads a prompt in which
  * rows of audio stand, and writes the likeliest text, a token at a time. Keys and values of all
  * positions are kept; a run computes those of its own.
  *
@@ -6,7 +7,11 @@
  *     or embeddings f32 [1,n,D], mask i64 [1, those before and n]  with a network of its own for
  *                                                                  those of ids [1,n] -> [1,n,D]
  *     then positions i64 [n], and keys and values of each layer in turn [1,C,heads,width]
- *     -> logits [1,n,V], and the keys and values [1,n,heads,width] of the new positions */
+ *     -> logits [1,n,V], and the keys and values [1,n,heads,width] of the new positions
+ *
+ * or, by names, inputs_embeds, attention_mask [1, those before and n], position_ids [1,n],
+ * num_logits_to_keep (the last two if it has them), past_key_values.i.key and .value
+ * [1,heads,P,width] -> logits, present.i.key and .value, the same and n positions more */
 #ifndef STENO_FAMILIES_LLM_DECODER_H
 #define STENO_FAMILIES_LLM_DECODER_H
 
@@ -16,7 +21,10 @@
 #include "speech/families/llm/prompt.h"
 
 #define STENO_LLM_POSITIONS_MIN 64
-#define STENO_LLM_CONTEXT_SHARE 8 /* of the positions, a request's context has one in so many */
+#define STENO_LLM_LAYERS_MAX 256
+#define STENO_LLM_TOKENS_A_SECOND 8
+#define STENO_LLM_TOKENS_BESIDE 16 /* beside those of the seconds: a language, an end */
+#define STENO_LLM_CONTEXT_SHARE 8  /* of the positions, a request's context has one in so many */
 
 /* Frozen after open. */
 struct steno_llm {
@@ -24,7 +32,9 @@ struct steno_llm {
     const char *dir;                           /* borrowed */
     int32_t audio;                             /* with ids: the mark that stands for a row */
     int vocab;                                 /* tokens that may be written */
-    int first;                                 /* input of the first cache */
+    bool whole;                                /* caches come back with all positions */
+    int embeds, mask, numbers, keep;           /* inputs; -1: it has none */
+    int in[2 * STENO_LLM_LAYERS_MAX], out[2 * STENO_LLM_LAYERS_MAX]; /* of the caches */
     int layers;
     int64_t positions, heads, width; /* of a cache */
     int64_t row;                     /* D; 0: the file leaves it open */
@@ -38,6 +48,15 @@ struct steno_llm {
 STENO_MUST steno_status steno_llm_open(struct steno_llm *m, const struct steno_family_open *o,
                                        const char *stem, const char *embedding, bool int8,
                                        steno_err *err);
+/* What a file may leave open. */
+struct steno_llm_sizes {
+    int64_t positions, heads, width; /* positions: that are used, at most */
+};
+/* The same of a decoder whose inputs and outputs have the names above. */
+STENO_MUST steno_status steno_llm_open_named(struct steno_llm *m, const struct steno_family_open *o,
+                                             const char *stem, const char *embedding,
+                                             const struct steno_llm_sizes *sizes, bool int8,
+                                             steno_err *err);
 void steno_llm_close(struct steno_llm *m);
 /* Seconds of the longest recording for which the positions have room, beside a context and `beside`
  * more: each has `rows` rows and `tokens` tokens. */
@@ -52,10 +71,12 @@ struct steno_llm_run {
     const struct steno_llm *m;
     steno_session *decoder, *embedding;
     struct steno_greedy_text text;
-    unsigned char *cache; /* [2 * layers, positions, heads, width], keys and values in turn */
-    int64_t *ids;         /* [positions] of the prompt */
-    int64_t *numbers;     /* [positions] 0, 1, ... */
-    float *rows;          /* [cap_rows] embeddings of the prompt */
+    /* [2 * layers, positions, heads, width], keys and values in turn; whole caches stay in the
+     * session */
+    unsigned char *cache;
+    int64_t *ids;     /* [positions] of the prompt */
+    int64_t *numbers; /* [positions] 0, 1, ... */
+    float *rows;      /* [cap_rows] embeddings of the prompt */
     size_t cap_rows;
     struct steno_ones mask;
     float *first; /* [vocab] scores of the first token, without the ends */
@@ -68,7 +89,7 @@ void steno_llm_run_close(struct steno_llm_run *r);
 
 /* What ends a text. */
 struct steno_llm_limits {
-    size_t most; /* tokens */
+    double seconds; /* of audio: a text has at most so many tokens for each (see above) */
     int32_t end[2];
     int n_ends;
     bool speaks; /* the first token is no end */
@@ -81,7 +102,4 @@ struct steno_llm_limits {
 STENO_MUST steno_status steno_llm_write(struct steno_llm_run *r, const struct steno_llm_prompt *p,
                                         const struct steno_tensor *y, size_t rows,
                                         const struct steno_llm_limits *limits, steno_err *err);
-/* Tokens for which the positions have room behind the prompt. */
-size_t steno_llm_room(const struct steno_llm *m, const struct steno_llm_prompt *p, size_t rows);
-
 #endif

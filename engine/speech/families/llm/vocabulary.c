@@ -74,11 +74,27 @@ static steno_status make_tokens(struct steno_llm_vocabulary *v, const struct add
     return st;
 }
 
+/* The pattern by which a pre-tokenizer splits texts; those that are none of the known ones differ
+ * in letters of both cases alone, and count as Qwen's. */
+static enum steno_bpe_pattern pattern_of(const struct steno_json_node *pre)
+{
+    const struct steno_json_node *list = steno_json_get(pre, "pretokenizers"), *regex;
+    if (list && list->kind == STENO_JSON_LIST)
+        pre = list->first;
+    regex = steno_json_get(steno_json_get(pre, "pattern"), "Regex");
+    if (!regex || regex->kind != STENO_JSON_STRING)
+        return STENO_BPE_GPT2;
+    return strstr(regex->text, "\\p{N}{1,3}") ? STENO_BPE_CL100K : STENO_BPE_QWEN;
+}
+
 steno_status steno_llm_vocabulary_add(struct steno_llm_vocabulary *v, const steno_json *config,
                                       const char *path, steno_err *err)
 {
+    const struct steno_json_node *pre = steno_json_get(steno_json_root(config), "pre_tokenizer");
     struct added a = {.path = path};
     steno_status st;
+    if (pre)
+        steno_bpe_set_pattern(v->bpe, pattern_of(pre));
     a.list = steno_json_get(steno_json_root(config), "added_tokens_decoder");
     if (!a.list)
         a.list = steno_json_get(steno_json_root(config), "added_tokens");
@@ -158,6 +174,22 @@ steno_status steno_llm_vocabulary_open(struct steno_llm_vocabulary *v, const cha
     char *path = steno_path_join(dir, folder);
     const steno_status st =
         path ? open_files(v, path, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    free(path);
+    return st;
+}
+
+steno_status steno_llm_vocabulary_open_one(struct steno_llm_vocabulary *v, const char *dir,
+                                           steno_err *err)
+{
+    char *path = steno_path_join(dir, "tokenizer.json");
+    steno_json *json = NULL;
+    steno_status st = path ? steno_bpe_open(&v->bpe, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    if (!st)
+        st = steno_json_open(&json, path, err);
+    if (!st)
+        st = steno_llm_vocabulary_add(v, json, path, err);
+    steno_json_close(json);
     free(path);
     return st;
 }

@@ -8,7 +8,7 @@
 
 /* Frozen after open. */
 struct steno_llm_vocabulary {
-    steno_bpe *bpe;       /* cuts texts, by Qwen's pattern */
+    steno_bpe *bpe;       /* cuts texts by the model's pattern */
     steno_tokens *tokens; /* all pieces; the added ones are hidden */
 };
 
@@ -23,7 +23,11 @@ STENO_MUST steno_status steno_llm_vocabulary_folder(char **out, const char *dir,
  * after a failure. */
 STENO_MUST steno_status steno_llm_vocabulary_open(struct steno_llm_vocabulary *v, const char *dir,
                                                   const char *folder, steno_err *err);
-/* The second half of it: v->bpe is open, config is the file `path`, for messages. */
+/* The same of one tokenizer.json in dir, which has all of it. */
+STENO_MUST steno_status steno_llm_vocabulary_open_one(struct steno_llm_vocabulary *v,
+                                                      const char *dir, steno_err *err);
+/* The second half of it: v->bpe is open, config is the file `path`, for messages; its
+ * pre_tokenizer, if there is one, decides the pattern. */
 STENO_MUST steno_status steno_llm_vocabulary_add(struct steno_llm_vocabulary *v,
                                                  const steno_json *config, const char *path,
                                                  steno_err *err);

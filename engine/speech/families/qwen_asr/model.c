@@ -22,12 +22,10 @@
 #define FOLDER "tokenizer"
 #define RATE 16000
 #define BINS 128
-#define BLOCK_FRAMES 100 /* log-mel frames that the front end takes together */
-#define BLOCK_ROWS 13    /* its rows for those */
-#define FULL 30.0        /* s: of a chunk, unless the caches have no room for it */
-#define SLACK 13         /* rows: tokens have no times of their own */
-#define TOKENS_A_SECOND 8
-#define TOKENS_BESIDE 16   /* the language, and the end */
+#define BLOCK_FRAMES 100   /* log-mel frames that the front end takes together */
+#define BLOCK_ROWS 13      /* its rows for those */
+#define FULL 30.0          /* s: of a chunk, unless the caches have no room for it */
+#define SLACK 13           /* rows: tokens have no times of their own */
 #define SCAFFOLD 32        /* tokens of a prompt without context and audio, at most */
 #define LANGUAGE_WITHIN 16 /* first tokens among which the end of the language is looked for */
 #define SILENT 1e-6f       /* rows behind the recording's have no larger value */
@@ -118,8 +116,8 @@ static steno_status open_model_qwen_asr(void *model, const struct steno_family_o
     if (st)
         return steno_fail_in(err, st, "%s", o->dir);
     steno_qwen_languages(m->languages, sizeof m->languages);
-    full = steno_llm_seconds(&m->llm, (double)BLOCK_ROWS * 100 / BLOCK_FRAMES, TOKENS_A_SECOND,
-                             SCAFFOLD + TOKENS_BESIDE);
+    full = steno_llm_seconds(&m->llm, (double)BLOCK_ROWS * 100 / BLOCK_FRAMES,
+                             STENO_LLM_TOKENS_A_SECOND, SCAFFOLD + STENO_LLM_TOKENS_BESIDE);
     steno_shell_set_cuts(&m->base, RATE, fmin(FULL, full), RATE / 100 * BLOCK_FRAMES / BLOCK_ROWS,
                          SLACK);
     return steno_shell_try_piece(&m->base, err);
@@ -265,7 +263,7 @@ static steno_status recognize_qwen_asr(void *worker, struct steno_offline_piece 
     struct steno_piece_features *f = &w->base.features;
     struct steno_llm_limits limits = {.end = {m->mark[STENO_QWEN_END]}, .n_ends = 1};
     const struct steno_tensor *y;
-    size_t n, rows = 0, room;
+    size_t n, rows = 0;
     steno_status st = steno_piece_features_compute(f, p->pcm, p->n, &n, p->err);
     if (st || n < 3)
         return st;
@@ -276,9 +274,7 @@ static steno_status recognize_qwen_asr(void *worker, struct steno_offline_piece 
         return st;
     y = steno_session_get(w->encoder, 0);
     rows = rows_that_sound(y, rows);
-    room = steno_llm_room(&m->llm, &prompt->text, rows);
-    limits.most = n * TOKENS_A_SECOND / 100 + TOKENS_BESIDE;
-    limits.most = limits.most < room ? limits.most : room;
+    limits.seconds = (double)n / 100;
     limits.speaks = true; /* where nothing is said the language is "None" */
     st = steno_llm_write(&w->llm, &prompt->text, y, rows, &limits, p->err);
     if (st)
