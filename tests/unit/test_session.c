@@ -358,6 +358,43 @@ static void outputs_may_be_the_next_inputs(void **state)
     steno_network_close(n);
 }
 
+/* all = old and x: what grows by a row in each run, such as the cache of a text, moves rarely. */
+static void an_output_that_grows_has_room(void **state)
+{
+    float x[4] = {1, 2, 3, 4};
+    const struct steno_tensor row = f32(x, 2, (int64_t[]){1, 4}),
+                              none = f32(x, 2, (int64_t[]){0, 4});
+    const void *last[2] = {NULL, NULL};
+    struct mk_graph *m = mk_new(17);
+    steno_network *n;
+    steno_session *s;
+    int moves = 0;
+    (void)state;
+    mk_input(m, "old", STENO_F32, "n,4");
+    mk_input(m, "x", STENO_F32, "1,4");
+    pc_graph(m, "Concat old,x all axis=0");
+    mk_output(m, "all", STENO_F32, "m,4");
+    n = network(m, 3);
+    s = session(n);
+    set(s, 0, &none);
+    set(s, 1, &row);
+    for (int i = 0; i < 400; i++) {
+        const struct steno_tensor *y;
+        run(s);
+        y = steno_session_get(s, 0);
+        assert_int_equal(y->shape.dim[0], i + 1);
+        moves += y->data != last[i % 2];
+        last[i % 2] = y->data;
+        x[0] = (float)(i + 2);
+        set(s, 0, y);
+    }
+    assert_true(moves < 50); /* 18 until rows are an eighth of it, then a few */
+    for (int i = 0; i < 400; i++)
+        assert_true(((const float *)steno_session_get(s, 0)->data)[4 * i] == (float)(i + 1));
+    steno_session_close(s);
+    steno_network_close(n);
+}
+
 static void sessions_of_one_network_are_independent(void **state)
 {
     steno_network *n = network(streaming(), 3);
@@ -738,6 +775,7 @@ int main(void)
         cmocka_unit_test(products_of_shapes_alone_are_kept),
         cmocka_unit_test(a_trimmed_session_holds_nothing_and_still_runs),
         cmocka_unit_test(outputs_may_be_the_next_inputs),
+        cmocka_unit_test(an_output_that_grows_has_room),
         cmocka_unit_test(sessions_of_one_network_are_independent),
         cmocka_unit_test(outputs_of_every_origin),
         cmocka_unit_test(inputs_read_later_are_not_overwritten),

@@ -82,27 +82,12 @@ static steno_status no_memory_for_output(const struct steno_op_ctx *ctx, steno_e
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for output %d", i);
 }
 
-/* Memory of a graph output with a size that is known only now. In a loop it may grow with each
- * iteration, so a second block is half as large again. */
-static void *grow_out(struct frame *f, int out, size_t bytes)
-{
-    struct outbuf *o = &f->outs[out];
-    size_t room = bytes;
-    if (o->cap[o->sel] >= bytes && o->buf[o->sel])
-        return o->buf[o->sel];
-    if (f->up && o->buf[o->sel] && !steno_add_size(bytes, bytes / 2, &room))
-        room = bytes;
-    if (!steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], room) && room > bytes)
-        (void)steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes);
-    return o->buf[o->sel];
-}
-
 static void *memory_for(struct steno_op_ctx *ctx, struct slot *s, size_t bytes)
 {
     if (ctx->eval_arena)
         return steno_arena_alloc_tensor(ctx->eval_arena, bytes);
     if (s->home == HOME_OUT && !s->planned)
-        return grow_out(ctx->frame, s->out, bytes);
+        return steno_frame_grow_out(ctx->frame, s->out, bytes);
     steno_workspace_unref(s->block);
     s->block = steno_workspace_acquire(ctx->ws, bytes);
     return s->block ? s->block->data : NULL;

@@ -16,6 +16,9 @@
 /* After this many new shapes, a body graph (a loop that grows a tensor) gets one plan without
  * shapes, which serves all later runs. */
 #define MAX_BODY_MISSES 16
+/* An output that outgrows its buffer by less than this share of it grows with each run, as the
+ * caches of a text do. */
+#define SLOW_GROWTH 8
 
 static steno_status no_memory_for_frame(const struct workspace *ws, steno_err *err)
 {
@@ -212,6 +215,21 @@ static bool reads(const struct frame *f, const struct steno_tensor *const *in, c
     return false;
 }
 
+void *steno_frame_grow_out(struct frame *f, int out, size_t bytes)
+{
+    struct outbuf *o = &f->outs[out];
+    void **buf = &o->buf[o->sel];
+    size_t *cap = &o->cap[o->sel], room = bytes;
+    const bool grows = *buf && (f->up || bytes - *cap <= *cap / SLOW_GROWTH);
+    if (*buf && *cap >= bytes)
+        return *buf;
+    if (grows && !steno_add_size(bytes, bytes / 2, &room))
+        room = bytes;
+    if (!steno_workspace_regrow(f->ws, buf, cap, room) && room > bytes)
+        (void)steno_workspace_regrow(f->ws, buf, cap, bytes);
+    return *buf;
+}
+
 /* An output of the last run may be an input of this one: then this run writes to the other
  * buffer. */
 static steno_status size_outputs(struct frame *f, const struct plan *p,
@@ -221,9 +239,7 @@ static steno_status size_outputs(struct frame *f, const struct plan *p,
         struct outbuf *o = &f->outs[i];
         if (reads(f, in, o->buf[o->sel], o->cap[o->sel] + !o->cap[o->sel]))
             o->sel = !o->sel;
-        if (o->buf[o->sel] && o->cap[o->sel] >= p->out_bytes[i])
-            continue;
-        if (!steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], p->out_bytes[i]))
+        if (!steno_frame_grow_out(f, i, p->out_bytes[i]))
             return no_memory_for_frame(f->ws, err);
     }
     return STENO_OK;
@@ -368,8 +384,7 @@ static steno_status finish_outputs(struct frame *f, struct plan *p, steno_err *e
         }
         if (steno_shape_bytes(&s->t.shape, s->t.dtype, &bytes))
             return steno_fail(err, STENO_ERR_INTERNAL, "graph output %d has no shape", i);
-        if (o->cap[o->sel] < bytes &&
-            !steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes))
+        if (!steno_frame_grow_out(f, i, bytes))
             return no_memory_for_frame(f->ws, err);
         f->out_t[i] = s->t;
         f->out_t[i].data = o->buf[o->sel];

@@ -214,6 +214,10 @@ struct frame {
     double flops; /* last run, body graphs included */
 };
 
+/* Memory of a graph output of so many bytes, in the buffer that this run writes. Where it grows
+ * with each run or iteration it is half as large again. NULL: out of memory. */
+void *steno_frame_grow_out(struct frame *f, int out, size_t bytes);
+
 /* The slot of the enclosing frame that captured value v of a body graph refers to. */
 static inline struct slot *steno_frame_outer(const struct frame *f, steno_value_id v)
 {
