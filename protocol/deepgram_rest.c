@@ -433,21 +433,6 @@ steno_status steno_deepgram_put_text(struct steno_buf *b, const struct steno_dee
 
 /* ---- paragraphs ------------------------------------------------------------------------------ */
 
-static bool ends_sentence(const char *word)
-{
-    size_t n = strlen(word);
-    static const char *const marks[] = {
-        ".", "?", "!", "\xE2\x80\xA6", "\xE3\x80\x82", "\xEF\xBC\x81", "\xEF\xBC\x9F"};
-    while (n && strchr("\"')]", word[n - 1]))
-        n--;
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        size_t k = strlen(marks[i]);
-        if (n >= k && !memcmp(word + n - k, marks[i], k))
-            return true;
-    }
-    return false;
-}
-
 /* A walk over a text and its words. */
 struct walk {
     const struct steno_alternative *a;
@@ -478,7 +463,7 @@ static const char *next_sentence(struct walk *w, size_t *n, size_t *from)
             begin = begin ? begin : p;
             w->at = (size_t)(p - w->a->text) + strlen(word);
         }
-        if (ends_sentence(word) || changes(w))
+        if (steno_word_ends_sentence(word) || changes(w))
             break;
     }
     *n = begin ? (size_t)(w->a->text + w->at - begin) : 0;

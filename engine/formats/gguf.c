@@ -458,12 +458,6 @@ void steno_gguf_close(steno_gguf *g)
     free(g);
 }
 
-void steno_gguf_rest(const steno_gguf *g)
-{
-    if (g->map.n)
-        steno_pages_rest(g->map.p, g->map.n);
-}
-
 const struct steno_map *steno_gguf_map(const steno_gguf *g)
 {
     return &g->map;

@@ -38,8 +38,6 @@ STENO_MUST steno_status steno_gguf_parse(steno_gguf **out, const void *bytes, si
 /* Do the first n bytes look like such a file? */
 bool steno_gguf_probe(const void *bytes, size_t n);
 void steno_gguf_close(steno_gguf *g);
-/* Release the resident pages of a mapped file; they are read again when needed. */
-void steno_gguf_rest(const steno_gguf *g);
 /* The mapped file; n 0: the bytes are the caller's. */
 const struct steno_map *steno_gguf_map(const steno_gguf *g);
 

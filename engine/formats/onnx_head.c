@@ -220,16 +220,6 @@ size_t steno_onnx_head_n_outputs(const steno_onnx_head *h)
     return h->outputs.n;
 }
 
-const char *steno_onnx_head_input(const steno_onnx_head *h, size_t i)
-{
-    return i < h->inputs.n ? h->inputs.at[i] : NULL;
-}
-
-const char *steno_onnx_head_output(const steno_onnx_head *h, size_t i)
-{
-    return i < h->outputs.n ? h->outputs.at[i] : NULL;
-}
-
 bool steno_onnx_head_has_input(const steno_onnx_head *h, const char *name)
 {
     return find_name(&h->inputs, name) < h->inputs.n;

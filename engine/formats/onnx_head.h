@@ -22,9 +22,6 @@ void steno_onnx_head_close(steno_onnx_head *h);
 
 size_t steno_onnx_head_n_inputs(const steno_onnx_head *h);
 size_t steno_onnx_head_n_outputs(const steno_onnx_head *h);
-/* Name of input or output i; NULL past the last. */
-const char *steno_onnx_head_input(const steno_onnx_head *h, size_t i);
-const char *steno_onnx_head_output(const steno_onnx_head *h, size_t i);
 bool steno_onnx_head_has_input(const steno_onnx_head *h, const char *name);
 bool steno_onnx_head_has_output(const steno_onnx_head *h, const char *name);
 /* Value of a metadata entry; NULL: there is none. */

@@ -223,9 +223,3 @@ const struct steno_safetensor *steno_safetensors_get(const steno_safetensors *s,
 {
     return &s->tensor[i];
 }
-
-const struct steno_safetensor *steno_safetensors_find(const steno_safetensors *s, const char *name)
-{
-    const struct steno_safetensor key = {.name = name};
-    return bsearch(&key, s->tensor, s->n, sizeof key, tensors_by_name);
-}

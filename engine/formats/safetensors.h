@@ -40,6 +40,5 @@ const struct steno_map *steno_safetensors_map(const steno_safetensors *s);
 
 size_t steno_safetensors_count(const steno_safetensors *s);
 const struct steno_safetensor *steno_safetensors_get(const steno_safetensors *s, size_t i);
-const struct steno_safetensor *steno_safetensors_find(const steno_safetensors *s, const char *name);
 
 #endif

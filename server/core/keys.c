@@ -636,18 +636,6 @@ static struct steno_key_use use_of(const steno_key *key)
                                   .audio_per_minute = key->audio.per_minute};
 }
 
-bool steno_keys_use(steno_keys *k, size_t i, struct steno_key_use *out)
-{
-    steno_key *key;
-    pthread_mutex_lock(&k->lock);
-    for (key = k->first; key && i; key = key->next)
-        i--;
-    if (key)
-        *out = use_of(key);
-    pthread_mutex_unlock(&k->lock);
-    return key;
-}
-
 void steno_key_get_use(steno_key *key, struct steno_key_use *out)
 {
     pthread_mutex_lock(&key->table->lock);

@@ -98,8 +98,6 @@ struct steno_key_use {
     int max_sessions; /* quotas; 0 = no limit, also below */
     double requests_per_minute, audio_per_minute;
 };
-/* Report the use of key i, in the order of the file; false past the last key. */
-bool steno_keys_use(steno_keys *k, size_t i, struct steno_key_use *out);
 /* Report the use of one key; not NULL. Keys that are no longer in the file too. */
 void steno_key_get_use(steno_key *key, struct steno_key_use *out);
 /* The next key that was read since the last call, for metrics; NULL: none. */

@@ -55,7 +55,7 @@ static void pass_on(conn *c, unsigned channel, const struct steno_pool_note *not
     if (c->ws->srv->conf->log_transcripts && note->kind == STENO_POOL_EVENT &&
         note->event->kind == STENO_FINAL)
         log_final(c, channel, note->event);
-    if (steno_ws_session_note_of(c->session, channel, note, voices))
+    if (steno_ws_session_note(c->session, channel, note, voices))
         steno_ws_conn_wake(c);
 }
 

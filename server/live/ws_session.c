@@ -273,14 +273,9 @@ static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
     steno_ws_session_conclude(s);
 }
 
-bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note)
-{
-    return steno_ws_session_note_of(s, 0, note, NULL);
-}
-
-bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
-                              const struct steno_pool_note *note,
-                              const struct steno_live_voices *voices)
+bool steno_ws_session_note(steno_ws_session *s, unsigned channel,
+                           const struct steno_pool_note *note,
+                           const struct steno_live_voices *voices)
 {
     bool wake = true;
     pthread_mutex_lock(&s->mx);

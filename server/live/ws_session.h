@@ -192,13 +192,11 @@ void steno_ws_session_give_up(steno_ws_session *s);
 
 /* ---- the recogniser ---------------------------------------------------------------------- */
 
-/* Make messages of a note. True when the network's thread has something to do. */
-bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note);
-/* The same of one of several channels, from 0. voices: of a final, who says what; NULL: not known.
- */
-bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
-                              const struct steno_pool_note *note,
-                              const struct steno_live_voices *voices);
+/* Make messages of a channel's note. voices: of a final, who says what; NULL: not known. True when
+ * the network's thread has something to do. */
+bool steno_ws_session_note(steno_ws_session *s, unsigned channel,
+                           const struct steno_pool_note *note,
+                           const struct steno_live_voices *voices);
 
 /* What the client is to be told with its last message, where the dialect has a place for that; the
  * first one stays. Any thread. */

@@ -83,7 +83,7 @@ static void note(steno_ws_session *s, enum steno_pool_note_kind kind, enum steno
 {
     struct steno_event ev = {.kind = ev_kind, .text = "four two seven", .time = 1};
     struct steno_pool_note n = {.kind = kind, .event = &ev};
-    steno_ws_session_note(s, &n);
+    steno_ws_session_note(s, 0, &n, NULL);
 }
 
 /* Take all waiting answers. `type` and `said` get the type and text of the last one. */

@@ -134,7 +134,7 @@ static void tell_done(struct world *w)
     if (!w->opens || !w->ends || w->told)
         return;
     w->told = true;
-    steno_ws_session_note(w->s, &done);
+    steno_ws_session_note(w->s, 0, &done, NULL);
     steno_ws_session_resume(w->s);
 }
 
@@ -168,7 +168,7 @@ static void note(struct world *w, unsigned what)
         n.kind = what & 1 ? STENO_POOL_FINALIZED : STENO_POOL_ROOM;
     w->segment += ev.kind == STENO_FINAL;
     w->time += what % 5;
-    steno_ws_session_note(w->s, &n);
+    steno_ws_session_note(w->s, 0, &n, NULL);
 }
 
 static void receive(struct world *w, bool binary)
@@ -310,7 +310,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (w.opens && !w.ends) { /* a clear waits for a finalize */
         struct steno_pool_note finalized = {.kind = STENO_POOL_FINALIZED};
         for (unsigned i = 0; i < n && !w.ends; i++)
-            steno_ws_session_note(w.s, &finalized);
+            steno_ws_session_note(w.s, 0, &finalized, NULL);
         steno_ws_session_resume(w.s);
     }
     tell_done(&w); /* of a stream that was to be replaced */

@@ -29,7 +29,7 @@ static void check(const steno_hotwords *h)
     for (int32_t i = 0; i < 200; i++) {
         float score = 0;
         state = steno_hotwords_step(h, state, (i * i / 3 + i) % 9, &score);
-        if (state < 0 || (size_t)state >= steno_hotwords_states(h) || isnan(score))
+        if (state < 0 || isnan(score))
             abort();
         sum += (double)score;
     }

@@ -137,7 +137,7 @@ static void note(struct world *w, unsigned kind)
         n.kind = kind & 1 ? STENO_POOL_ROOM : STENO_POOL_FINALIZED;
         w->room = kind % 50 * 400;
     }
-    steno_ws_session_note(w->s, &n);
+    steno_ws_session_note(w->s, 0, &n, NULL);
 }
 
 /* All decoded samples were taken or are reported as dropped. */
@@ -300,7 +300,7 @@ static void must_end(struct world *w)
     steno_ws_session_get_state(w->s, &st);
     REQUIRE(st.ending != STENO_WS_RUNNING || !w->opens || w->ends == 1);
     if (w->opens && !w->done)
-        steno_ws_session_note(w->s, &done);
+        steno_ws_session_note(w->s, 0, &done, NULL);
     for (int i = 0; i < 100000; i++) {
         take_one(w);
         steno_ws_session_get_state(w->s, &st);

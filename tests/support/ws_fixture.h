@@ -108,7 +108,7 @@ static void say(struct fixture *f, int from, int to)
 static void done(struct fixture *f)
 {
     struct steno_pool_note n = {.kind = STENO_POOL_DONE};
-    steno_ws_session_note(f->s, &n);
+    steno_ws_session_note(f->s, 0, &n, NULL);
 }
 
 static steno_status attach(struct fixture *f, uint64_t next, int64_t sample, steno_err *err)

@@ -42,7 +42,6 @@ static void the_way_with_the_highest_sum_is_taken(void **state)
     steno_bpe_vocab *v = NULL;
     (void)state;
     assert_int_equal(steno_bpe_vocab_parse(&v, vocab, sizeof vocab - 1, "v", t, NULL), STENO_OK);
-    assert_int_equal(steno_bpe_vocab_count(v), 9);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int32_t ids[16] = {0};
         size_t n = 0;

@@ -33,7 +33,7 @@ static steno_transcript *transcript(void)
     return t;
 }
 
-static json_t *answer(const struct steno_deepgram_wants *wants)
+static json_t *answer_of(steno_transcript *said, const struct steno_deepgram_wants *wants)
 {
     const struct steno_deepgram_about about = {.request_id = "id",
                                                .model = "m",
@@ -42,7 +42,7 @@ static json_t *answer(const struct steno_deepgram_wants *wants)
                                                .channels = 1,
                                                .wants = *wants};
     struct steno_openai_result r = {
-        .transcript = transcript(), .language = "de", .language_probability = 0.5f, .duration = 4};
+        .transcript = said, .language = "de", .language_probability = 0.5f, .duration = 4};
     struct steno_buf b;
     json_error_t why;
     json_t *j;
@@ -54,6 +54,11 @@ static json_t *answer(const struct steno_deepgram_wants *wants)
     steno_buf_free(&b);
     steno_transcript_free(r.transcript);
     return j;
+}
+
+static json_t *answer(const struct steno_deepgram_wants *wants)
+{
+    return answer_of(transcript(), wants);
 }
 
 static const json_t *channel(const json_t *j)
@@ -154,6 +159,29 @@ static void paragraphs_are_cut_at_pauses_and_sentences_at_marks(void **state)
     assert_int_equal(json_array_size(sentences), 2);
     assert_string_equal(string(json_array_get(sentences, 1), "text"), "\"Nein!\"");
     assert_true(json_number_value(json_object_get(json_array_get(sentences, 1), "start")) == 1.2);
+    json_decref(j);
+}
+
+static void sentences_end_at_marks_of_other_scripts_too(void **state)
+{
+    static const struct steno_word said[] = {{"«\xD9\x86\xD8\xB9\xD9\x85\xD8\x9F»", 0, 1, 1},
+                                             {"\xE0\xA4\xB9\xE0\xA4\xBE\xE0\xA5\xA4", 1, 2, 1},
+                                             {"ja", 2, 3, 1}};
+    const struct steno_event ev = {
+        .kind = STENO_FINAL,
+        .text = "«\xD9\x86\xD8\xB9\xD9\x85\xD8\x9F» \xE0\xA4\xB9\xE0\xA4\xBE\xE0\xA5\xA4 ja",
+        .n_words = 3,
+        .words = said,
+        .end = 3,
+        .confidence = 1};
+    steno_transcript *t = steno_transcript_new(0);
+    json_t *j;
+    const json_t *list;
+    (void)state;
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    j = answer_of(t, &(struct steno_deepgram_wants){.paragraphs = true});
+    list = json_object_get(json_object_get(best(j), "paragraphs"), "paragraphs");
+    assert_int_equal(json_array_size(json_object_get(json_array_get(list, 0), "sentences")), 3);
     json_decref(j);
 }
 
@@ -419,6 +447,7 @@ int main(void)
         cmocka_unit_test(terms_are_searched_in_the_words),
         cmocka_unit_test(words_without_marks_have_their_punctuated_form_beside),
         cmocka_unit_test(paragraphs_are_cut_at_pauses_and_sentences_at_marks),
+        cmocka_unit_test(sentences_end_at_marks_of_other_scripts_too),
         cmocka_unit_test(language_and_utterances_are_sent_when_they_are_wanted),
         cmocka_unit_test(english_numbers_become_digits_everywhere),
         cmocka_unit_test(numbers_of_other_languages_stay_with_a_warning),

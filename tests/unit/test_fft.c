@@ -1,6 +1,7 @@
 #include "speech/features/fft.h"
 #include "speech/features/mel.h"
 #include "nn/kernels/vec4.h"
+#include "speech/features/internal.h"
 #include "speech/features/window.h"
 
 #include <math.h>
@@ -111,6 +112,14 @@ static void sizes_that_cannot_be_are_refused(void **state)
     steno_fft_close(NULL);
 }
 
+/* power [fft_size/2 + 1 + STENO_MEL_PAD] -> out [bins] */
+static void apply(const steno_mel *m, const float *power, float *out)
+{
+    struct steno_fbank_tables t;
+    steno_mel_tables(m, &t);
+    steno_fbank_filter(&t, power, out);
+}
+
 /* In Kaldi's construction neighbouring filters add up to 1 between the centres of the first and
  * the last one. A flat spectrum shows the sum of each filter's weights. */
 static void neighbouring_kaldi_filters_add_up_to_one(void **state)
@@ -125,13 +134,12 @@ static void neighbouring_kaldi_filters_add_up_to_one(void **state)
         double mel = 1127 * log(1 + 31.25 * (double)k / 700), sum = 0;
         memset(power, 0, sizeof power);
         power[k] = 1;
-        steno_mel_apply(m, power, out);
+        apply(m, power, out);
         for (size_t b = 0; b < 80; b++)
             sum += (double)out[b];
         if (mel > low + step && mel < high - step)
             assert_true(fabs(sum - 1) < 1e-4);
     }
-    assert_int_equal(steno_mel_bins(m), 80);
     steno_mel_close(m);
 }
 
@@ -145,7 +153,7 @@ static void slaney_filters_have_unit_area(void **state)
     for (size_t k = 0; k <= 2048; k++)
         power[k] = 16000.0f / 4096;
     assert_int_equal(steno_mel_open(&m, STENO_MEL_SLANEY, 16000, 4096, 40, 0, 0, NULL), STENO_OK);
-    steno_mel_apply(m, power, out);
+    apply(m, power, out);
     for (size_t b = 0; b < 40; b++)
         assert_true(fabsf(out[b] - 1) < 0.01f);
     steno_mel_close(m);
@@ -162,7 +170,7 @@ static void single_filter_spans_the_whole_spectrum(void **state)
     for (size_t k = 0; k < 17 + STENO_MEL_PAD; k++)
         power[k] = 1;
     assert_int_equal(steno_mel_open(&m, STENO_MEL_SLANEY, 16000, 32, 1, 0, 0, NULL), STENO_OK);
-    steno_mel_apply(m, power, out);
+    apply(m, power, out);
     assert_true(fabsf(out[0] * 500 - 1) < 0.05f);
     steno_mel_close(m);
     free(power);
@@ -197,11 +205,14 @@ static void windows_follow_their_definitions(void **state)
 {
     static const struct {
         enum steno_window w;
+        const char *name;
         double first, quarter, middle; /* of 401 points: indices 0, 100, 200 */
     } rows[] = {
-        {STENO_WINDOW_POVEY, 0, 0.554784736, 1}, /* 0.5^0.85 */
-        {STENO_WINDOW_HANN, 0, 0.5, 1},          {STENO_WINDOW_HAMMING, 0.08, 0.54, 1},
-        {STENO_WINDOW_BLACKMAN, 0, 0.34, 1},     {STENO_WINDOW_RECTANGULAR, 1, 1, 1},
+        {STENO_WINDOW_POVEY, "povey", 0, 0.554784736, 1}, /* 0.5^0.85 */
+        {STENO_WINDOW_HANN, "hanning", 0, 0.5, 1},
+        {STENO_WINDOW_HAMMING, "hamming", 0.08, 0.54, 1},
+        {STENO_WINDOW_BLACKMAN, "blackman", 0, 0.34, 1},
+        {STENO_WINDOW_RECTANGULAR, "rectangular", 1, 1, 1},
     };
     float out[401];
     enum steno_window w;
@@ -213,7 +224,7 @@ static void windows_follow_their_definitions(void **state)
         assert_true(fabs((double)out[400] - rows[i].first) < 1e-6);
         assert_true(fabs((double)out[100] - rows[i].quarter) < 1e-6);
         assert_true(fabs((double)out[200] - rows[i].middle) < 1e-6);
-        assert_int_equal(steno_window_parse(steno_window_name(rows[i].w), &w, &err), STENO_OK);
+        assert_int_equal(steno_window_parse(rows[i].name, &w, &err), STENO_OK);
         assert_int_equal(w, rows[i].w);
     }
     steno_window_fill(STENO_WINDOW_HANN_PERIODIC, 400, out);

@@ -138,7 +138,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     struct talk *t = user;
     (void)ps;
     if (t->session)
-        steno_ws_session_note(t->session, n);
+        steno_ws_session_note(t->session, 0, n, NULL);
     pthread_mutex_lock(&t->lock);
     t->done |= n->kind == STENO_POOL_DONE;
     t->room |= n->kind == STENO_POOL_ROOM;

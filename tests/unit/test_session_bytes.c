@@ -121,7 +121,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     struct talk *t = user;
     pthread_mutex_t *barrier;
     (void)ps;
-    steno_ws_session_note(t->session, n);
+    steno_ws_session_note(t->session, 0, n, NULL);
     pthread_mutex_lock(&t->lock);
     barrier = t->barrier;
     t->finalized |= n->kind == STENO_POOL_FINALIZED;
@@ -318,8 +318,8 @@ static void fill(struct talk *t)
     while (st.ending == STENO_WS_RUNNING) {
         const struct steno_pool_note notes[] = {{STENO_POOL_EVENT, .event = &partial},
                                                 {STENO_POOL_EVENT, .event = &final}};
-        steno_ws_session_note(t->session, &notes[0]);
-        steno_ws_session_note(t->session, &notes[1]);
+        steno_ws_session_note(t->session, 0, &notes[0], NULL);
+        steno_ws_session_note(t->session, 0, &notes[1], NULL);
         queued = st.queued > queued ? st.queued : queued;
         steno_ws_session_get_state(t->session, &st);
     }

@@ -39,7 +39,7 @@ static void note_event(struct fixture *f, enum steno_event_kind kind, const char
 {
     struct steno_event ev = {.kind = kind, .time = 1.0, .text = t, .reason = STENO_FINAL_END};
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
-    steno_ws_session_note(f->s, &n);
+    steno_ws_session_note(f->s, 0, &n, NULL);
 }
 
 static void in_order(const struct fixture *f, size_t n)
@@ -109,7 +109,7 @@ static void audio_that_waits_for_room_counts_as_received(void **state)
     assert_false(steno_ws_session_readable(f->s));
     steno_ws_session_detach(f->s);
     f->fake.room = SIZE_MAX;
-    steno_ws_session_note(f->s, &room);
+    steno_ws_session_note(f->s, 0, &room, NULL);
     steno_ws_session_resume(f->s);
     assert_int_equal(attach(f, 0, -1, NULL), STENO_OK);
     EXPECT(f, "ready", "\"samples\":20,");

@@ -162,7 +162,7 @@ static void note_text(struct fixture *f, enum steno_event_kind kind, const char 
 {
     struct steno_event ev = {.kind = kind, .time = 1.0, .text = t, .reason = STENO_FINAL_END};
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
-    steno_ws_session_note(f->s, &n);
+    steno_ws_session_note(f->s, 0, &n, NULL);
 }
 
 static void note(struct fixture *f, enum steno_pool_note_kind kind, steno_status st)
@@ -171,7 +171,7 @@ static void note(struct fixture *f, enum steno_pool_note_kind kind, steno_status
     struct steno_pool_note n = {
         .kind = kind, .status = st, .err = &err, .stats = {.audio_seconds = 1.5}};
     steno_fail(&err, st, "encoder: broke");
-    steno_ws_session_note(f->s, &n);
+    steno_ws_session_note(f->s, 0, &n, NULL);
 }
 
 /* The next message has this type, and its `member` (may be NULL) contains `says`. */
@@ -711,7 +711,7 @@ static void a_finalize_before_the_header_has_an_empty_answer(void **state)
     assert_int_equal(f->fake.opens, 0);
     binary(f, wav + 20, sizeof wav - 20);
     assert_int_equal(f->fake.opens, 1);
-    steno_ws_session_note(f->s, &four);
+    steno_ws_session_note(f->s, 0, &four, NULL);
     expect_text(f, "\"segment\":2");
     text(f, "{\"type\":\"finalize\"}");
     assert_int_equal(f->fake.finalizes, 1);

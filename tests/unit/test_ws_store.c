@@ -101,7 +101,7 @@ static void note_event(struct fixture *f, enum steno_event_kind kind, int64_t se
     struct steno_event ev = {
         .kind = kind, .segment = segment, .end = end, .time = end + 1, .text = t};
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
-    steno_ws_session_note(f->s, &n);
+    steno_ws_session_note(f->s, 0, &n, NULL);
 }
 
 /* All messages so far are stored. */
@@ -358,7 +358,7 @@ static void what_was_finalized_is_not_said_again(void **state)
     say(f, 0, 320);
     ev.end = 0.005;
     ev.time = 0.02;
-    steno_ws_session_note(f->s, &n);
+    steno_ws_session_note(f->s, 0, &n, NULL);
     assert_int_equal(elsewhere(f, &g, 2, &err), STENO_OK);
     assert_int_equal(attach(&g, 2, -1, NULL), STENO_OK);
     EXPECT(&g, "\"samples\":320,");

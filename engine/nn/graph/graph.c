@@ -427,16 +427,6 @@ void steno_graph_apply_replacements(struct steno_graph *g)
     g->aliased = false;
 }
 
-void steno_graph_compact(struct steno_graph *g)
-{
-    int32_t k = 0;
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        if (!g->nodes[i].dead)
-            g->nodes[k++] = g->nodes[i];
-    g->n_nodes = k;
-    steno_graph_recount(g);
-}
-
 static int count_body(struct steno_graph *g, void *arg)
 {
     size_t *n = arg;

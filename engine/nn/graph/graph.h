@@ -3,8 +3,8 @@
  * Values are numbered; a node names its inputs and outputs by number. A value is the output of one
  * node, a graph input, a constant, or (in a subgraph) captured from the graph around. After
  * steno_graph_sort the nodes are in topological order. Removed nodes stay in the array with `dead`
- * set until steno_graph_compact. All memory belongs to the graph's arena, except constants, which
- * may be shared and are refcounted (steno_constant).
+ * set. All memory belongs to the graph's arena, except constants, which may be shared and are
+ * refcounted (steno_constant).
  * One thread builds and rewrites a graph; it is frozen once a session is opened on it. */
 #ifndef STENO_NN_GRAPH_GRAPH_H
 #define STENO_NN_GRAPH_GRAPH_H
@@ -301,8 +301,6 @@ void steno_graph_replace_uses(struct steno_graph *g, steno_value_id from, steno_
 steno_value_id steno_graph_replacement_of(struct steno_graph *g, steno_value_id v);
 /* Do all replacements that were noted in g, also where its bodies capture the values. */
 void steno_graph_apply_replacements(struct steno_graph *g);
-/* Remove dead nodes from the array (numbers change; producers are recounted). */
-void steno_graph_compact(struct steno_graph *g);
 /* Count the live nodes of g and its subgraphs. */
 size_t steno_graph_count_nodes(const struct steno_graph *g);
 /* The same, with every outermost region counted as one. */
@@ -316,12 +314,6 @@ STENO_MUST steno_status steno_graph_add_region(struct steno_graph *g, const char
 int32_t steno_node_top_region(const struct steno_graph *g, const struct steno_node *n);
 /* True if the node is in region r or in one inside it. */
 bool steno_node_in_region(const struct steno_graph *g, const struct steno_node *n, int32_t r);
-/* List the values that region r reads and does not write (weights too), and the values that it
- * writes and that are read outside or are graph outputs; in the order of the nodes, each once.
- * Arrays are in the graph's arena. */
-STENO_MUST steno_status steno_region_interface(struct steno_graph *g, int32_t r,
-                                               steno_value_id **in, int *n_in, steno_value_id **out,
-                                               int *n_out, steno_err *err);
 /* Move the nodes of region r to the region around it, if any. */
 void steno_region_dissolve(struct steno_graph *g, int32_t r);
 /* Call fn for each body graph of a node; stops at the first non-zero result and returns it. */

@@ -68,23 +68,6 @@ steno_status steno_cmvn_open_inverse(steno_cmvn **out, const float *neg_mean, co
     return finish_statistics(out, c, err);
 }
 
-steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double *sum,
-                                   const double *sum_square, size_t dim, steno_err *err)
-{
-    steno_cmvn *c;
-    if (!(count > 0))
-        return steno_fail(err, STENO_ERR_INVAL, "cmvn: statistics over %g frames", count);
-    c = make(dim);
-    if (!c)
-        return steno_fail(err, STENO_ERR_NOMEM, "cmvn: out of memory");
-    for (size_t i = 0; i < dim; i++) {
-        double mean = sum[i] / count, var = sum_square[i] / count - mean * mean;
-        c->mean[i] = (float)mean;
-        c->std[i] = (float)sqrt(var > 1e-20 ? var : 1e-20);
-    }
-    return finish_statistics(out, c, err);
-}
-
 void steno_cmvn_close(steno_cmvn *c)
 {
     if (!c)

@@ -10,10 +10,6 @@ typedef struct steno_cmvn steno_cmvn; /* global statistics; frozen after open */
  * STENO_ERR_INVAL: a std that is not a positive finite number. */
 STENO_MUST steno_status steno_cmvn_open(steno_cmvn **out, const float *mean, const float *std,
                                         size_t dim, steno_err *err);
-/* The same from accumulated statistics (ESPnet feats_stats.npz): mean = sum / count, std =
- * sqrt(max(sum_square / count - mean^2, 1e-20)). */
-STENO_MUST steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double *sum,
-                                              const double *sum_square, size_t dim, steno_err *err);
 /* The same as y = (x + neg_mean) * inv_std: FunASR's am.mvn and the metadata of its ONNX exports.
  */
 STENO_MUST steno_status steno_cmvn_open_inverse(steno_cmvn **out, const float *neg_mean,

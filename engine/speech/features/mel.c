@@ -230,15 +230,3 @@ void steno_mel_tables(const steno_mel *m, struct steno_fbank_tables *t)
     t->quad = m->quad;
     t->weights = m->weights;
 }
-
-void steno_mel_apply(const steno_mel *m, const float *power, float *out)
-{
-    struct steno_fbank_tables t;
-    steno_mel_tables(m, &t);
-    steno_fbank_filter(&t, power, out);
-}
-
-size_t steno_mel_bins(const steno_mel *m)
-{
-    return m->bins;
-}

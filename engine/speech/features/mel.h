@@ -31,10 +31,7 @@ STENO_MUST steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind
                                        size_t fft_size, size_t bins, double low, double high,
                                        steno_err *err);
 void steno_mel_close(steno_mel *m);
-/* power [fft_size/2 + 1] -> out [bins]. Reads STENO_MEL_PAD more floats after power, which must be
- * finite and have no effect. */
+/* Filters read so many floats behind a power spectrum, which must be finite and have no effect. */
 #define STENO_MEL_PAD 3
-void steno_mel_apply(const steno_mel *m, const float *power, float *out);
-size_t steno_mel_bins(const steno_mel *m);
 
 #endif

@@ -33,11 +33,6 @@ void steno_window_fill(enum steno_window w, size_t n, float *out)
         out[i] = n == 1 ? 1 : (float)value(w, 2 * 3.14159265358979323846 * (double)i / period);
 }
 
-const char *steno_window_name(enum steno_window w)
-{
-    return names[w];
-}
-
 steno_status steno_window_parse(const char *name, enum steno_window *out, steno_err *err)
 {
     for (size_t i = 0; i < STENO_WINDOW_COUNT; i++) {

@@ -17,7 +17,6 @@ enum steno_window {
 /* out [n], n >= 1 (n = 1 gives 1). */
 void steno_window_fill(enum steno_window w, size_t n, float *out);
 /* "povey" "hanning" "hann" "hamming" "blackman" "rectangular" */
-const char *steno_window_name(enum steno_window w);
 STENO_MUST steno_status steno_window_parse(const char *name, enum steno_window *out,
                                            steno_err *err);
 

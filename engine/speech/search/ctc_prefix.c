@@ -405,8 +405,3 @@ void steno_ctc_prefix_back(steno_ctc_prefix *p)
     p->now = p->next;
     p->next = swap;
 }
-
-double steno_ctc_prefix_total(const steno_ctc_prefix *p, size_t i)
-{
-    return p->now[i].psi;
-}

@@ -38,7 +38,5 @@ void steno_ctc_prefix_advance(steno_ctc_prefix *p, const int32_t *from, const in
                               size_t n);
 /* Go back to the states before the last advance; at most once per advance. */
 void steno_ctc_prefix_back(steno_ctc_prefix *p);
-/* Log-probability of state i's prefix. */
-double steno_ctc_prefix_total(const steno_ctc_prefix *p, size_t i);
 
 #endif

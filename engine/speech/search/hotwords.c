@@ -225,8 +225,3 @@ float steno_hotwords_end(const steno_hotwords *h, int32_t state)
 {
     return -h->states[state].sum;
 }
-
-size_t steno_hotwords_states(const steno_hotwords *h)
-{
-    return h->n;
-}

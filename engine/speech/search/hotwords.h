@@ -34,6 +34,5 @@ size_t steno_hotwords_n_next(const steno_hotwords *h, int32_t state);
 int32_t steno_hotwords_next(const steno_hotwords *h, int32_t state, size_t i);
 /* What the end of the sequence takes back in a state. */
 float steno_hotwords_end(const steno_hotwords *h, int32_t state);
-size_t steno_hotwords_states(const steno_hotwords *h);
 
 #endif

@@ -465,14 +465,3 @@ steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_
     }
     return steno_transducer_get(t, at, out);
 }
-
-size_t steno_transducer_bytes(const steno_transducer *t)
-{
-    const struct list *all[] = {&t->kept, &t->hyps, &t->a, &t->b, &t->c, &t->final};
-    size_t n = steno_transducer_tree_bytes(&t->tree) + t->cap_rows * sizeof *t->rows +
-               t->cap_tokens * (sizeof *t->tokens + sizeof *t->spans) +
-               2 * (size_t)t->o.vocab * sizeof *t->top;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        n += all[i]->cap * sizeof *all[i]->h;
-    return n;
-}

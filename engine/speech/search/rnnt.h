@@ -94,8 +94,5 @@ STENO_MUST steno_status steno_transducer_best(steno_transducer *t,
 size_t steno_transducer_count(const steno_transducer *t);
 STENO_MUST steno_status steno_transducer_get(steno_transducer *t, size_t i,
                                              struct steno_transducer_hyp *out);
-/* Bytes of memory in use: the needs of a few frames, whatever the length of the utterance, and some
- * hundred bytes per emitted token. */
-size_t steno_transducer_bytes(const steno_transducer *t);
 
 #endif

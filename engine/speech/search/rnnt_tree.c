@@ -331,15 +331,6 @@ void steno_transducer_tree_compact(struct steno_transducer_tree *t)
     t->full = full(n);
 }
 
-size_t steno_transducer_tree_bytes(const struct steno_transducer_tree *t)
-{
-    size_t n = (size_t)t->cap * sizeof *t->p + (size_t)t->cap_links * sizeof *t->links +
-               t->cap_batch * (size_t)t->vocab * sizeof *t->logp;
-    for (int k = 0; k < 2; k++)
-        n += pool_bytes(&t->pool[k], t->pool[k].n_used + t->pool[k].n_free);
-    return n;
-}
-
 /* ---- networks ------------------------------------------------------------------------------ */
 
 static steno_status oom(steno_err *err)

@@ -80,7 +80,6 @@ void steno_transducer_tree_mark(struct steno_transducer_tree *t, int32_t p, int3
 void steno_transducer_tree_number(struct steno_transducer_tree *t);
 void steno_transducer_tree_place(const struct steno_transducer_tree *t, int32_t *p, int32_t *link);
 void steno_transducer_tree_compact(struct steno_transducer_tree *t);
-size_t steno_transducer_tree_bytes(const struct steno_transducer_tree *t);
 /* Compute missing outputs: prediction rows of n sequences; LM rows. */
 STENO_MUST steno_status steno_transducer_tree_predict(struct steno_transducer_tree *t,
                                                       const int32_t *p, size_t n, steno_err *err);

@@ -245,16 +245,6 @@ void steno_bpe_vocab_close(steno_bpe_vocab *v)
     free(v);
 }
 
-size_t steno_bpe_vocab_count(const steno_bpe_vocab *v)
-{
-    return v->n;
-}
-
-bool steno_bpe_vocab_joins(const steno_bpe_vocab *v)
-{
-    return v->joins;
-}
-
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static const struct piece *find_piece(const steno_bpe_vocab *v, const char *text, size_t n)

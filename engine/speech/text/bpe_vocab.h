@@ -39,9 +39,6 @@ STENO_MUST steno_status steno_bpe_vocab_of_tokens(steno_bpe_vocab **out, const s
                                                   steno_err *err);
 void steno_bpe_vocab_close(steno_bpe_vocab *v);
 
-size_t steno_bpe_vocab_count(const steno_bpe_vocab *v);
-/* Neighbours are joined; otherwise the sum of scores decides. */
-bool steno_bpe_vocab_joins(const steno_bpe_vocab *v);
 /* Cut a word [n] bytes, with its word mark. ids: [n] tokens; *count of them are written.
  * STENO_ERR_FORMAT: no pieces, or not all of them are tokens; STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_bpe_vocab_encode(const steno_bpe_vocab *v, const char *word, size_t n,

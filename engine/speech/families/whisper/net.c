@@ -102,11 +102,6 @@ void steno_whisper_state_keep_keys(steno_whisper_state *s)
     s->keeps_keys = true;
 }
 
-size_t steno_whisper_state_length(const steno_whisper_state *s)
-{
-    return s->length;
-}
-
 void steno_whisper_state_cut(steno_whisper_state *s, size_t n)
 {
     s->length = n < s->length ? n : s->length;

@@ -59,8 +59,6 @@ STENO_MUST steno_status steno_whisper_step(steno_whisper_runner *r, struct steno
 STENO_MUST steno_status steno_whisper_scores(steno_whisper_runner *r,
                                              const struct steno_whisper_ask *a, size_t from,
                                              size_t n, const float **logits, steno_err *err);
-/* Tokens that each of the state's hypotheses has. */
-size_t steno_whisper_state_length(const steno_whisper_state *s);
 /* Forget what the state's only hypothesis has behind its first n tokens. */
 void steno_whisper_state_cut(steno_whisper_state *s, size_t n);
 

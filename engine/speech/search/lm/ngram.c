@@ -462,11 +462,6 @@ int32_t steno_ngram_word(const steno_ngram *m, const char *word)
     return w < 0 ? m->unknown : w;
 }
 
-int32_t steno_ngram_unknown(const steno_ngram *m)
-{
-    return m->unknown;
-}
-
 size_t steno_ngram_bytes(const steno_ngram *m)
 {
     if (m->binary)

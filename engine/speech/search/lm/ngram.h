@@ -23,7 +23,6 @@ int steno_ngram_order(const steno_ngram *m);
 int64_t steno_ngram_count(const steno_ngram *m, int n); /* n-grams of n words */
 /* Number of a word; that of <unk> for an unknown word. */
 int32_t steno_ngram_word(const steno_ngram *m, const char *word);
-int32_t steno_ngram_unknown(const steno_ngram *m);
 size_t steno_ngram_bytes(const steno_ngram *m);
 
 /* log10 of the probability of `word` after the n words of context, oldest first. If there are more
