@@ -41,6 +41,12 @@ size_t steno_list_likeness(const char *a, size_t n, const char *b)
     return first + last;
 }
 
+size_t steno_list_likeness_percent(const char *a, const char *b)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    return n + m ? 200 * steno_list_likeness(a, n, b) / (n + m) : 100;
+}
+
 struct steno_list_item steno_list_similar(const char *list, const char *text)
 {
     struct steno_list_item best = {list, 0};

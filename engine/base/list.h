@@ -20,6 +20,10 @@ bool steno_list_holds(const char *list, const char *text);
 /* How alike two names are: the number of equal first letters and, of the rest, of equal last ones.
  * Below 3: not alike. */
 size_t steno_list_likeness(const char *a, size_t n, const char *b);
+/* The same in percent of the letters of both. From STENO_LIST_ALIKE on one may be meant by the
+ * other, however long the names are. */
+#define STENO_LIST_ALIKE 60
+size_t steno_list_likeness_percent(const char *a, const char *b);
 /* The item that a misspelt one most likely means, the first of several; n 0: none is alike. */
 struct steno_list_item steno_list_similar(const char *list, const char *text);
 

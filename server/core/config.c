@@ -271,27 +271,37 @@ static const struct row *find_row(const char *section, const char *key)
 
 struct candidate {
     const char *section, *key; /* NULL: no candidate */
-    size_t same;               /* how alike it is */
+    bool home;                 /* of the section that was given, and half of the key is right */
+    size_t same, near;         /* letters of the key, of the section */
 };
 
-static void consider(struct candidate *best, const char *section, const char *known,
-                     const char *key)
+static bool is_likelier(const struct candidate *a, const struct candidate *b)
 {
-    const size_t n = steno_list_likeness(known, strlen(known), key);
-    if (n > best->same)
-        *best = (struct candidate){section, known, n};
+    if (a->home != b->home)
+        return a->home;
+    return a->same == b->same ? a->near > b->near : a->same > b->same;
 }
 
-/* The key that a misspelt one most likely means. */
-static struct candidate similar_key(const char *key)
+static void consider(struct candidate *best, const char *section, const char *key,
+                     const char *given_section, const char *given)
 {
-    struct candidate best = {.same = 2};
+    struct candidate c = {section, key, false, steno_list_likeness(key, strlen(key), given),
+                          steno_list_likeness(section, strlen(section), given_section)};
+    c.home = !strcmp(section, given_section) && 2 * c.same > strlen(given);
+    if (c.same > 2 && is_likelier(&c, best))
+        *best = c;
+}
+
+/* The key that a misspelt one most likely means: one of its section before all others. */
+static struct candidate similar_key(const char *section, const char *key)
+{
+    struct candidate best = {0};
     const struct steno_option_info *o;
     bool first;
     for (const struct row *r = rows; r < rows + ROWS; r++)
-        consider(&best, r->section, r->key, key);
+        consider(&best, r->section, r->key, section, key);
     for (size_t i = 0; (o = option_at(i, &first)); i++)
-        consider(&best, MODEL, o->name, key);
+        consider(&best, MODEL, o->name, section, key);
     return best;
 }
 
@@ -307,7 +317,7 @@ steno_status steno_config_set(struct steno_config *c, const char *section, const
         return set_option(c, option, value, from, err);
     if (!*section)
         return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' is before the first [section]", key);
-    like = similar_key(key);
+    like = similar_key(section, key);
     if (like.key)
         return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s (%s.%s is known)", section,
                           key, like.section, like.key);

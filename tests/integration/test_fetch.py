@@ -452,7 +452,10 @@ def what_fails_says_why():
     fails(fresh(), "fetch", "pack", "--index", closed + "/simple", says="Failed to connect")
     assert time.monotonic() - t < 30 * SLOW
     fails(fresh(), "fetch", "hub", "--index", closed, says="no such source")
-    fails(fresh(), "fetch", "nothing", says="the catalogue has no model 'nothing'; it has pack, hub")
+    fails(fresh(), "fetch", "nothing", says="the catalogue has no model 'nothing'; steno model list shows all")
+    fails(fresh(), "fetch", "picket", says="the catalogue has no model 'picket' (picked is known)")
+    fails(fresh(), "list", "--again", says="model list: --again is an option of fetch")
+    fails(fresh(), "remove", "hub", "--from", "/", says="model remove: --from is an option of fetch")
     fails(fresh(), "fetch", says="needs a model's name")
     fails(fresh(), "fetch", "hub", "--hub", "gopher://x", says="hub:")
     fails("/proc/nothing", "fetch", "hub", says="/proc/nothing")

@@ -211,7 +211,7 @@ def wrong_options_are_usage_errors():
     fails(EX_USAGE, "--format", "xml", ONE, says="xml")
     fails(EX_USAGE, "--beam", "0", ONE, says="--beam")
     fails(EX_USAGE, "--beam", "65", ONE, says="--beam")
-    fails(EX_USAGE, "--nbest", "4", "--beam", "2", ONE, says="--nbest")
+    fails(EX_USAGE, "--format", "json", "--nbest", "4", "--beam", "2", ONE, says="--nbest 4 is more than --beam 2")
     fails(EX_USAGE, "--stream", "--format", "srt", ONE, says="--stream")
     fails(EX_USAGE, "--frobnicate", ONE, says="--frobnicate")
     assert b"Usage: steno transcribe" in steno("--help").stdout

@@ -83,6 +83,10 @@ static void bad_values_are_refused_and_change_nothing(void **state)
         {"model.ctc_weight=2", "model.ctc_weight: 2 is outside 0..1"},
         {"model.quantised=yes", "unknown key model.quantised (model.quantized is known)"},
         {"pool.quantized=yes", "unknown key pool.quantized (model.quantized is known)"},
+        {"pool.threds=2", "unknown key pool.threds (pool.threads is known)"},
+        {"speakers.threds=2", "unknown key speakers.threds (speakers.threads is known)"},
+        {"pol.threads=2", "unknown key pol.threads (pool.threads is known)"},
+        {"speaker.threds=2", "unknown key speaker.threds (speakers.threads is known)"},
         {"nonsense", "'nonsense' is not SECTION.KEY=VALUE"},
     };
     struct steno_config c;

@@ -328,6 +328,8 @@ static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void 
     finds("unknown-name", "unknown-name");
     assert_int_equal(steno_model_find(&dir, "tiny.en", &err), STENO_ERR_IO);
     assert_non_null(strstr(err.msg, "steno model fetch tiny.en"));
+    assert_int_equal(steno_model_find(&dir, "tny.en", &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "no model of the catalogue (tiny.en is known)"));
     assert_int_equal(mkdir(models, 0700), 0);
     assert_int_equal(mkdir(tiny, 0700), 0);
     finds(NULL, tiny);

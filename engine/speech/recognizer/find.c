@@ -57,7 +57,7 @@ static bool first_fetched(char out[STENO_PLACE_MAX])
  * of a model that ships. *out is `given` where it is none of them. */
 static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_err *err)
 {
-    const struct steno_catalogue_model *m = NULL;
+    const struct steno_catalogue_model *m = NULL, *alike;
     steno_catalogue *c = NULL;
     steno_status st = STENO_OK;
     if (access(given, F_OK) && !steno_catalogue_open(&c, NULL, NULL))
@@ -66,9 +66,15 @@ static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_
         st = steno_fail(err, STENO_ERR_IO,
                         "%s is not on this machine; `steno model fetch %s` downloads it", m->name,
                         m->name);
-    else if (!m && !in_models(out, given) && !ships(out, given) &&
-             snprintf(out, STENO_PLACE_MAX, "%s", given) >= STENO_PLACE_MAX)
-        st = steno_fail(err, STENO_ERR_INVAL, "the path is too long");
+    else if (!m && !in_models(out, given) && !ships(out, given)) {
+        alike = strchr(given, '/') ? NULL : steno_catalogue_similar(c, given);
+        if (alike)
+            st = steno_fail(err, STENO_ERR_IO,
+                            "%s: no such directory, and no model of the catalogue (%s is known)",
+                            given, alike->name);
+        else if (snprintf(out, STENO_PLACE_MAX, "%s", given) >= STENO_PLACE_MAX)
+            st = steno_fail(err, STENO_ERR_INVAL, "the path is too long");
+    }
     steno_catalogue_close(c);
     return st;
 }

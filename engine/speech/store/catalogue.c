@@ -1,6 +1,7 @@
 #include "speech/store/catalogue.h"
 
 #include "base/arena.h"
+#include "base/list.h"
 #include "formats/json.h"
 #include "speech/store/places.h"
 
@@ -516,6 +517,19 @@ const struct steno_catalogue_model *steno_catalogue_find(const steno_catalogue *
         if (has_name(&c->models[i], wanted))
             return &c->models[i];
     return NULL;
+}
+
+const struct steno_catalogue_model *steno_catalogue_similar(const steno_catalogue *c,
+                                                            const char *wanted)
+{
+    const struct steno_catalogue_model *best = NULL;
+    size_t most = STENO_LIST_ALIKE - 1;
+    for (size_t i = 0; c && i < c->n_models; i++) {
+        const size_t alike = steno_list_likeness_percent(c->models[i].name, wanted);
+        best = alike > most ? &c->models[i] : best;
+        most = alike > most ? alike : most;
+    }
+    return best;
 }
 
 const char *steno_catalogue_client(const steno_catalogue *c, const char *wanted)

@@ -87,6 +87,9 @@ bool steno_catalogue_harmless(const char *name);
 bool steno_catalogue_harmless_path(const char *path);
 /* True if one of the model's own files has this name. */
 bool steno_catalogue_has_file(const struct steno_catalogue_model *m, const char *file);
+/* The model that a misspelt name most likely means; NULL if none is alike. */
+const struct steno_catalogue_model *steno_catalogue_similar(const steno_catalogue *c,
+                                                            const char *name);
 /* Find the client that sends this model name by default ("OpenAI"); NULL if there is none.
  * A listed name that ends with '*' stands for all names that begin so. Letter case counts not. */
 const char *steno_catalogue_client(const steno_catalogue *c, const char *name);

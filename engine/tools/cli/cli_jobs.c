@@ -64,6 +64,7 @@ struct jobs {
 };
 
 static const char *const formats[] = {"json", "srt", "vtt", "text"};
+enum { TEXT = 3 };
 static const char *const endings[] = {"json", "srt", "vtt", "txt"};
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -534,6 +535,13 @@ static int finish_watch(struct jobs *j)
     return failed ? EX_DATAERR : EX_OK;
 }
 
+static steno_status make_output(const struct jobs *j, steno_err *err)
+{
+    if (j->output && mkdir(j->output, 0777) && errno != EEXIST)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", j->output, strerror(errno));
+    return STENO_OK;
+}
+
 static int submit(struct jobs *j, const char **what, int n)
 {
     steno_err err;
@@ -541,9 +549,8 @@ static int submit(struct jobs *j, const char **what, int n)
     if (!n)
         return cli_usage("jobs submit: no recording was given");
     if (j->output && !j->watch)
-        return cli_usage("--output-dir needs --watch");
-    if (j->output && mkdir(j->output, 0777) && errno != EEXIST) /* known before jobs are made */
-        st = steno_fail(&err, STENO_ERR_IO, "%s: %s", j->output, strerror(errno));
+        return cli_usage("jobs submit: --output-dir needs --watch");
+    st = make_output(j, &err); /* known before jobs are made */
     for (int i = 0; i < n && !st; i++) {
         const struct cli_list one = {&what[i], 1};
         st = is_url(what[i]) ? submit_one(j, what[i], &err)
@@ -613,7 +620,7 @@ static int list_jobs(struct jobs *j)
 static int watch_all(struct jobs *j, const char **ids, int n)
 {
     steno_err err;
-    steno_status st = STENO_OK;
+    steno_status st = make_output(j, &err);
     for (int i = 0; i < n && !st; i++)
         st = add_job(j, ids[i], ids[i], &err);
     if (!n)
@@ -683,6 +690,10 @@ static int resend(struct jobs *j, const char **ids, int n)
 
 static int run_command(struct jobs *j, const char *word, const char **args, int n)
 {
+    if (j->format_at >= 0 && !j->output && strcmp(word, "get") != 0)
+        return cli_usage("jobs %s: --format needs --output-dir", word);
+    if (j->format_at < 0)
+        j->format_at = TEXT;
     if (!strcmp(word, "submit"))
         return submit(j, args, n);
     if (!strcmp(word, "watch"))
@@ -700,7 +711,7 @@ static int run_command(struct jobs *j, const char *word, const char **args, int 
 
 int cli_jobs(int argc, char **argv)
 {
-    struct jobs j = {.server = getenv("STENO_SERVER"), .key = getenv("STENO_KEY"), .format_at = 3};
+    struct jobs j = {.server = getenv("STENO_SERVER"), .key = getenv("STENO_KEY"), .format_at = -1};
     const struct cli_option options[] = {
         {"--server", CLI_TEXT, "URL", &j.server, 0, 0,
          "the server ($STENO_SERVER, else http://127.0.0.1:8080)"},
@@ -708,18 +719,19 @@ int cli_jobs(int argc, char **argv)
          "API key; better in $STENO_KEY, which other users cannot see"},
         {"--cafile", CLI_TEXT, "FILE", &j.cafile, 0, 0, "certificates that are trusted"},
         {"--quiet", CLI_FLAG, NULL, &j.quiet, 0, 0, "no progress"},
-        {"submit", CLI_HEADING, NULL, NULL, 0, 0, NULL},
+        {"submit", CLI_COMMANDS, NULL, NULL, 0, 0, NULL},
         {"--set", CLI_MANY, "NAME=VALUE", &j.set, 0, 0,
          "a parameter of POST /v1/transcribe, as model, language, beam"},
         {"--callback", CLI_TEXT, "URL", &j.callback, 0, 0, "where the server sends the result"},
         {"--expires", CLI_TEXT, "S", &j.expires, 0, 0, "seconds until a job expires"},
         {"--watch", CLI_FLAG, NULL, &j.watch, 0, 0, "wait for the jobs, as watch does"},
+        {"submit, watch", CLI_COMMANDS, NULL, NULL, 0, 0, NULL},
         {"--output-dir", CLI_TEXT, "DIR", &j.output, 0, 0,
-         "with --watch: write the transcript of a.wav to DIR/a.txt, a.srt, ..."},
-        {"submit, get", CLI_HEADING, NULL, NULL, 0, 0, NULL},
+         "write the transcript of a.wav to DIR/a.txt, a.srt, ...; of submit with --watch"},
+        {"submit, watch, get", CLI_COMMANDS, NULL, NULL, 0, 0, NULL},
         {"--format", CLI_CHOICE, "json|srt|vtt|text", &j.format_at, 0, 0,
          "form of transcripts (text)"},
-        {"list", CLI_HEADING, NULL, NULL, 0, 0, NULL},
+        {"list", CLI_COMMANDS, NULL, NULL, 0, 0, NULL},
         {"--state", CLI_TEXT, "STATE", &j.state, 0, 0,
          "only jobs that are queued, running, done, failed, expired or cancelled"},
         {"--dead", CLI_FLAG, NULL, &j.dead, 0, 0, "only jobs whose callback was given up"},

@@ -167,8 +167,9 @@ static int show(const struct model_options *o)
 int cli_model(int argc, char **argv)
 {
     struct model_options o = {.n = CLI_NETWORK_INIT, .dir = steno_model_options_default()};
-    int precision = STENO_AUTO_WEIGHTS;
-    struct cli_option options[8 + CLI_FAMILY_ROWS] = {
+    int precision = -1;
+    struct cli_option options[9 + CLI_FAMILY_ROWS] = {
+        {"info", CLI_COMMANDS, NULL, NULL, 0, 0, NULL},
         {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
          "model directories: precision of the weights, auto by default"},
         CLI_PASS_OPTIONS(&o.n)};
@@ -187,7 +188,7 @@ int cli_model(int argc, char **argv)
     if (!cli_family_check(&o.family))
         return EX_USAGE;
     cli_family_give(&o.family, &o.dir, NULL);
-    o.dir.precision = (enum steno_precision)precision;
+    o.dir.precision = precision < 0 ? STENO_AUTO_WEIGHTS : (enum steno_precision)precision;
     cli_network_resolve(&o.n);
     o.what = args[0];
     o.path = args[1];
@@ -203,5 +204,10 @@ int cli_model(int argc, char **argv)
     rc = cli_readable(o.path);
     if (rc != EX_OK)
         return rc;
+    if (is_model(o.path) && (o.n.opt_level >= 0 || o.n.net.disable_passes || o.n.net.only_passes))
+        return cli_usage("model info: passes can be chosen for a network (NAME.onnx) alone");
+    if (!is_model(o.path) && (precision >= 0 || o.family.n_set))
+        return cli_usage("model info: %s is for model directories, %s is a network",
+                         precision >= 0 ? "--precision" : o.family.set[0].name, o.path);
     return is_model(o.path) ? show_model(&o) : show(&o);
 }

