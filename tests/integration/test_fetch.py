@@ -575,6 +575,10 @@ def the_package_index_has_what_the_catalogue_says():
         place = os.path.join(data, "models", "itn-" + language)
         r = subprocess.run([STENO, "itn", place], input=spoken + "\n", capture_output=True, text=True, timeout=60, check=False)
         assert (r.returncode, r.stdout) == (0, written + "\n"), r
+        if language == "en":
+            said = [subprocess.run([STENO, "itn", *auto, place], input="in a second\n", capture_output=True, text=True, timeout=60, check=False).stdout
+                    for auto in ((), ("--auto",))]
+            assert said == ["in a 2nd\n", "in a second\n"], said
         assert "Apache License" in open(os.path.join(place, "LICENSE"), encoding="utf-8").read(400)
     r = subprocess.run([STENO, "transcribe", "--model", os.path.join(ROOT, "conf", "models", "digits-en"), "--itn", "on",
                         os.path.join(ROOT, "tests", "data", "digits.wav")],

@@ -56,6 +56,10 @@ def steno(*args, text=""):
 def lines_are_written(d, folder):
     x = steno("itn", folder, text="a four two seven\n\n four\n")
     assert (x.returncode, x.stdout) == (0, "a 427\n\nfour\n"), x
+    spoken = "a four two seven\n  four two seven \tb\n"
+    kept = "A four two seven\nfour two seven.\nfour two seven 3\n\n"
+    x = steno("itn", "--auto", folder, text=spoken + kept)
+    assert x.stdout == "a 427\n427 \tb\n" + kept, x  # as finals are with itn=auto: what has capitals, marks or digits stays
     x = steno("itn", os.path.join(folder, "no"))
     assert x.returncode == 74 and "no: No such file" in x.stderr, x
     x = steno("itn")

@@ -5,14 +5,16 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "base/arena.h"
 #include "base/path.h"
 #include "speech/itn/itn.h"
 #include "speech/punctuation/punctuation.h"
+#include "speech/recognizer/written.h"
 #include "speech/store/places.h"
 #include "tools/cli/options.h"
 
 static const char itn_usage[] =
-    "Usage: steno itn [--language L] DIR < SPOKEN > WRITTEN\n"
+    "Usage: steno itn [OPTION]... DIR < SPOKEN > WRITTEN\n"
     "Writes each line of text as the grammar in DIR does: \"two dollars\" becomes \"$2\".\n"
     "A line that the grammar cannot read stays as it is.\n";
 
@@ -48,6 +50,8 @@ static int write_lines(write_line *write, void *arg)
 struct itn {
     steno_itn *grammar;
     steno_itn_writer *writer;
+    bool shielded;      /* it is one of English, with --auto */
+    steno_arena *arena; /* with --auto: of the line */
 };
 
 static steno_status write_spoken(void *arg, const char *line, const char **out, steno_err *err)
@@ -60,12 +64,57 @@ static steno_status write_spoken(void *arg, const char *line, const char **out, 
     return st;
 }
 
+/* The words of a line, without times. NULL: out of memory. */
+static struct steno_word *words_of_line(const char *line, steno_arena *arena, size_t *n)
+{
+    struct steno_word *w = steno_arena_calloc(arena, strlen(line) / 2 + 1, sizeof *w);
+    char *copy = steno_arena_strndup(arena, line, strlen(line)), *rest = copy;
+    *n = 0;
+    for (char *p; w && copy && (p = strtok_r(rest, " \t", &rest));)
+        w[(*n)++] = (struct steno_word){.text = p, .confidence = 1};
+    return copy ? w : NULL;
+}
+
+/* As finals are with itn=auto. */
+static steno_status write_as_final(void *arg, const char *line, const char **out, steno_err *err)
+{
+    struct itn *x = arg;
+    struct steno_alternative a = {.text = line};
+    const struct steno_written_by by = {
+        .grammar = x->grammar, .itn = x->writer, .shielded = x->shielded};
+    steno_status st;
+    *out = line;
+    if (!steno_written_is_spoken(line))
+        return STENO_OK;
+    a.words = steno_arena_renew(&x->arena) ? words_of_line(line, x->arena, &a.n_words) : NULL;
+    if (!a.words)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_written_apply(&a, &by, x->arena);
+    *out = a.text;
+    return st ? steno_fail(err, st, "the line is too long") : STENO_OK;
+}
+
+/* Whether a grammar is one of English: that is asked for, or fetched. */
+static bool is_english(const char *dir, const char *language)
+{
+    char name[STENO_PLACE_MAX];
+    if (language)
+        return !strncmp(language, "en", 2);
+    steno_path_copy_name(name, sizeof name, dir);
+    return !strcmp(name, "itn-en");
+}
+
 int cli_itn(int argc, char **argv)
 {
     const char *dir = NULL, *language = NULL;
-    const struct cli_option options[] = {{"--language", CLI_TEXT, "L", &language, 0, 0,
-                                          "which grammar of DIR, such as en, if there are several"},
-                                         {0}};
+    bool automatic = false;
+    const struct cli_option options[] = {
+        {"--language", CLI_TEXT, "L", &language, 0, 0,
+         "which grammar of DIR, such as en, if there are several"},
+        {"--auto", CLI_FLAG, NULL, &automatic, 0, 0,
+         "as itn=auto: lines with digits, marks or capitals stay as they are, and so do English "
+         "words that are rarely meant as numbers (--language en, or DIR is itn-en)"},
+        {0}};
     struct itn x = {0};
     steno_err err = {0};
     int n = 0, rc = cli_parse(argc, argv, itn_usage, options, &dir, 1, &n);
@@ -77,8 +126,11 @@ int cli_itn(int argc, char **argv)
         (void)steno_fail(&err, STENO_ERR_NOMEM, "itn: out of memory");
         rc = cli_fail(&err);
     }
-    if (!rc)
-        rc = write_lines(write_spoken, &x);
+    if (!rc) {
+        x.shielded = automatic && is_english(dir, language);
+        rc = write_lines(automatic ? write_as_final : write_spoken, &x);
+    }
+    steno_arena_free(x.arena);
     steno_itn_writer_free(x.writer);
     steno_itn_close(x.grammar);
     return rc < 0 ? EX_OK : rc;
