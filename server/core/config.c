@@ -272,7 +272,7 @@ static const struct row *find_row(const char *section, const char *key)
 struct candidate {
     const char *section, *key; /* NULL: no candidate */
     bool home;                 /* of the section that was given, and half of the key is right */
-    size_t same, near;         /* letters of the key, of the section */
+    size_t same, near;         /* how alike the keys and the sections are, percent */
 };
 
 static bool is_likelier(const struct candidate *a, const struct candidate *b)
@@ -285,10 +285,10 @@ static bool is_likelier(const struct candidate *a, const struct candidate *b)
 static void consider(struct candidate *best, const char *section, const char *key,
                      const char *given_section, const char *given)
 {
-    struct candidate c = {section, key, false, steno_list_likeness(key, strlen(key), given),
-                          steno_list_likeness(section, strlen(section), given_section)};
-    c.home = !strcmp(section, given_section) && 2 * c.same > strlen(given);
-    if (c.same > 2 && is_likelier(&c, best))
+    struct candidate c = {section, key, false, steno_list_likeness_percent(key, given),
+                          steno_list_likeness_percent(section, given_section)};
+    c.home = c.same >= 50 && !strcmp(section, given_section);
+    if ((c.home || c.same >= STENO_LIST_ALIKE) && is_likelier(&c, best))
         *best = c;
 }
 
