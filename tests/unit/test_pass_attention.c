@@ -99,6 +99,23 @@ static void add_shift(struct mk_graph *m, enum shift shift)
     }
 }
 
+/* Rows of positions as a constant of the file; 0: an input. */
+static int64_t constant_positions;
+
+static void add_positions(struct mk_graph *m)
+{
+    static float p[64 * HEADS * SIZE];
+    char dims[32];
+    if (!constant_positions) {
+        mk_input(m, "p", STENO_F32, "1,l,16");
+        return;
+    }
+    for (int64_t i = 0; i < constant_positions * HEADS * SIZE; i++)
+        p[i] = (float)(i * 31 % 23) / 14 - 0.7f;
+    snprintf(dims, sizeof dims, "1,%lld,16", (long long)constant_positions);
+    mk_f32(m, "p", dims, p, (size_t)constant_positions * HEADS * SIZE);
+}
+
 static const char *add_scores(struct mk_graph *m, enum shift shift)
 {
     split_heads(m, "q", "q4", HEADS, SIZE);
@@ -109,7 +126,7 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
         mk_node(m, "MatMul", "qt,kt", "s");
         return "s";
     }
-    mk_input(m, "p", STENO_F32, "1,l,16");
+    add_positions(m);
     mk_f32(m, "u", "2,8", bias[0], FULL);
     mk_f32(m, "w", "2,8", bias[1], FULL);
     pc_graph(m, "Add q4,u qu4; Add q4,w qv4");
@@ -391,6 +408,20 @@ static void relative_positions_after_a_cache(void **state)
     check(PADDED, HOLES, true, shapes, sizeof shapes / sizeof shapes[0]);
 }
 
+/* NeMo's streaming encoders: what makes them depends on lengths that are constants of the file. */
+static void positions_that_are_constant(void **state)
+{
+    static const struct shape latest[] = {{1, 24, 24, 47}, {2, 24, 24, 47}};
+    static const struct shape padded[] = {{1, 4, 60, 63}, {3, 4, 60, 63}};
+    (void)state;
+    constant_positions = 47;
+    check(LATEST, TAIL, true, latest, 2);
+    constant_positions = 63;
+    check(PADDED, HOLES, true, padded, 2);
+    check(PADDED, NO_MASK, false, padded, 2);
+    constant_positions = 0;
+}
+
 static void positions_by_key(void **state)
 {
     static const struct shape shapes[] = {
@@ -437,6 +468,7 @@ int main(void)
         cmocka_unit_test(relative_positions_of_the_legacy_form),
         cmocka_unit_test(a_window_of_keys),
         cmocka_unit_test(relative_positions_after_a_cache),
+        cmocka_unit_test(positions_that_are_constant),
         cmocka_unit_test(positions_by_key),
         cmocka_unit_test(near_misses_stay),
     };

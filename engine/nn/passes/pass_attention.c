@@ -13,6 +13,7 @@
 #include "nn/passes/passes.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HIDES (-1e9) /* a fill below this hides: its weight is 0 beside any score */
@@ -49,7 +50,8 @@ struct found {
     bool where_hides, negated; /* negated: the mask is subtracted */
     double fill;               /* of the Where, or of the MaskedSoftmax whose mask hides */
     /* by_key: the product with positions is not shifted. */
-    bool positions, by_key, apart_out;
+    /* p_turned: positions are a constant [1, h, d, S], rows of which are to be columns. */
+    bool positions, by_key, apart_out, p_turned;
     bool no_nan; /* rows of the softmax that are NaN become 0 */
     double scale;
     steno_value_id scores; /* what a mask or a Where is applied to */
@@ -206,6 +208,16 @@ static steno_value_id first_columns(struct steno_graph *g, struct found *f, sten
     return n->in[0];
 }
 
+/* Match P as a constant [1, h, d, S], folded with all that made it (NeMo's streaming encoders). */
+static bool constant_positions(const struct steno_graph *g, steno_value_id v, struct side *s)
+{
+    const struct steno_tensor *t = g->values[v].constant;
+    s->bias = STENO_NONE;
+    s->apart = true;
+    s->x = v;
+    return t && t->data && sized(g, v, 1, 2, s) && t->shape.dim[0] == 1;
+}
+
 static bool match_positions(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *shift, *m;
@@ -213,7 +225,9 @@ static bool match_positions(struct steno_graph *g, struct found *f, steno_value_
     shift = our(g, v, "RelativeShift");
     m = steno_pass_only_use(g, shift ? shift->in[0] : v, "MatMul");
     f->by_key = !shift;
-    if (!m || !factor(g, m->in[0], true, &f->q_pos) || !transposed_factor(g, m->in[1], &f->p))
+    f->p_turned = m && constant_positions(g, m->in[1], &f->p);
+    if (!m || !factor(g, m->in[0], true, &f->q_pos) ||
+        (!f->p_turned && !transposed_factor(g, m->in[1], &f->p)))
         return false;
     f->positions = true;
     take_attention(f, shift);
@@ -450,6 +464,28 @@ static steno_status flat(struct steno_graph *g, steno_value_id *v, int64_t n, st
     return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
 }
 
+/* The constant P [1, h, d, S] as [1, h, S, d]. */
+static steno_status turn_positions(struct steno_graph *g, struct found *f, steno_err *err)
+{
+    struct steno_tensor t = *g->values[f->p.x].constant;
+    const int64_t heads = f->p.heads, size = f->p.size, rows = t.shape.dim[3];
+    const float *from = t.data;
+    float *to = malloc(steno_numel(&t) * sizeof *to);
+    steno_status st;
+    if (!to)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < size; c++)
+                to[(h * rows + r) * size + c] = from[(h * size + c) * rows + r];
+    t.shape.dim[2] = rows;
+    t.shape.dim[3] = size;
+    t.data = to;
+    st = steno_graph_add_const(g, g->values[f->p.x].name, &t, false, &f->p.x, err);
+    free(to);
+    return st;
+}
+
 static steno_status attention_number(struct steno_graph *g, float v, steno_value_id *out,
                                      steno_err *err)
 {
@@ -530,6 +566,8 @@ static steno_status build_attention(struct steno_graph *g, struct found *f, cons
     steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
     if (!st && f->positions)
         st = flat(g, &f->q_pos.bias, f->q.heads * f->q.size, err);
+    if (!st && f->positions && f->p_turned)
+        st = turn_positions(g, f, err);
     if (st)
         return st;
     for (int i = 0; i < f->n_gone; i++)
