@@ -371,6 +371,26 @@ static const struct op_case hostile[] = {
      "f32[1,1,3]:1 2 3;f32[1,1,3]:1 2 3;f32[1,1,3]:1 2 3", "!multiple"},
     {"rotary_position_out_of_range", "", "RotaryEmbedding", "23", "",
      "f32[1,1,1,2]:1 2;f32[1,1]:1;f32[1,1]:0;i64[1,1]:5", "!position 5"},
+    {"group_query_step", "com.microsoft", "GroupQueryAttention", "1",
+     "num_heads=i:1;kv_num_heads=i:1;do_rotary=i:1;scale=f:0.5;softcap=f:3",
+     "f32[1,1,2]:1 0;f32[1,1,2]:0 0;f32[1,1,2]:4 8;f32[1,1,1,2]:0 0;f32[1,1,1,2]:2 4;"
+     "i32[1]:1;i32[1]:2;f32[2,1]:1 1;f32[2,1]:0 0;i64[1,1]:1",
+     "f32[1,1,2]:3 6;f32[1,1,2,2]:0 0 0 0;f32[1,1,2,2]:2 4 4 8"},
+    {"group_query_lengths_do_not_fit", "com.microsoft", "GroupQueryAttention", "1",
+     "num_heads=i:1;kv_num_heads=i:1",
+     "f32[1,1,2]:1 0;f32[1,1,2]:0 0;f32[1,1,2]:4 8;f32[1,1,1,2]:0 0;f32[1,1,1,2]:2 4;"
+     "i32[1]:5;i32[1]:2",
+     "!seqlens_k"},
+    {"group_query_position_out_of_range", "com.microsoft", "GroupQueryAttention", "1",
+     "num_heads=i:1;kv_num_heads=i:1;do_rotary=i:1",
+     "f32[1,1,2]:1 0;f32[1,1,2]:0 0;f32[1,1,2]:4 8;f32[1,1,1,2]:0 0;f32[1,1,1,2]:2 4;"
+     "i32[1]:1;i32[1]:2;f32[1,1]:1;f32[1,1]:0",
+     "!position is outside"},
+    {"gather_blocks", "com.microsoft", "GatherBlockQuantized", "1", "block_size=i:16;bits=i:4",
+     "u8[2,4]:137 137 137 137 0 0 0 0;i64[2]:0 -1;f32[2,1]:0.5 1;u8[2,1]:8 1",
+     "f32[2,8]:0.5 0 0.5 0 0.5 0 0.5 0 -1 -1 -1 -1 -1 -1 -1 -1"},
+    {"gather_blocks_row_out_of_range", "com.microsoft", "GatherBlockQuantized", "1",
+     "block_size=i:16", "u8[1,8]:1 1 1 1 1 1 1 1;i64[1]:1;f32[1,1]:1", "!outside 1 rows"},
     {"quantize_by_unknown_axis", "", "QuantizeLinear", "13", "axis=i:5", "f32[1,2]:1 2;f32[2]:1 1",
      "!axis"},
     /* results that the standard leaves open and that must not trap */

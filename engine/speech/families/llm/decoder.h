@@ -50,7 +50,8 @@ STENO_MUST steno_status steno_llm_open(struct steno_llm *m, const struct steno_f
                                        steno_err *err);
 /* What a file may leave open. */
 struct steno_llm_sizes {
-    int64_t positions, heads, width; /* positions: that are used, at most */
+    int64_t positions;    /* that are used, at most */
+    int64_t heads, width; /* 0: the file must say it */
 };
 /* The same of a decoder whose inputs and outputs have the names above. */
 STENO_MUST steno_status steno_llm_open_named(struct steno_llm *m, const struct steno_family_open *o,

@@ -68,23 +68,20 @@ static bool read_ends(struct steno_tjs_config *c, const struct steno_json_node *
     return c->n_ends > 0;
 }
 
-/* What transformers takes them from. */
-static bool read_sizes(struct steno_llm_sizes *s, const struct steno_json_node *text)
+static int64_t number_of(const struct steno_json_node *text, const char *key, int64_t otherwise)
 {
-    int64_t heads, hidden;
-    if (!steno_json_int(steno_json_get(text, "max_position_embeddings"), 1, INT32_MAX,
-                        &s->positions) ||
-        !steno_json_int(steno_json_get(text, "num_attention_heads"), 1, INT16_MAX, &heads))
-        return false;
+    int64_t n;
+    return steno_json_int(steno_json_get(text, key), 1, INT32_MAX, &n) ? n : otherwise;
+}
+
+/* As transformers does; 0: not said, for which the networks must say it. */
+static void read_sizes(struct steno_llm_sizes *s, const struct steno_json_node *text)
+{
+    const int64_t heads = number_of(text, "num_attention_heads", 0);
+    s->positions = number_of(text, "max_position_embeddings", POSITIONS);
     s->positions = s->positions < POSITIONS ? s->positions : POSITIONS;
-    if (!steno_json_int(steno_json_get(text, "num_key_value_heads"), 1, INT16_MAX, &s->heads))
-        s->heads = heads;
-    if (steno_json_int(steno_json_get(text, "head_dim"), 1, INT16_MAX, &s->width))
-        return true;
-    s->width = steno_json_int(steno_json_get(text, "hidden_size"), 1, INT32_MAX, &hidden)
-                   ? hidden / heads
-                   : 0;
-    return s->width > 0;
+    s->heads = number_of(text, "num_key_value_heads", heads);
+    s->width = number_of(text, "head_dim", heads ? number_of(text, "hidden_size", 0) / heads : 0);
 }
 
 steno_status steno_tjs_parse(struct steno_tjs_config *c, const steno_json *config,
@@ -97,11 +94,7 @@ steno_status steno_tjs_parse(struct steno_tjs_config *c, const steno_json *confi
     if (!c->kind)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: expected the model_type granite_speech or voxtral", path);
-    if (!read_sizes(&c->sizes, text))
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: expected text_config with max_position_embeddings, "
-                          "num_attention_heads, and hidden_size or head_dim",
-                          path);
+    read_sizes(&c->sizes, text);
     if (!read_ends(c, ends ? ends : steno_json_get(text, "eos_token_id")))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: expected eos_token_id, one number or two, in generation_config.json "
