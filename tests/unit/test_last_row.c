@@ -74,6 +74,9 @@ static void the_last_row_alone_is_computed(void **state)
     (void)state;
     check("w : 8,20; MatMul x,w y; -> y", 1);
     check("w : 8,20; Relu x h; MatMul h,w y; -> y", 1);
+    check("w : 8,20; c : 1; MatMul x,w h; Tanh h t; Mul t,c y; -> y", 5);
+    check("w : 8,20; c : 20; MatMul x,w h; Div h,c y; -> y", 1);
+    check("w : 8,20; c : 1,5,20; MatMul x,w h; Mul h,c y; -> y", 5);
 }
 
 static void rows_that_others_read_stay(void **state)

@@ -8,18 +8,21 @@ static bool is_product_of_rows(const struct steno_graph *g, const struct steno_n
     static const struct {
         const char *domain, *type;
         int weights; /* inputs after x that are constant */
-    } rows[] = {{"", "MatMul", 1},
-                {"", "Cast", 0},
-                {"ai.steno", "Linear", 1},
-                {"ai.steno", "IntLinear", 1},
-                {"com.microsoft", "MatMulNBits", 3}};
+        bool scales; /* they are one number, or one for each column */
+    } rows[] = {{"", "MatMul", 1, false},
+                {"", "Cast", 0, false},
+                {"", "Mul", 1, true},
+                {"", "Div", 1, true},
+                {"ai.steno", "Linear", 1, false},
+                {"ai.steno", "IntLinear", 1, false},
+                {"com.microsoft", "MatMulNBits", 3, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool ok = !strcmp(n->domain, rows[i].domain) && !strcmp(n->op_type, rows[i].type) &&
                   g->values[n->in[0]].shape.rank == 3;
         for (int k = 1; ok && k < n->n_in; k++) {
             const struct steno_value *v = n->in[k] == STENO_NONE ? NULL : &g->values[n->in[k]];
-            ok = !v || (k <= rows[i].weights ? v->constant != NULL
-                                             : v->shape.rank == 0 || v->shape.rank == 1);
+            const bool small = v && (v->shape.rank == 0 || v->shape.rank == 1);
+            ok = !v || (k <= rows[i].weights ? v->constant && (small || !rows[i].scales) : small);
         }
         if (ok)
             return true;
