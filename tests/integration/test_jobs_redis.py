@@ -84,12 +84,12 @@ def a_running_job_is_removed_by_another_daemon_and_quotas_are_of_all():
     with Redis() as r, Member(r, "pool.threads=1", "jobs.max=2", cpu="scalar") as a:
         slow = a.submit(longer(400))
         assert eventually(lambda: a.job(slow)["state"] == "running", 20 * SLOW)
-        with Member(r, "jobs.max=2") as b:
-            late = b.submit(longer(2000))
+        with Member(r, "pool.threads=1", "jobs.max=2", cpu="scalar") as b:
+            late = b.submit(longer(400))
             status, _, error = a.json("POST", "/v1/jobs", WAV)
             assert status == 503 and error["error"]["code"] == "too_many_jobs", (status, error)
             assert a.json("DELETE", "/v1/jobs/" + late)[0] == 204
-            a.ends(b.submit(longer(2000), "?expires=1"), "expired")
+            a.ends(b.submit(longer(400), "?expires=1"), "expired")
             assert b.json("DELETE", "/v1/jobs/" + slow)[0] == 204 and a.job(slow)["state"] == "cancelled"
             assert a.json("GET", f"/v1/jobs/{slow}/result")[0] == 409
             assert eventually(lambda: a.metric('steno_sessions_active{api="job"}') == 0, 10 * SLOW)
@@ -110,7 +110,7 @@ def each_key_has_its_own_jobs_and_its_turn():
                 status, _, job = a.json("POST", "/v1/jobs", longer(times), head)
                 assert status == 202, job
                 return job["id"]
-            mine = [submit(first, many(100)) for _ in range(8)]
+            mine = [submit(first, many(50)) for _ in range(8)]
             assert a.json("POST", "/v1/jobs", WAV, first)[0] == 429
             other = submit(second, 1)
             came = a.json("GET", "/v1/jobs/" + other, None, second)[2]["created"]
@@ -238,7 +238,7 @@ def a_cut_network_is_an_error_and_what_ran_behind_it_runs_elsewhere():
     with Redis() as r:
         cut = Cut(r.port)
         with Member(r, "pool.threads=1", url=f"redis://:secret@127.0.0.1:{cut.port}/3", cpu="scalar") as a:
-            name = a.submit(longer(many(200)))
+            name = a.submit(longer(many(100)))
             assert eventually(lambda: a.job(name)["state"] == "running")
             cut.open.clear()
             with Member(r) as b:

@@ -188,15 +188,15 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
 static void product(const steno_kernels *k, struct shape s, unsigned variant, size_t n_parts)
 {
     struct setup t;
-    size_t total = s.m * s.n, filled;
+    size_t total = s.m * s.n, most = KCHECK_FEW ? 200 : 600, filled;
     setup_new(&t, k, s, variant);
     filled = span(s.m, s.n, t.g.ldc);
     for (size_t i = 0; i < filled; i++)
         t.c_mem[i] = 77.0f;
     for (size_t p = n_parts; p-- > 0;)
         k->gemm_i8_part(&t.g, p, n_parts);
-    for (size_t e = 0; e < (total < 600 ? total : 600); e++) {
-        size_t at = total < 600 ? e : random_below(total);
+    for (size_t e = 0; e < (total < most ? total : most); e++) {
+        size_t at = total < most ? e : random_below(total);
         compare_element(&t, at / s.n, at % s.n);
     }
     for (size_t i = 0; i < filled; i++)
