@@ -133,18 +133,13 @@ static steno_value_id exchanged(struct steno_graph *g, const struct steno_node *
     return f->in[0];
 }
 
-static steno_status exchange(struct steno_graph *g, int32_t at, steno_value_id x, int *changed,
-                             steno_err *err)
+/* Put Transpose(x; perm [rank], of the graph's arena) in the place of node `at`. */
+static steno_status put_transpose(struct steno_graph *g, int32_t at, steno_value_id x,
+                                  int64_t *perm, int rank, int *changed, steno_err *err)
 {
-    const int rank = g->values[x].shape.rank;
     const char *name = g->nodes[at].name;
     const steno_value_id out = g->nodes[at].out[0];
-    int64_t *perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
     struct steno_node *y;
-    if (!perm)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < rank; i++)
-        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
     g->nodes[at].dead = true;
     y = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
     if (!y)
@@ -157,58 +152,59 @@ static steno_status exchange(struct steno_graph *g, int32_t at, steno_value_id x
     return STENO_OK;
 }
 
+static steno_status exchange(struct steno_graph *g, int32_t at, steno_value_id x, int *changed,
+                             steno_err *err)
+{
+    const int rank = g->values[x].shape.rank;
+    int64_t *perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
+    if (!perm)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < rank; i++)
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    return put_transpose(g, at, x, perm, rank, changed, err);
+}
+
+/* One Transpose for node `at` and the one before it. */
+static steno_status join_two(struct steno_graph *g, int32_t at, const struct steno_node *before,
+                             int *changed, steno_err *err)
+{
+    const steno_value_id x = before->in[0];
+    const int rank = g->values[x].shape.rank;
+    int64_t *perm;
+    if (rank < 1)
+        return STENO_OK;
+    perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
+    if (!perm)
+        return STENO_ERR_NOMEM;
+    for (int k = 0; k < rank; k++) {
+        const int64_t a = axis_of(&g->nodes[at], k, rank);
+        perm[k] = a >= 0 && a < rank ? axis_of(before, (int)a, rank) : -1;
+        if (perm[k] < 0 || perm[k] >= rank)
+            return STENO_OK;
+    }
+    return put_transpose(g, at, x, perm, rank, changed, err);
+}
+
 steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass_env *env,
                                   int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i], *before, *y;
-        const char *name = n->name;
-        steno_value_id x, out;
-        int64_t *perm;
-        int rank;
-        bool ok = true;
-        if (!n->dead && steno_pass_is(n, "Gemm")) {
-            steno_status st = into_gemm(g, n, changed, err);
-            if (st)
-                return st;
+        struct steno_node *n = &g->nodes[i], *before;
+        steno_status st = STENO_OK;
+        steno_value_id x;
+        if (n->dead)
             continue;
-        }
-        if (!n->dead && whole_shape(n) && is_transpose(steno_pass_producer(g, n->in[0]))) {
-            steno_status st = shape_of(g, i, steno_pass_producer(g, n->in[0]), changed, err);
-            if (st)
-                return st;
-            continue;
-        }
-        if (!n->dead && steno_pass_is(n, "Reshape") && (x = exchanged(g, n)) != STENO_NONE) {
-            steno_status st = exchange(g, i, x, changed, err);
-            if (st)
-                return st;
-            continue;
-        }
-        if (n->dead || !is_transpose(n) || !is_transpose(before = steno_pass_producer(g, n->in[0])))
-            continue;
-        x = before->in[0];
-        out = n->out[0];
-        rank = g->values[x].shape.rank;
-        if (rank < 1 || !(perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err)))
-            continue;
-        for (int k = 0; k < rank && ok; k++) {
-            int64_t a = axis_of(n, k, rank);
-            perm[k] = a >= 0 && a < rank ? axis_of(before, (int)a, rank) : -1;
-            ok = perm[k] >= 0 && perm[k] < rank;
-        }
-        if (!ok)
-            continue;
-        n->dead = true;
-        y = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->attr[0] = (struct steno_attr){
-            .name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = perm};
-        y->in[0] = x;
-        y->out[0] = out;
-        ++*changed;
+        if (steno_pass_is(n, "Gemm"))
+            st = into_gemm(g, n, changed, err);
+        else if (whole_shape(n) && is_transpose(before = steno_pass_producer(g, n->in[0])))
+            st = shape_of(g, i, before, changed, err);
+        else if (steno_pass_is(n, "Reshape") && (x = exchanged(g, n)) != STENO_NONE)
+            st = exchange(g, i, x, changed, err);
+        else if (is_transpose(n) && is_transpose(before = steno_pass_producer(g, n->in[0])))
+            st = join_two(g, i, before, changed, err);
+        if (st)
+            return st;
     }
     return STENO_OK;
 }

@@ -129,8 +129,7 @@ int cli_align(int argc, char **argv)
         {"--channel", CLI_NUMBER, "N", &j.channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--threads", CLI_NUMBER, "N", &j.threads, 1, 256, "threads of the engine (default 1)"},
-        {"--cpu", CLI_TEXT, "LEVEL", &j.cpu, 0, 0,
-         "highest level: scalar, avx2, avx512, vnni, bf16 or amx"},
+        {"--cpu", CLI_TEXT, "LEVEL", &j.cpu, 0, 0, CLI_CPU_LEVELS},
         {0}};
     const char *names[2];
     steno_err err = {0};

@@ -298,8 +298,7 @@ int cli_calibrate(int argc, char **argv)
         {"--precision", CLI_CHOICE, CLI_PRECISIONS, &c.precision, 0, 0,
          "precision of the weights, auto by default"},
         {"--threads", CLI_NUMBER, "N", &c.threads, 1, 256, "threads of the engine (default 1)"},
-        {"--cpu", CLI_TEXT, "LEVEL", &c.cpu, 0, 0,
-         "highest level: scalar, avx2, avx512, vnni, bf16 or amx"},
+        {"--cpu", CLI_TEXT, "LEVEL", &c.cpu, 0, 0, CLI_CPU_LEVELS},
         {0}};
     const char *args[2] = {NULL, NULL};
     int n = 0;

@@ -92,7 +92,7 @@ int cli_speakers(int argc, char **argv)
     struct job j = {0};
     struct cli_option options[] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j.dir, 0, 0,
-         "directory with the networks (default: $STENO_SPEAKERS, else those that steno model\n"
+         "directory with the networks (default: $STENO_SPEAKERS, else those that steno model "
          "fetch speakers downloads)"},
         {"--format", CLI_CHOICE, "rttm|json", &j.format, 0, 0,
          "rttm: a line per turn, the default"},
@@ -101,7 +101,7 @@ int cli_speakers(int argc, char **argv)
         {"--live", CLI_FLAG, NULL, &j.live, 0, 0,
          "label them as while audio comes: one at a time, never renamed; at most 32, or --max"},
         {"--latency", CLI_REAL, "S", &j.voices.latency, 0, 0,
-         "with --live and a Sortformer: 0.32, 1.04, 10 or 30.4 s (default: what its file says,\n"
+         "with --live and a Sortformer: 0.32, 1.04, 10 or 30.4 s (default: what its file says, "
          "else 10)"},
         CLI_KNOWN_OPTIONS(&j.known),
         CLI_VOICE_OPTIONS(&j.voices),

@@ -493,8 +493,7 @@ static int parse_transcribe(struct job *j, int argc, char **argv, const char **f
         {"--no-endpoint", CLI_FLAG, NULL, &j->stream_opt.no_endpointing, 0, 0,
          "do not cut at silences: one segment per recording"},
         {"--threads", CLI_NUMBER, "N", &threads, 1, 256, "threads of the engine (default 1)"},
-        {"--cpu", CLI_TEXT, "LEVEL", &j->model_opt.cpu, 0, 0,
-         "highest level: scalar, avx2, avx512, vnni, bf16 or amx"}};
+        {"--cpu", CLI_TEXT, "LEVEL", &j->model_opt.cpu, 0, 0, CLI_CPU_LEVELS}};
     int own = 0, rc;
     while (options[own].name)
         own++;

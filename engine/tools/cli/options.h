@@ -14,12 +14,12 @@ struct cli_list {
 void cli_list_free(struct cli_list *l);
 
 enum cli_kind {
-    CLI_FLAG,   /* bool */
-    CLI_TEXT,   /* const char * */
-    CLI_NUMBER, /* long, within [min, max] */
-    CLI_REAL,   /* double >= 0 */
-    CLI_CHOICE, /* int: index of the value in arg, "a|b|c" */
-    CLI_MANY,   /* struct cli_list: every occurrence */
+    CLI_FLAG,    /* bool */
+    CLI_TEXT,    /* const char * */
+    CLI_NUMBER,  /* long, within [min, max] */
+    CLI_REAL,    /* double >= 0 */
+    CLI_CHOICE,  /* int: index of the value in arg, "a|b|c" */
+    CLI_MANY,    /* struct cli_list: every occurrence */
     CLI_HEADING, /* not an option: name is a line of its own in --help */
     /* The same, and a list of subcommands, "submit, get": the options of the rows below, up to the
      * next such row, are theirs alone. The first positional argument is the subcommand. */
@@ -74,17 +74,13 @@ struct cli_network {
         "--only", CLI_TEXT, "LIST", &(N)->net.only_passes, 0, 0,                                   \
             "comma-separated list of the only passes to run"                                       \
     }
+#define CLI_CPU_LEVELS                                                                             \
+    "highest level: scalar, blas, avx2, avxvnni, avx512, vnni, bf16, amx, neon, dotprod, or "      \
+    "native (all the CPU has, the default)"
 #define CLI_NETWORK_OPTIONS(N)                                                                     \
-    {"--cpu",                                                                                      \
-     CLI_TEXT,                                                                                     \
-     "LEVEL",                                                                                      \
-     &(N)->net.cpu,                                                                                \
-     0,                                                                                            \
-     0,                                                                                            \
-     "scalar, avx2, avx512, vnni, bf16, amx or native (all the CPU has)"},                         \
+    {"--cpu", CLI_TEXT, "LEVEL", &(N)->net.cpu, 0, 0, CLI_CPU_LEVELS},                             \
         {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
-        {"--precision",         CLI_CHOICE, CLI_PRECISIONS, &(N)->precision, 0, 0,                 \
-         "precision of weights"},                                                                  \
+        {"--precision", CLI_CHOICE, CLI_PRECISIONS, &(N)->precision, 0, 0, "of weights"},          \
         {"--cache",                                                                                \
          CLI_TEXT,                                                                                 \
          "DIR",                                                                                    \

@@ -114,16 +114,23 @@ static steno_status read_attention(struct steno_espnet_job *j)
                                          "multi_head_loc, multi_head_multi_res_loc");
 }
 
-static steno_status read_rnn(struct steno_espnet_job *j)
+static steno_status read_cells(struct steno_espnet_job *j, const char *const *keys)
 {
     struct steno_espnet_rnn *a = &j->a.dec_rnn;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", rnn_keys);
+    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", keys);
     a->layers = 1;
     a->units = 320;
     READ(read_cell(j, y, "decoder_conf.rnn_type", "lstm, gru", &a->cell));
     READ(steno_espnet_int(j, y, "decoder_conf.num_layers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
     READ(steno_espnet_int(j, y, "decoder_conf.hidden_size", 1, 65536, &a->units));
+    return st;
+}
+
+static steno_status read_rnn(struct steno_espnet_job *j)
+{
+    const steno_yaml *y = j->y;
+    steno_status st = read_cells(j, rnn_keys);
     READ(steno_espnet_flag(j, y, "decoder_conf.context_residual", &j->a.attention.residual));
     READ(steno_espnet_only(j, y, "decoder_conf.replace_sos", "false"));
     READ(steno_espnet_only(j, y, "decoder_conf.num_encs", "1"));
@@ -158,14 +165,8 @@ static steno_status read_joint(struct steno_espnet_job *j)
 
 static steno_status read_transducer(struct steno_espnet_job *j)
 {
-    struct steno_espnet_rnn *a = &j->a.dec_rnn;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", transducer_keys);
-    a->layers = 1;
-    a->units = 320;
-    READ(read_cell(j, y, "decoder_conf.rnn_type", "lstm, gru", &a->cell));
-    READ(steno_espnet_int(j, y, "decoder_conf.num_layers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
-    READ(steno_espnet_int(j, y, "decoder_conf.hidden_size", 1, 65536, &a->units));
+    steno_status st = read_cells(j, transducer_keys);
     READ(steno_espnet_only(j, y, "model_conf.transducer_multi_blank_durations", ""));
     READ(read_joint(j));
     return st;

@@ -69,9 +69,7 @@ struct stream {
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *encoder;
-    struct steno_full_cache_run decoder;
-    struct steno_greedy_text text;
+    struct steno_full_cache_run nets;
     float *mel; /* [cap] features, bin by bin */
     size_t cap;
 };
@@ -240,9 +238,9 @@ static steno_status encode_cohere(struct worker *w, const float *x, size_t n, si
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < BINS; k++)
             w->mel[k * n + i] = x[i * BINS + k];
-    st = steno_part_set(w->encoder, 0, STENO_F32, dim, 3, w->mel, err);
+    st = steno_part_set(w->nets.encoder, 0, STENO_F32, dim, 3, w->mel, err);
     if (!st)
-        st = steno_full_cache_encode(&w->decoder, w->encoder, frames, err);
+        st = steno_full_cache_encode(&w->nets, frames, err);
     return st ? steno_fail_in(err, st, "%s", m->encoder.name) : STENO_OK;
 }
 
@@ -265,33 +263,26 @@ static steno_status recognize_cohere(void *worker, struct steno_offline_piece *p
         most = (size_t)positions - PROMPT;
     st = encode_cohere(w, f->frames, n, &frames, p->err);
     if (!st)
-        st = steno_full_cache_write(&w->decoder, s->prompt, PROMPT, most, positions, m->end,
-                                    &w->text, p->err);
+        st = steno_full_cache_write(&w->nets, s->prompt, PROMPT, most, positions, m->end, p->err);
     if (st)
         return st;
-    steno_greedy_text_share(&w->text, frames);
-    return steno_greedy_text_list(&w->text, p);
+    steno_greedy_text_share(&w->nets.text, frames);
+    return steno_greedy_text_list(&w->nets.text, p);
 }
 
 static steno_status open_worker_cohere(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = worker;
-    steno_status st = steno_greedy_text_open(&w->text, steno_tokens_count(m->base.tokens), err);
     (void)max;
-    w->decoder.d = &m->cache;
-    if (!st)
-        st = steno_shell_session_open(&w->encoder, &m->base, m->encoder.net, err);
-    return st ? st : steno_shell_session_open(&w->decoder.session, &m->base, m->decoder.net, err);
+    return steno_full_cache_run_open(&w->nets, &m->cache, &m->base, m->encoder.net, m->decoder.net,
+                                     err);
 }
 
 static void close_worker_cohere(void *worker)
 {
     struct worker *w = worker;
-    steno_session_close(w->decoder.session); /* which borrows from the encoder's */
-    steno_full_cache_run_close(&w->decoder);
-    steno_session_close(w->encoder);
-    steno_greedy_text_close(&w->text);
+    steno_full_cache_run_close(&w->nets);
     steno_aligned_free(w->mel);
 }
 

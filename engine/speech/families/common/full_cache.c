@@ -60,27 +60,38 @@ steno_status steno_full_cache_bind(struct steno_full_cache *d, const steno_netwo
                             (long long)d->dim[axis], STENO_FULL_CACHE_POSITIONS);
 }
 
-void steno_full_cache_run_close(struct steno_full_cache_run *r)
+steno_status steno_full_cache_run_open(struct steno_full_cache_run *r,
+                                       const struct steno_full_cache *d,
+                                       const struct steno_shell_model *m, steno_network *encoder,
+                                       steno_network *decoder, steno_err *err)
 {
-    steno_aligned_free(r->zeros);
-    r->zeros = NULL;
-    r->cap = 0;
+    steno_status st = steno_greedy_text_open(&r->text, d->vocab, err);
+    r->d = d;
+    if (!st)
+        st = steno_shell_session_open(&r->encoder, m, encoder, err);
+    return st ? st : steno_shell_session_open(&r->session, m, decoder, err);
 }
 
-steno_status steno_full_cache_encode(struct steno_full_cache_run *r, steno_session *encoder,
-                                     size_t *frames, steno_err *err)
+void steno_full_cache_run_close(struct steno_full_cache_run *r)
+{
+    steno_session_close(r->session);
+    steno_session_close(r->encoder);
+    steno_greedy_text_close(&r->text);
+    steno_aligned_free(r->zeros);
+}
+
+steno_status steno_full_cache_encode(struct steno_full_cache_run *r, size_t *frames, steno_err *err)
 {
     const struct steno_full_cache *d = r->d;
-    steno_status st = steno_session_run(encoder, err);
+    steno_status st = steno_session_run(r->encoder, err);
     for (int i = 0; i < 2 && !st; i++) {
-        const struct steno_tensor *t = steno_session_get(encoder, i);
+        const struct steno_tensor *t = steno_session_get(r->encoder, i);
         if (t->shape.rank != 4)
             return steno_fail(err, STENO_ERR_FORMAT, "expected outputs [%lld,1,T,d]",
                               (long long)d->dim[0]);
         *frames = (size_t)t->shape.dim[2];
-        st = steno_session_set(r->session,
-                               d->in[i ? STENO_FULL_CACHE_CROSS_V : STENO_FULL_CACHE_CROSS_K], t,
-                               err);
+        st = steno_session_set(
+            r->session, d->in[i ? STENO_FULL_CACHE_CROSS_V : STENO_FULL_CACHE_CROSS_K], t, err);
     }
     return st;
 }
@@ -146,12 +157,11 @@ static steno_status read_full_cache(struct steno_full_cache_run *r, const int64_
 }
 
 steno_status steno_full_cache_write(struct steno_full_cache_run *r, const int64_t *prompt, size_t n,
-                                    size_t most, int64_t positions, int32_t end,
-                                    struct steno_greedy_text *t, steno_err *err)
+                                    size_t most, int64_t positions, int32_t end, steno_err *err)
 {
     const int64_t *tokens = prompt;
     int64_t token, offset = 0;
-    steno_status st = steno_greedy_text_begin(t, most, err);
+    steno_status st = steno_greedy_text_begin(&r->text, most, err);
     for (size_t i = 0; i < most && !st; i++) {
         const float *scores = NULL;
         st = i ? carry_caches(r, err) : clear_caches(r, positions, err);
@@ -160,7 +170,7 @@ steno_status steno_full_cache_write(struct steno_full_cache_run *r, const int64_
         if (st)
             return steno_fail_in(err, st, "%s", r->d->name);
         offset += (int64_t)n;
-        token = steno_greedy_text_add(t, scores, end);
+        token = steno_greedy_text_add(&r->text, scores, end);
         if (token == end)
             break;
         tokens = &token;

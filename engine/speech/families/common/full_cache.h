@@ -11,6 +11,7 @@
 
 #include "nn/network/network.h"
 #include "speech/families/common/greedy_text.h"
+#include "speech/families/common/shell.h"
 
 #define STENO_FULL_CACHE_POSITIONS 65536 /* of a decoder, at most */
 
@@ -43,24 +44,29 @@ STENO_MUST steno_status steno_full_cache_bind(struct steno_full_cache *d, const 
 /* Confined. */
 struct steno_full_cache_run {
     const struct steno_full_cache *d;
-    steno_session *session; /* of d->net; the caller opens and closes it */
-    float *zeros;           /* [cap] the caches before the first token */
+    steno_session *encoder, *session; /* the decoder's borrows from the encoder's */
+    struct steno_greedy_text text;
+    float *zeros; /* [cap] the caches before the first token */
     size_t cap;
 };
-void steno_full_cache_run_close(struct steno_full_cache_run *r); /* leaves the session */
+/* d and both networks are those of model m. Close also after a failure. */
+STENO_MUST steno_status steno_full_cache_run_open(struct steno_full_cache_run *r,
+                                                  const struct steno_full_cache *d,
+                                                  const struct steno_shell_model *m,
+                                                  steno_network *encoder, steno_network *decoder,
+                                                  steno_err *err);
+void steno_full_cache_run_close(struct steno_full_cache_run *r);
 /* Run the encoder, whose inputs are set, and hand its outputs 0 and 1, the cross keys and values
  * [layers,1,frames,width], to the decoder. The encoder's session stays as it is until the text is
  * written. STENO_ERR_FORMAT: they are no such outputs; errors of steno_session_run. */
-STENO_MUST steno_status steno_full_cache_encode(struct steno_full_cache_run *r,
-                                                steno_session *encoder, size_t *frames,
+STENO_MUST steno_status steno_full_cache_encode(struct steno_full_cache_run *r, size_t *frames,
                                                 steno_err *err);
-/* Write the likeliest text into t: read prompt [n] at once, then a token at a time, until `end` or
- * `most` tokens. positions: of the caches where the file leaves that open; the caller sees to it
- * that prompt and text fit. STENO_ERR_FORMAT: scores are no numbers, or too few; errors of
+/* Write the likeliest text into r->text: read prompt [n] at once, then a token at a time, until
+ * `end` or `most` tokens. positions: of the caches where the file leaves that open; the caller sees
+ * to it that prompt and text fit. STENO_ERR_FORMAT: scores are no numbers, or too few; errors of
  * steno_session_run. */
 STENO_MUST steno_status steno_full_cache_write(struct steno_full_cache_run *r,
                                                const int64_t *prompt, size_t n, size_t most,
-                                               int64_t positions, int32_t end,
-                                               struct steno_greedy_text *t, steno_err *err);
+                                               int64_t positions, int32_t end, steno_err *err);
 
 #endif

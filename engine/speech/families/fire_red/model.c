@@ -42,9 +42,7 @@ struct model {
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *encoder;
-    struct steno_full_cache_run decoder;
-    struct steno_greedy_text text;
+    struct steno_full_cache_run nets;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -169,11 +167,11 @@ static steno_status encode_fire_red(struct worker *w, const float *x, size_t n, 
 {
     const struct model *m = w->base.model;
     const int64_t dim[] = {1, (int64_t)n, BINS}, one = 1, length = (int64_t)n;
-    steno_status st = steno_part_set(w->encoder, 0, STENO_F32, dim, 3, x, err);
+    steno_status st = steno_part_set(w->nets.encoder, 0, STENO_F32, dim, 3, x, err);
     if (!st)
-        st = steno_part_set(w->encoder, 1, STENO_I64, &one, 1, &length, err);
+        st = steno_part_set(w->nets.encoder, 1, STENO_I64, &one, 1, &length, err);
     if (!st)
-        st = steno_full_cache_encode(&w->decoder, w->encoder, frames, err);
+        st = steno_full_cache_encode(&w->nets, frames, err);
     return st ? steno_fail_in(err, st, "%s", m->encoder.name) : STENO_OK;
 }
 
@@ -181,9 +179,8 @@ static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
 {
     const struct model *m = w->base.model;
     const int64_t open = (int64_t)most + SPARE;
-    return steno_full_cache_write(&w->decoder, &m->begin, 1, most,
-                                  open < m->positions ? open : m->positions, (int32_t)m->end,
-                                  &w->text, err);
+    return steno_full_cache_write(&w->nets, &m->begin, 1, most,
+                                  open < m->positions ? open : m->positions, (int32_t)m->end, err);
 }
 
 static steno_status recognize_fire_red(void *worker, struct steno_offline_piece *p)
@@ -206,29 +203,23 @@ static steno_status recognize_fire_red(void *worker, struct steno_offline_piece 
         st = write_tokens(w, most, p->err);
     if (st)
         return st;
-    steno_greedy_text_share(&w->text, frames);
-    return steno_greedy_text_list(&w->text, p);
+    steno_greedy_text_share(&w->nets.text, frames);
+    return steno_greedy_text_list(&w->nets.text, p);
 }
 
 static steno_status open_worker_fire_red(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = worker;
-    steno_status st = steno_greedy_text_open(&w->text, steno_tokens_count(m->base.tokens), err);
     (void)max;
-    if (!st)
-        st = steno_shell_session_open(&w->encoder, &m->base, m->encoder.net, err);
-    w->decoder.d = &m->cache;
-    return st ? st : steno_shell_session_open(&w->decoder.session, &m->base, m->decoder.net, err);
+    return steno_full_cache_run_open(&w->nets, &m->cache, &m->base, m->encoder.net, m->decoder.net,
+                                     err);
 }
 
 static void close_worker_fire_red(void *worker)
 {
     struct worker *w = worker;
-    steno_session_close(w->decoder.session); /* which borrows from the encoder's */
-    steno_full_cache_run_close(&w->decoder);
-    steno_session_close(w->encoder);
-    steno_greedy_text_close(&w->text);
+    steno_full_cache_run_close(&w->nets);
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
