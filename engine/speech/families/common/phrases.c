@@ -66,7 +66,7 @@ static void find_source(const char *dir, char *name, size_t size)
     while (d && (e = readdir(d)))
         if (strlen(e->d_name) < size && is_model(e->d_name) &&
             (!*name || strcmp(e->d_name, name) < 0))
-            snprintf(name, size, "%s", e->d_name);
+            strcpy(name, e->d_name);
     if (d)
         closedir(d);
 }
