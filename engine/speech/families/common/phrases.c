@@ -66,7 +66,7 @@ static void find_source(const char *dir, char *name, size_t size)
     while (d && (e = readdir(d)))
         if (strlen(e->d_name) < size && is_model(e->d_name) &&
             (!*name || strcmp(e->d_name, name) < 0))
-            strcpy(name, e->d_name);
+            memcpy(name, e->d_name, strlen(e->d_name) + 1);
     if (d)
         closedir(d);
 }
