@@ -486,7 +486,7 @@ struct steno_stream_options {
     /* Partials leave out the newest audio where a model would decode it once more for each. */
     bool no_tail;
     int beam;   /* hypotheses of the search, 1..STENO_MAX_BEAM; 1 = greedy; 0 = the model's own, at
-                 * least n_best */
+                 * least n_best; -N = N, or more if n_best or hints.hotwords need it */
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
     double

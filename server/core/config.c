@@ -568,7 +568,7 @@ steno_status steno_config_search(const struct steno_config *c, const char *famil
     steno_options_complete(options, &defaults);
     steno_options_complete(options, &list);
     if (!io->beam)
-        io->beam = beam > io->n_best || !beam ? beam : io->n_best;
+        io->beam = -beam;
     return STENO_OK;
 }
 

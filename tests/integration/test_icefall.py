@@ -109,6 +109,10 @@ def the_servers_vocabulary_counts_everywhere_and_never_refuses(_):
         with Stenod("model.dir=" + os.path.join(ZOO, MODEL), "auth.keys=" + keys) as d:
             assert post(d, "/v1/transcribe", token=key)[1]["text"] == hot
             assert post(d, "/v1/transcribe", token=other)[1]["text"] == plain
+        with Stenod("model.dir=" + os.path.join(ZOO, MODEL), "model.search=beam=1") as d:
+            words = {k: HOT[k] for k in ("hotwords", "hotwords_score")}
+            assert post(d, "/v1/transcribe", **words)[1]["text"] == hot and speak(d, **words) == hot, "nobody asked for that beam"
+            assert post(d, "/v1/transcribe")[1]["text"] == plain
         write(keys, f"[one]\nkey = {key}\nvocabulary = {t}/none\n")
         r = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", "auth.keys=" + keys], capture_output=True, text=True, check=False)
         assert r.returncode == 78 and f"one: {t}/none" in r.stdout + r.stderr, r

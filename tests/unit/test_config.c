@@ -203,7 +203,7 @@ static void options_of_families_are_settings(void **state)
     assert_int_equal(steno_options_set(&o, "ctc_weight", "0", NULL), STENO_OK);
     assert_int_equal(steno_config_search(&c, steno_option_find("penalty")->family, &o, &so, NULL),
                      STENO_OK);
-    assert_int_equal(so.beam, 4);
+    assert_int_equal(so.beam, -4);
     assert_int_equal(o.n, 3);
     assert_string_equal(GET(&o, "ctc_weight"), "0");
     assert_string_equal(GET(&o, "lm_weight"), "0.5");

@@ -467,7 +467,7 @@ static void wrong_calls_are_refused(void **state)
     float x[10] = {0};
     const struct steno_stream_options bad[] = {
         {.sample_rate = 7999}, {.sample_rate = 192001},  {.sample_rate = -1}, {.beam = 65},
-        {.beam = -1},          {.beam = 4, .n_best = 5}, {.n_best = 65},      {.n_best = -1}};
+        {.beam = -65},         {.beam = 4, .n_best = 5}, {.n_best = 65},      {.n_best = -1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         steno_status st = steno_stream_open(&s, model, &bad[i], &err);
         if (st != STENO_ERR_INVAL)

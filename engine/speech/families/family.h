@@ -102,6 +102,7 @@ struct steno_speech_source {
 struct steno_family_stream {
     int beam;   /* 0: the model's own; on return the beam in use */
     int n_best; /* likewise */
+    bool beam_yields; /* nobody asked for this beam: hints.hotwords may have a larger one */
     bool whole; /* segments: one segment for all audio between two finalizes */
     bool cuts;  /* on return: the family cuts such a segment into utterances, and wants one */
     bool no_word_times;

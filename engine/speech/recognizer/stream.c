@@ -19,7 +19,7 @@ struct steno_stream_options steno_stream_options_default(void)
 
 static steno_status check_count(const char *name, int value, int low, steno_err *err)
 {
-    if (value >= 0 && value <= STENO_MAX_BEAM)
+    if (value >= (low < 0 ? low : 0) && value <= STENO_MAX_BEAM)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_INVAL, "%s is %d, expected %d to %d", name, value, low,
                       STENO_MAX_BEAM);
@@ -60,7 +60,7 @@ static steno_status check_options(steno_stream *s, steno_err *err)
 {
     const struct steno_family_info *i = &s->model->info;
     struct steno_endpoint_rules *e = &s->opt.endpoint;
-    steno_status st = check_count("beam", s->opt.beam, 0, err);
+    steno_status st = check_count("beam", s->opt.beam, -STENO_MAX_BEAM, err);
     if (!st)
         st = check_count("n_best", s->opt.n_best, 1, err);
     if (st)
@@ -145,7 +145,12 @@ static steno_status open_state(steno_stream *s, const char *vocabulary, steno_er
                                     .options = s->opt.options,
                                     .n_options = s->opt.n_options,
                                     .alignment = s->alignment};
-    steno_status st = s->family->state_new(&s->state, s->model->impl, &o, err);
+    steno_status st;
+    if (o.beam < 0) {
+        o.beam = -o.beam > o.n_best ? -o.beam : o.n_best;
+        o.beam_yields = true;
+    }
+    st = s->family->state_new(&s->state, s->model->impl, &o, err);
     s->opt.hints = (struct steno_hints){0}; /* borrowed for the open only */
     s->asked = NULL;
     s->opt.options = NULL;

@@ -54,6 +54,8 @@ static bool is_given(const char *text)
 
 steno_status steno_beam_choose_hotwords(struct steno_family_stream *o, steno_err *err)
 {
+    if (o->beam == 1 && o->beam_yields && is_given(o->hints.hotwords))
+        o->beam = 0;
     if (o->beam == 1 && is_given(o->hints.hotwords))
         return steno_fail(err, STENO_ERR_INVAL, "hotwords: the beam is 1, expected more");
     if (o->beam == 1)
