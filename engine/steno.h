@@ -164,7 +164,7 @@ struct steno_model_info {
     /* Which of struct steno_hints the model can use: */
     const char *languages; /* codes that hints may name, "en de fr"; "" = not known */
     bool detects_language; /* when hints name none */
-    bool translates, takes_prompt, takes_hotwords; /* takes_prompt: prompt and prefix */
+    bool translates, takes_prompt, takes_hotwords; /* takes_prompt: Whisper prefix, too */
     /* The model cuts a recording into sections itself. Open the stream of a whole recording with
      * no_endpointing then. */
     bool cuts;

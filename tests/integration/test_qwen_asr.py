@@ -10,7 +10,7 @@ from unittest import mock
 
 
 import toy_qwen_asr as toy
-from daemon import Stenod, case, converse, wav
+from daemon import ROOT, Stenod, case, converse, wav
 from toy_check import RATE, SPEECH, STENO, main, pieces, refused, samples, transcribe
 
 CODE = {"English": "en", "Spanish": "es", "None": "", None: ""}
@@ -153,6 +153,8 @@ def what_does_not_fit_is_named(model):
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
     tokenizer = os.path.join("tokenizer", "tokenizer_config.json")
+    r = subprocess.run([STENO, "transcribe", "--model", model, "--prefix", "hello", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")], capture_output=True, text=True, check=False)
+    assert r.returncode and "prefix: models like" in r.stderr, "only Whisper's text can begin with it: " + r.stderr
     refused(model, [(lambda d: os.remove(os.path.join(d, tokenizer)), "tokenizer_config.json: No such file"),
                     (lambda d: spoil(d, tokenizer, lambda s: s.replace("<asr_text>", "<text>")), "there is no token <asr_text>"),
                     (lambda d: spoil(d, tokenizer, lambda s: s.replace('"content"', '"text"')), "line 1: expected a number below"),

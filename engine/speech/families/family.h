@@ -48,6 +48,7 @@ struct steno_family_info {
     /* struct steno_model_info; languages NULL: `language` alone */
     const char *languages;
     bool detects_language, translates, takes_prompt, takes_hotwords;
+    bool takes_prefix; /* beside a prompt */
     bool closed;  /* the vocabulary is a set of words, such as commands: they stay as they are */
     bool writes;  /* it writes numbers, marks and capitals as people do */
     bool untimed; /* steps also run networks that a trial does not time, such as a search's */
@@ -100,11 +101,11 @@ struct steno_speech_source {
 
 /* Arguments of state_new. */
 struct steno_family_stream {
-    int beam;   /* 0: the model's own; on return the beam in use */
-    int n_best; /* likewise */
+    int beam;         /* 0: the model's own; on return the beam in use */
+    int n_best;       /* likewise */
     bool beam_yields; /* nobody asked for this beam: hints.hotwords may have a larger one */
-    bool whole; /* segments: one segment for all audio between two finalizes */
-    bool cuts;  /* on return: the family cuts such a segment into utterances, and wants one */
+    bool whole;       /* segments: one segment for all audio between two finalizes */
+    bool cuts;        /* on return: the family cuts such a segment into utterances, and wants one */
     bool no_word_times;
     /* Checked against info; language: a code of info.languages, or NULL. Borrowed for the call. */
     struct steno_hints hints;

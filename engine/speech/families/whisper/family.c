@@ -142,6 +142,7 @@ static void get_info_whisper(const void *model, struct steno_family_info *out)
         .detects_language = m->net->special.multilingual,
         .translates = translates(&m->net->special, &m->net->dims),
         .takes_prompt = true,
+        .takes_prefix = true,
         .takes_hotwords = true,
         .writes = true,
         .untimed = true,
