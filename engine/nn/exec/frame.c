@@ -220,10 +220,10 @@ void *steno_frame_grow_out(struct frame *f, int out, size_t bytes)
     struct outbuf *o = &f->outs[out];
     void **buf = &o->buf[o->sel];
     size_t *cap = &o->cap[o->sel], room = bytes;
-    const bool grows = *buf && (f->up || bytes - *cap <= *cap / SLOW_GROWTH);
     if (*buf && *cap >= bytes)
         return *buf;
-    if (grows && !steno_add_size(bytes, bytes / 2, &room))
+    if (*buf && (f->up || bytes - *cap <= *cap / SLOW_GROWTH) &&
+        !steno_add_size(bytes, bytes / 2, &room))
         room = bytes;
     if (!steno_workspace_regrow(f->ws, buf, cap, room) && room > bytes)
         (void)steno_workspace_regrow(f->ws, buf, cap, bytes);

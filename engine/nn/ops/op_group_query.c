@@ -9,6 +9,8 @@
 
 enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL, COS, SIN, PLACES, BIAS, SINK };
 
+static const char no_memory[] = "out of memory";
+
 struct group_query {
     size_t batch, rows, heads, kv_heads, size;
     size_t past, keys; /* rows of the caches that come, and that go */
@@ -16,6 +18,7 @@ struct group_query {
     size_t half, positions;
     bool together, turns, interleaved;
     int64_t *seen, *before; /* [batch] keys in all, and those that were there before */
+    float *angles;          /* [2, half] scratch for cosines and sines of a position */
 };
 
 static bool float_like(const struct steno_tensor *t)
@@ -81,7 +84,7 @@ static const char *read_lengths(struct steno_op_ctx *ctx, struct group_query *g)
     g->keys = (size_t)total > g->past ? (size_t)total : g->past;
     g->seen = steno_op_scratch(ctx, (2 * g->batch + 1) * sizeof *g->seen);
     if (!g->seen)
-        return "out of memory";
+        return no_memory;
     g->before = g->seen + g->batch;
     for (size_t b = 0; b < g->batch; b++) {
         g->seen[b] = steno_ops_get_i64(lengths, b) + 1;
@@ -93,7 +96,7 @@ static const char *read_lengths(struct steno_op_ctx *ctx, struct group_query *g)
     return NULL;
 }
 
-static const char *read_rotary(const struct steno_op_ctx *ctx, struct group_query *g)
+static const char *read_rotary(struct steno_op_ctx *ctx, struct group_query *g)
 {
     const struct steno_node *n = steno_op_node(ctx);
     const struct steno_tensor *c = steno_contrib_in(ctx, COS), *s = steno_contrib_in(ctx, SIN),
@@ -110,7 +113,19 @@ static const char *read_rotary(const struct steno_op_ctx *ctx, struct group_quer
         return "position_ids do not fit the query";
     g->half = (size_t)c->shape.dim[1];
     g->positions = (size_t)c->shape.dim[0];
-    return NULL;
+    g->angles = steno_op_scratch(ctx, 2 * g->half * sizeof *g->angles);
+    return g->angles ? NULL : no_memory;
+}
+
+/* Row `at` of a cache of cosines or sines [positions, half]; buf [half]: for one that is not f32.
+ */
+static const float *angles_at(const struct steno_tensor *cache, size_t half, size_t at, float *buf)
+{
+    const char *row = (const char *)cache->data + at * half * steno_dtype_size(cache->dtype);
+    if (cache->dtype == STENO_F32)
+        return (const float *)(const void *)row;
+    steno_ops_load_f32(buf, row, cache->dtype, half);
+    return buf;
 }
 
 /* Copy `heads` heads of the rows of entry b, turned by their positions, to `to` with strides.
@@ -120,17 +135,17 @@ static bool turn_rows(struct steno_op_ctx *ctx, const struct group_query *g, siz
                       size_t row)
 {
     const struct steno_tensor *places = steno_contrib_in(ctx, PLACES);
-    const float *c = steno_ops_as_f32(ctx, steno_op_in(ctx, COS));
-    const float *s = steno_ops_as_f32(ctx, steno_op_in(ctx, SIN));
     for (size_t i = 0; i < g->rows; i++) {
         const int64_t at =
             places ? steno_ops_get_i64(places, b * g->rows + i) : g->before[b] + (int64_t)i;
-        if (!c || !s || at < 0 || (uint64_t)at >= g->positions)
+        const float *c, *s;
+        if (at < 0 || (uint64_t)at >= g->positions)
             return false;
+        c = angles_at(steno_op_in(ctx, COS), g->half, (size_t)at, g->angles);
+        s = angles_at(steno_op_in(ctx, SIN), g->half, (size_t)at, g->angles + g->half);
         for (size_t h = 0; h < heads; h++)
-            steno_contrib_rotate(g->half, g->size, g->interleaved, x + i * width + h * g->size,
-                                 c + (size_t)at * g->half, s + (size_t)at * g->half,
-                                 to + h * head + i * row);
+            steno_contrib_rotate(g->half, g->size, g->interleaved, x + i * width + h * g->size, c,
+                                 s, to + h * head + i * row);
     }
     return true;
 }
@@ -273,7 +288,8 @@ static steno_status run_group_query(struct steno_op_ctx *ctx, steno_err *err)
     if (!wrong)
         wrong = read_rotary(ctx, &g);
     if (wrong)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+        return wrong == no_memory ? steno_ops_nomem(ctx, err)
+                                  : steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     q = steno_ops_as_f32(ctx, steno_op_in(ctx, QUERY));
     if (!q)
         return steno_ops_nomem(ctx, err);

@@ -62,11 +62,8 @@ static bool broadcast_to(const struct steno_graph *g, steno_value_id x, steno_va
 
 static bool computes(const struct steno_node *n)
 {
-    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Where"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (steno_pass_is(n, types[i]))
-            return true;
-    return false;
+    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Where", NULL};
+    return steno_pass_is_any(n, types);
 }
 
 /* True if s is the shape of w, whatever that is. */

@@ -74,6 +74,8 @@ void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
 bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_id to);
 /* True if n is not NULL and is `type` of ai.onnx. */
 bool steno_pass_is(const struct steno_node *n, const char *type);
+/* True if n is not NULL and is one of the types of ai.onnx, a list that ends with NULL. */
+bool steno_pass_is_any(const struct steno_node *n, const char *const *types);
 /* True if n is not NULL and is `type` of ai.steno. */
 bool steno_pass_is_ours(const struct steno_node *n, const char *type);
 /* Return the node that writes v, or NULL. */

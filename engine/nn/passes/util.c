@@ -72,6 +72,13 @@ bool steno_pass_is(const struct steno_node *n, const char *type)
     return n && !*n->domain && !strcmp(n->op_type, type);
 }
 
+bool steno_pass_is_any(const struct steno_node *n, const char *const *types)
+{
+    while (*types && !steno_pass_is(n, *types))
+        types++;
+    return *types;
+}
+
 bool steno_pass_is_ours(const struct steno_node *n, const char *type)
 {
     return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);

@@ -29,9 +29,8 @@ struct steno_fbank_options steno_logmel_gigaam(int sample_rate, size_t bins, boo
  * ln(max(x, 1e-5)). */
 struct steno_fbank_options steno_logmel_lasr(void);
 /* Granite Speech (transformers, GraniteSpeechFeatureExtractor), at 16 kHz: centred frames of 25 ms
- * in 512 points with reflected edges, periodic Hann, |X|^2, 80 HTK mels, log10 with clip 1e-10; n /
- * hop
- * + 1 frames, all of which steno_logmel_whisper_scale sees. */
+ * in 512 points with reflected edges, periodic Hann, |X|^2, 80 HTK mels, log10 with clip 1e-10;
+ * n / hop + 1 frames, all of which steno_logmel_whisper_scale sees. */
 struct steno_fbank_options steno_logmel_granite(void);
 /* In place over one whole window [frames, bins]: x = (max(x, max - 8) + 4) / 4. */
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins);

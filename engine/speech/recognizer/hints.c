@@ -126,7 +126,7 @@ steno_status steno_hints_resolve(const steno_model *m, struct steno_hints *io, s
     steno_status st;
     steno_model_get_info(m, &info);
     st = steno_hints_check(&info, io, err);
-    if (!st)
+    if (!st) /* some models that take a prompt take no prefix */
         st = check_text(&info, "prefix", io->prefix, m->info.takes_prefix, err);
     if (st || !io->language)
         return st;

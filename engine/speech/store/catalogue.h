@@ -45,10 +45,9 @@ struct steno_catalogue_model {
     const char *name; /* also of its directory */
     const char *family, *about, *languages, *license;
     int64_t bytes; /* of all files, about where there are patterns */
-    /* Either `files` is the whole model, or patterns of names (fnmatch(3), where '*' and '?' take
-     * no
-     * '/') choose files of a hub;
-     * then `files` has those whose checksum is known, with 0 bytes. */
+    /* Either `files` is the whole model, or patterns of names (fnmatch(3); '*' and '?' take
+     * no '/') choose files of a hub; then `files` has those whose checksum is known, with 0 bytes.
+     */
     const struct steno_catalogue_file *files;
     size_t n_files;
     const char *const *picks;

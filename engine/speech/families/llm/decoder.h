@@ -1,7 +1,6 @@
 /* A decoder that is a large language model, as sherpa-onnx or the exporters behind transformers.js
- * write it. It reads a prompt in which
- * rows of audio stand, and writes the likeliest text, a token at a time. Keys and values of all
- * positions are kept; a run computes those of its own.
+ * write it. It reads a prompt in which rows of audio stand, and writes the likeliest text, a token
+ * at a time. Keys and values of all positions are kept; a run computes those of its own.
  *
  *     ids i64 [1,n], rows of audio f32 [1,a,D], mask i64 [1,n]     the network knows a mark's place
  *     or embeddings f32 [1,n,D], mask i64 [1, those before and n]  with a network of its own for
