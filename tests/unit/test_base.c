@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/pages.h"
 #include "base/path.h"
@@ -265,6 +266,52 @@ static void a_message_that_is_cut_says_so(void **state)
     assert_string_equal(err.msg, text);
 }
 
+static void arrays_grow_to_twice_their_room(void **state)
+{
+    int32_t *a = NULL;
+    size_t cap = 0, moves = 0;
+    (void)state;
+    assert_int_equal(STENO_RESERVE(&a, &cap, 0), STENO_OK);
+    assert_null(a);
+    for (size_t n = 0; n < 10000; n++) {
+        const size_t had = cap;
+        assert_int_equal(STENO_RESERVE(&a, &cap, n + 1), STENO_OK);
+        moves += cap != had;
+        a[n] = (int32_t)n;
+    }
+    assert_in_range(moves, 1, 14);
+    assert_int_equal(a[9999], 9999);
+    assert_int_equal(STENO_RESERVE(&a, &cap, 1000000), STENO_OK);
+    assert_int_equal(cap, 1000000);
+    assert_int_equal(a[0], 0);
+    assert_int_equal(STENO_RESERVE(&a, &cap, SIZE_MAX / 2), STENO_ERR_NOMEM);
+    assert_int_equal(cap, 1000000);
+    assert_int_equal(a[9999], 9999);
+    free(a);
+}
+
+static void blocks_are_zeroed_aligned_and_freed_together(void **state)
+{
+    struct steno_blocks b = {0};
+    (void)state;
+    for (size_t n = 0; n < 100; n++) {
+        unsigned char *p = steno_blocks_add(&b, n, 3);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % _Alignof(max_align_t), 0);
+        for (size_t i = 0; i < 3 * n; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 1, 3 * n);
+    }
+    assert_false(b.failed);
+    assert_null(steno_blocks_add(&b, SIZE_MAX / 2, 3));
+    assert_null(steno_blocks_add(&b, SIZE_MAX - 1, 1));
+    assert_non_null(steno_blocks_add(&b, 1, 1));
+    assert_true(b.failed);
+    steno_blocks_free(&b);
+    assert_false(b.failed);
+    assert_null(b.newest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +328,8 @@ int main(void)
         cmocka_unit_test(arena_refuses_more_than_its_limit),
         cmocka_unit_test(arena_reset_gives_zeroed_memory_again),
         cmocka_unit_test(a_renewed_arena_is_the_same_one),
+        cmocka_unit_test(arrays_grow_to_twice_their_room),
+        cmocka_unit_test(blocks_are_zeroed_aligned_and_freed_together),
         cmocka_unit_test(a_file_beside_another_is_in_its_folder),
         cmocka_unit_test(buffer_never_outgrows_its_maximum),
         cmocka_unit_test(buffer_hands_over_its_memory),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/list.h"
 
 #define MAX_KEYS 64 /* of a token */
@@ -107,20 +108,6 @@ static bool read_token_fields(struct parser *p)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static steno_status reserve_fields(struct steno_itn_fields *f, size_t more)
-{
-    const size_t cap = 2 * (f->n + more);
-    struct steno_itn_field *grown;
-    if (f->n + more <= f->cap)
-        return STENO_OK;
-    grown = realloc(f->field, cap * sizeof *grown);
-    if (!grown)
-        return STENO_ERR_NOMEM;
-    f->field = grown;
-    f->cap = cap;
-    return STENO_OK;
-}
-
 /* Write key i. Its field begins where the one written before it ended: at `*begin`. */
 static steno_status write_key(struct parser *p, size_t i, struct steno_buf *out,
                               struct steno_itn_field *field, size_t *begin)
@@ -157,7 +144,7 @@ static steno_status write_token(struct parser *p, struct steno_buf *out, struct 
 {
     struct steno_itn_field *field, *last = NULL;
     size_t begin = out->len + (out->len > 0);
-    steno_status st = reserve_fields(f, p->n_keys);
+    steno_status st = STENO_RESERVE(&f->field, &f->cap, f->n + p->n_keys);
     if (st)
         return st;
     field = f->field + f->n;

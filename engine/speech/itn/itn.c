@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "speech/itn/fields.h"
 #include "speech/itn/internal.h"
@@ -46,19 +47,6 @@ void steno_itn_writer_free(steno_itn_writer *w)
     free(w->origin);
     free(w->before);
     free(w);
-}
-
-static bool reserve_origins(struct steno_itn_origin **p, size_t *cap, size_t n)
-{
-    struct steno_itn_origin *grown;
-    if (n <= *cap)
-        return true;
-    grown = realloc(*p, 2 * n * sizeof *grown);
-    if (!grown)
-        return false;
-    *p = grown;
-    *cap = 2 * n;
-    return true;
 }
 
 /* The bytes that a path writes. */
@@ -155,8 +143,8 @@ static steno_status rewrite_stage(steno_itn_writer *w, const struct steno_fst *f
     steno_status st = steno_rewrite_run(w->rewrite, f, in->data ? in->data : "", in->len, p);
     if (!st)
         st = write_path(p, out);
-    if (!st && !reserve_origins(&w->before, &w->cap_before, out->len + 1))
-        st = STENO_ERR_NOMEM;
+    if (!st)
+        st = STENO_RESERVE(&w->before, &w->cap_before, out->len + 1);
     return st;
 }
 
@@ -255,8 +243,8 @@ static steno_status take_text_itn(steno_itn_writer *w, const char *text, uint32_
         n--;
     steno_buf_reset(&w->text);
     st = steno_buf_add(&w->text, p, n);
-    if (!st && !reserve_origins(&w->origin, &w->cap_origin, n + 1))
-        st = STENO_ERR_NOMEM;
+    if (!st)
+        st = STENO_RESERVE(&w->origin, &w->cap_origin, n + 1);
     for (uint32_t i = 0; !st && i < n; i++)
         w->origin[i] = (struct steno_itn_origin){*shift + i, *shift + i + 1};
     return st;

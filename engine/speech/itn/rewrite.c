@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define BLOCK ((size_t)8192)
 #define MAX_EDGES ((size_t)1 << 21)        /* of a block */
 #define KEPT_EDGES ((size_t)1 << 18)       /* room that stays for the next text */
@@ -48,7 +50,8 @@ struct steno_rewrite {
     uint32_t *entry;    /* by place of the block: the one node by which paths come there */
     struct steno_rewrite_step *step;
     size_t n_nodes, n_edges, n_order, n_layer[2], n_steps;
-    size_t cap_nodes, cap_edges, cap_marks, cap_entries, cap_steps;
+    size_t cap_nodes, cap_stack, cap_layer[2], cap_edges, cap_order, cap_marks[2], cap_entries,
+        cap_steps;
 };
 
 struct block {
@@ -62,71 +65,30 @@ struct block {
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-static bool resize_array(void *p, size_t n, size_t size)
-{
-    void *grown, *old;
-    memcpy(&old, p, sizeof old);
-    grown = realloc(old, n * size);
-    if (grown)
-        memcpy(p, &grown, sizeof grown);
-    return grown != NULL;
-}
-
 static bool reserve_nodes(steno_rewrite *w)
 {
-    const size_t n = w->cap_nodes ? 2 * w->cap_nodes : 1024;
-    if (w->n_nodes < w->cap_nodes)
-        return true;
-    if (!resize_array(&w->node, n, sizeof *w->node) ||
-        !resize_array(&w->stack, n, sizeof *w->stack) ||
-        !resize_array(&w->layer[0], n, sizeof *w->layer[0]) ||
-        !resize_array(&w->layer[1], n, sizeof *w->layer[1]))
-        return false;
-    w->cap_nodes = n;
-    return true;
+    const size_t n = w->n_nodes + 1;
+    return !STENO_RESERVE(&w->node, &w->cap_nodes, n) &&
+           !STENO_RESERVE(&w->stack, &w->cap_stack, n) &&
+           !STENO_RESERVE(&w->layer[0], &w->cap_layer[0], n) &&
+           !STENO_RESERVE(&w->layer[1], &w->cap_layer[1], n);
 }
 
 static bool reserve_edges(steno_rewrite *w, size_t more)
 {
-    size_t n = w->cap_edges ? w->cap_edges : 4096;
-    while (n < w->n_edges + more)
-        n *= 2;
-    if (n > w->cap_edges && (!resize_array(&w->edge, n, sizeof *w->edge) ||
-                             !resize_array(&w->order, 2 * n + 1, sizeof *w->order)))
-        return false;
-    w->cap_edges = n;
-    return true;
+    const size_t n = w->n_edges + more;
+    return !STENO_RESERVE(&w->edge, &w->cap_edges, n) &&
+           !STENO_RESERVE(&w->order, &w->cap_order, 2 * n + 1);
 }
 
 static bool reserve_marks(steno_rewrite *w, size_t states)
 {
-    if (states <= w->cap_marks)
-        return true;
     for (int i = 0; i < 2; i++) {
-        if (!resize_array(&w->mark[i], states, sizeof *w->mark[i]))
+        const size_t had = w->cap_marks[i];
+        if (STENO_RESERVE(&w->mark[i], &w->cap_marks[i], states))
             return false;
-        memset(w->mark[i] + w->cap_marks, 0, (states - w->cap_marks) * sizeof *w->mark[i]);
+        memset(w->mark[i] + had, 0, (w->cap_marks[i] - had) * sizeof *w->mark[i]);
     }
-    w->cap_marks = states;
-    return true;
-}
-
-static bool reserve_entries(steno_rewrite *w, size_t n)
-{
-    if (n > w->cap_entries && !resize_array(&w->entry, n, sizeof *w->entry))
-        return false;
-    w->cap_entries = n > w->cap_entries ? n : w->cap_entries;
-    return true;
-}
-
-static bool reserve_steps(steno_rewrite *w, size_t more)
-{
-    size_t n = w->cap_steps ? w->cap_steps : 1024;
-    while (n < w->n_steps + more)
-        n *= 2;
-    if (n > w->cap_steps && !resize_array(&w->step, n, sizeof *w->step))
-        return false;
-    w->cap_steps = n;
     return true;
 }
 
@@ -142,7 +104,8 @@ static void free_block(steno_rewrite *w)
     w->edge = NULL;
     w->stack = NULL;
     w->order = w->layer[0] = w->layer[1] = NULL;
-    w->cap_nodes = w->cap_edges = 0;
+    w->cap_nodes = w->cap_stack = w->cap_layer[0] = w->cap_layer[1] = 0;
+    w->cap_edges = w->cap_order = 0;
 }
 
 /* ---- nodes and edges ------------------------------------------------------------------------- */
@@ -370,7 +333,7 @@ static bool add_path(steno_rewrite *w, const struct steno_fst *f, uint32_t end)
         e = &w->edge[w->node[i].best];
         n += put_edge(w, f, e, NULL);
     }
-    if (!reserve_steps(w, n))
+    if (STENO_RESERVE(&w->step, &w->cap_steps, w->n_steps + n))
         return false;
     w->n_steps += n;
     n = w->n_steps;
@@ -498,7 +461,7 @@ static steno_status run_block(steno_rewrite *w, struct block *b, uint32_t *state
         return st;
     walk_nodes(w, b);
     relax_all(w, b->f);
-    if (!b->end && !reserve_entries(w, b->n + 1))
+    if (!b->end && STENO_RESERVE(&w->entry, &w->cap_entries, b->n + 1))
         return STENO_ERR_NOMEM;
     *cut = b->end ? find_end(w, b, weight) : find_cut(w, b);
     if (*cut == NONE)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/path.h"
 #include "formats/onnx_head.h"
@@ -31,9 +32,9 @@ struct steno_punctuation_writer {
     steno_session *session;
     struct steno_punctuation_tokens tokens;
     struct steno_buf low, text; /* in small letters; written */
-    int32_t *id;                /* [cap] numbers of the tokens */
-    uint8_t *mark;              /* [cap] */
-    size_t cap;
+    int32_t *id;                /* [cap_id] numbers of the tokens */
+    uint8_t *mark;              /* [cap_mark] */
+    size_t cap_id, cap_mark;
 };
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -332,26 +333,15 @@ static steno_status run_part(void *arg, size_t begin, size_t end, uint8_t *mark,
     return st;
 }
 
-static steno_status reserve_tokens(steno_punctuation_writer *w)
-{
-    const size_t n = w->tokens.n;
-    if (n <= w->cap)
-        return STENO_OK;
-    free(w->id);
-    free(w->mark);
-    w->id = malloc(n * sizeof *w->id);
-    w->mark = malloc(n);
-    w->cap = w->id && w->mark ? n : 0;
-    return w->cap ? STENO_OK : STENO_ERR_NOMEM;
-}
-
 static steno_status run_parts(steno_punctuation_writer *w, steno_err *err)
 {
     const struct steno_ct_vocab *v = &w->p->ct;
     struct steno_punctuation_tokens *t = &w->tokens;
     steno_status st = steno_ct_split(t, w->low.data);
     if (!st)
-        st = reserve_tokens(w);
+        st = STENO_RESERVE(&w->id, &w->cap_id, t->n);
+    if (!st)
+        st = STENO_RESERVE(&w->mark, &w->cap_mark, t->n);
     for (size_t i = 0; !st && i < t->n; i++)
         w->id[i] = steno_ct_vocab_find(v, w->low.data + t->v[i].begin, t->v[i].end - t->v[i].begin);
     if (!st)
@@ -365,14 +355,8 @@ static steno_status run_parts(steno_punctuation_writer *w, steno_err *err)
 
 steno_status steno_punctuation_add(struct steno_punctuation_tokens *t, size_t begin, size_t end)
 {
-    if (t->n == t->cap) {
-        const size_t cap = t->cap ? 2 * t->cap : 64;
-        struct steno_punctuation_token *grown = realloc(t->v, cap * sizeof *grown);
-        if (!grown)
-            return STENO_ERR_NOMEM;
-        t->v = grown;
-        t->cap = cap;
-    }
+    if (STENO_RESERVE(&t->v, &t->cap, t->n + 1))
+        return STENO_ERR_NOMEM;
     t->v[t->n++] = (struct steno_punctuation_token){
         .begin = (uint32_t)begin, .end = (uint32_t)end, .mark = ""};
     return STENO_OK;

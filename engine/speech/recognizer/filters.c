@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/recognizer/redact.h"
 
 #define MAX_PAIRS 256  /* of replace */
@@ -37,14 +38,8 @@ static void squeeze(char *text)
 static steno_status add_pair(struct steno_filters *f, const char *from, const char *to,
                              steno_err *err)
 {
-    if (f->n == f->room) {
-        const size_t room = f->room ? 2 * f->room : 16;
-        struct pair *more = reallocarray(f->pair, room, sizeof *more);
-        if (!more)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        f->pair = more;
-        f->room = room;
-    }
+    if (STENO_RESERVE(&f->pair, &f->room, f->n + 1))
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     f->pair[f->n++] = (struct pair){from, to};
     return STENO_OK;
 }

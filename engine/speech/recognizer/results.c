@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/recognizer/aligned.h"
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/filters.h"
@@ -16,37 +17,16 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static steno_status reserve_results(void **p, size_t element, size_t *cap, size_t n)
-{
-    size_t want = *cap ? *cap : FIRST_WORDS;
-    void *q;
-    if (n <= *cap)
-        return STENO_OK;
-    while (want < n)
-        want *= 2;
-    q = realloc(*p, want * element);
-    if (!q)
-        return STENO_ERR_NOMEM;
-    *p = q;
-    *cap = want;
-    return STENO_OK;
-}
-
 /* Make room for words and tokens of all alternatives. */
 static steno_status reserve_parts(struct steno_results *r, size_t words, size_t tokens)
 {
-    void *w = r->w, *t = r->tokens;
-    steno_status st = reserve_results(&w, sizeof *r->w, &r->cap_words, words);
-    if (!st)
-        st = reserve_results(&t, sizeof *r->tokens, &r->cap_tokens, tokens);
-    r->w = w;
-    r->tokens = t;
-    return st;
+    const steno_status st = STENO_RESERVE(&r->w, &r->cap_words, words);
+    return st ? st : STENO_RESERVE(&r->tokens, &r->cap_tokens, tokens);
 }
 
 steno_status steno_results_open(struct steno_results *r, int n_best)
 {
-    steno_status st = steno_events_init(&r->events);
+    steno_status st = STENO_OK;
     r->n_best = (size_t)n_best;
     r->words = calloc(r->n_best, sizeof *r->words);
     r->hyps = calloc(r->n_best, sizeof *r->hyps);
@@ -161,10 +141,8 @@ static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis
 {
     struct steno_results *r = &s->results;
     const double from = s->feeder->frame_time(s, 0), end = (double)s->taken / s->opt.sample_rate;
-    void *p = r->sections;
     size_t word = 0;
-    steno_status st = reserve_results(&p, sizeof *r->sections, &r->cap_sections, h->n_sections);
-    r->sections = p;
+    steno_status st = STENO_RESERVE(&r->sections, &r->cap_sections, h->n_sections);
     for (size_t i = 0; i < h->n_sections && !st; i++) {
         struct steno_section *o = &r->sections[i];
         *o = h->sections[i];

@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/array.h"
 #include "speech/recognizer/vad.h"
-
-#define SPANS 8 /* room at first; more are needed only where the search lags by many words */
 
 struct span {
     int64_t from, to; /* samples */
@@ -23,7 +21,7 @@ steno_status steno_sound_open(steno_sound **out, const steno_vad *vad, int rate,
 {
     steno_sound *s = calloc(1, sizeof *s);
     steno_status st = STENO_OK;
-    if (!s || !(s->spans = malloc(SPANS * sizeof *s->spans)))
+    if (!s)
         st = steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (!st)
         st = steno_vad_state_open(&s->state, vad ? vad : &steno_vad_energy, rate, err);
@@ -31,7 +29,6 @@ steno_status steno_sound_open(steno_sound **out, const steno_vad *vad, int rate,
         steno_sound_close(s);
         return st;
     }
-    s->cap = SPANS;
     *out = s;
     return STENO_OK;
 }
@@ -52,13 +49,8 @@ static steno_status add_frame(steno_sound *s, int64_t to, steno_err *err)
         s->spans[s->n - 1].to = to;
         return STENO_OK;
     }
-    if (s->n == s->cap) {
-        struct span *p = realloc(s->spans, 2 * s->cap * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        s->spans = p;
-        s->cap *= 2;
-    }
+    if (STENO_RESERVE(&s->spans, &s->cap, s->n + 1))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     s->spans[s->n++] = (struct span){to - steno_vad_state_latency(s->state), to};
     s->loud = true;
     return STENO_OK;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/search/ctc_prefix.h"
 
 #define END_LENGTHS 3      /* end detection checks this many lengths */
@@ -26,11 +27,11 @@ struct ended {
 
 struct steno_joint {
     struct steno_joint_options o;
-    steno_ctc_prefix *prefix; /* NULL: no CTC */
-    size_t k;                 /* tokens per hypothesis that CTC scores, including eos */
-    float *sum, *part;        /* [beam, vocab]: the weighted sum; the scores of one scorer */
-    float *partial_scores;    /* [beam, vocab] weighted scores of a partial scorer; allocated when
-                                 needed */
+    struct steno_blocks fixed; /* arrays whose sizes are those of the options */
+    steno_ctc_prefix *prefix;  /* NULL: no CTC */
+    size_t k;                  /* tokens per hypothesis that CTC scores, including eos */
+    float *sum, *part;         /* [beam, vocab]: the weighted sum; the scores of one scorer */
+    float *partial_scores; /* [beam, vocab] weighted scores of a partial scorer; NULL: not yet */
     bool has_partial_scores;
     float *key;   /* [beam, vocab] scores of the scorer that selects the pre-beam; NULL: the sum
                      selects it */
@@ -58,6 +59,11 @@ struct steno_joint {
     size_t n_ended, cap_ended;
 };
 
+static steno_status no_memory(steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+}
+
 steno_status steno_joint_open(steno_joint **out, const struct steno_joint_options *opt,
                               steno_err *err)
 {
@@ -71,28 +77,26 @@ steno_status steno_joint_open(steno_joint **out, const struct steno_joint_option
         return steno_fail(err, STENO_ERR_LIMIT, "beam of %zu over %zu tokens", opt->beam, v);
     j = calloc(1, sizeof *j);
     if (!j)
-        return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+        return no_memory(err);
     j->o = *opt;
     j->k = opt->pre_beam && opt->pre_beam < v ? opt->pre_beam + 1 : v;
-    j->sum = malloc(cells);
-    j->part = malloc(cells);
+    j->sum = steno_blocks_add(&j->fixed, cells, 1);
+    j->part = steno_blocks_add(&j->fixed, cells, 1);
     if (opt->pre_beam_key >= 0)
-        j->key = malloc(cells);
-    j->ids = malloc(j->k * sizeof *j->ids);
-    j->ctc = malloc(j->k * sizeof *j->ctc);
-    j->pick = malloc(opt->beam * sizeof *j->pick);
-    j->heap = malloc((j->k > opt->beam ? j->k : opt->beam) * sizeof *j->heap);
-    j->rows = malloc(opt->beam * sizeof *j->rows);
-    j->parent = malloc(opt->beam * sizeof *j->parent);
-    j->from = malloc(opt->beam * sizeof *j->from);
-    j->token = malloc(opt->beam * sizeof *j->token);
-    j->score = malloc(opt->beam * sizeof *j->score);
-    j->prev_score = malloc(opt->beam * sizeof *j->score);
-    j->kept_score = malloc(opt->beam * sizeof *j->score);
-    if (!j->sum || !j->part || !j->ids || !j->ctc || !j->pick || !j->heap || !j->rows ||
-        !j->parent || !j->from || !j->token || !j->score || !j->prev_score || !j->kept_score ||
-        (opt->pre_beam_key >= 0 && !j->key))
-        st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+        j->key = steno_blocks_add(&j->fixed, cells, 1);
+    j->ids = steno_blocks_add(&j->fixed, j->k, sizeof *j->ids);
+    j->ctc = steno_blocks_add(&j->fixed, j->k, sizeof *j->ctc);
+    j->pick = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->pick);
+    j->heap = steno_blocks_add(&j->fixed, j->k > opt->beam ? j->k : opt->beam, sizeof *j->heap);
+    j->rows = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->rows);
+    j->parent = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->parent);
+    j->from = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->from);
+    j->token = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->token);
+    j->score = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->score);
+    j->prev_score = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->score);
+    j->kept_score = steno_blocks_add(&j->fixed, opt->beam, sizeof *j->score);
+    if (j->fixed.failed)
+        st = no_memory(err);
     if (!st && opt->ctc_weight != 0)
         st = steno_ctc_prefix_open(&j->prefix, opt->vocab, opt->blank, opt->eos, opt->beam, err);
     if (st)
@@ -107,24 +111,10 @@ void steno_joint_close(steno_joint *j)
     if (!j)
         return;
     steno_ctc_prefix_close(j->prefix);
-    free(j->sum);
-    free(j->part);
-    free(j->key);
-    free(j->partial_scores);
-    free(j->ids);
-    free(j->ctc);
-    free(j->pick);
-    free(j->heap);
+    steno_blocks_free(&j->fixed);
     free(j->now);
     free(j->next);
     free(j->prev);
-    free(j->prev_score);
-    free(j->kept_score);
-    free(j->rows);
-    free(j->parent);
-    free(j->from);
-    free(j->token);
-    free(j->score);
     free(j->results);
     free(j->ended);
     free(j);
@@ -222,9 +212,10 @@ static steno_status keep_partial_scores(steno_joint *j, double weight, steno_err
 {
     size_t n = j->n * (size_t)j->o.vocab;
     if (!j->partial_scores)
-        j->partial_scores = malloc(j->o.beam * (size_t)j->o.vocab * sizeof *j->partial_scores);
+        j->partial_scores =
+            steno_blocks_add(&j->fixed, j->o.beam * (size_t)j->o.vocab, sizeof *j->partial_scores);
     if (!j->partial_scores)
-        return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+        return no_memory(err);
     for (size_t i = 0; i < n; i++)
         j->partial_scores[i] = (float)weight * j->part[i];
     j->has_partial_scores = true;
@@ -351,7 +342,7 @@ static steno_status choose_pairs(steno_joint *j, steno_err *err)
     size_t n_pick = 0;
     for (size_t h = 0; h < j->n; h++)
         if (extend_hyp(j, h, &n_pick))
-            return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+            return no_memory(err);
     if (!n_pick)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "beam search: every score of token %zu is not a number", j->length);
@@ -374,25 +365,9 @@ static void step_blocks(struct steno_joint_block *const *b, size_t n)
 static steno_status keep_result(steno_joint *j, size_t h, bool add_eos)
 {
     size_t n = j->length + add_eos;
-    if (j->n_results + n > j->cap_results) {
-        size_t cap = j->cap_results ? j->cap_results : 4096;
-        int32_t *p;
-        while (cap < j->n_results + n)
-            cap *= 2;
-        p = realloc(j->results, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        j->results = p;
-        j->cap_results = cap;
-    }
-    if (j->n_ended == j->cap_ended) {
-        size_t cap = j->cap_ended ? 2 * j->cap_ended : 64;
-        struct ended *p = realloc(j->ended, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        j->ended = p;
-        j->cap_ended = cap;
-    }
+    if (STENO_RESERVE(&j->results, &j->cap_results, j->n_results + n) ||
+        STENO_RESERVE(&j->ended, &j->cap_ended, j->n_ended + 1))
+        return STENO_ERR_NOMEM;
     memcpy(j->results + j->n_results, j->rows[h], j->length * sizeof *j->results);
     if (add_eos)
         j->results[j->n_results + j->length] = j->o.eos;
@@ -544,7 +519,7 @@ static steno_status search_block(struct steno_joint_block *b, double min_ratio)
         if (j->o.max_len_ratio == 0 && end_detected(j, i))
             break;
     }
-    return st ? steno_fail(b->err, st, "beam search: out of memory") : STENO_OK;
+    return st ? no_memory(b->err) : STENO_OK;
 }
 
 steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *scorers,
@@ -643,7 +618,7 @@ static void undo_step(steno_joint *j)
 static steno_status keep_step(steno_joint *j, steno_err *err)
 {
     if (collect_candidates(j, j->index++, 0, false))
-        return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+        return no_memory(err);
     swap_tokens(&j->prev, &j->next);
     memcpy(j->prev_score, j->kept_score, j->n_kept * sizeof *j->score);
     j->n_prev = j->n_kept;
@@ -689,7 +664,7 @@ static void end_step(struct steno_joint_block *b)
         b->over = !at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index);
         if (!b->over &&
             collect_candidates(j, j->index++, to_length(j->o.min_len_ratio, j->frames), at_end))
-            b->st = steno_fail(b->err, STENO_ERR_NOMEM, "beam search: out of memory");
+            b->st = no_memory(b->err);
     } else if (reads_past(j)) {
         undo_step(j);
         b->over = true;
@@ -714,7 +689,7 @@ void steno_joint_blocks(struct steno_joint_block *blocks, size_t n)
         struct steno_joint_block *b = &blocks[i];
         b->st = take_frames(b->j, b->ctc, b->frames);
         if (b->st)
-            b->st = steno_fail(b->err, b->st, "beam search: out of memory");
+            b->st = no_memory(b->err);
         b->steps = b->last;
         b->over = b->st != STENO_OK;
     }

@@ -2,6 +2,8 @@
  * all. */
 #include "speech/search/align.h"
 
+#include "base/array.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,53 +38,26 @@ static float score_of(uint32_t cell)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static bool grow_align(void **p, size_t element, size_t *cap, size_t n)
-{
-    size_t want = 2 * *cap > n ? 2 * *cap : n, bytes;
-    void *q;
-    if (n <= *cap)
-        return true;
-    if (!steno_mul_size(want, element, &bytes))
-        return false;
-    q = realloc(*p, bytes);
-    if (!q)
-        return false;
-    *p = q;
-    *cap = want;
-    return true;
-}
-
 /* Room for a frame of `width` states. */
 static bool reserve_frame(struct steno_align *a, size_t width)
 {
-    void *frames = a->frames, *cells = a->cells;
-    const bool ok = grow_align(&frames, sizeof *a->frames, &a->cap_frames, a->n_frames + 1) &&
-                    grow_align(&cells, sizeof *a->cells, &a->cap_cells, a->n_cells + width);
-    a->frames = frames;
-    a->cells = cells;
-    return ok;
+    return !STENO_RESERVE(&a->frames, &a->cap_frames, a->n_frames + 1) &&
+           !STENO_RESERVE(&a->cells, &a->cap_cells, a->n_cells + width);
 }
 
 static bool reserve_states(struct steno_align *a, size_t n)
 {
-    void *spans = a->spans;
-    const size_t states = 2 * n + 1;
-    const bool ok = grow_align(&spans, sizeof *a->spans, &a->cap_spans, n ? n : 1);
-    a->spans = spans;
-    if (!ok || states <= a->cap_states)
-        return ok;
-    free(a->now);
-    free(a->next);
-    a->now = malloc(states * sizeof *a->now);
-    a->next = malloc(states * sizeof *a->next);
-    a->cap_states = a->now && a->next ? states : 0;
-    return a->cap_states > 0;
+    if (STENO_RESERVE(&a->spans, &a->cap_spans, n + 1) ||
+        STENO_RESERVE(&a->states, &a->cap_states, 2 * (2 * n + 1)))
+        return false;
+    a->now = a->states;
+    a->next = a->states + 2 * n + 1;
+    return true;
 }
 
 void steno_align_free(struct steno_align *a)
 {
-    free(a->now);
-    free(a->next);
+    free(a->states);
     free(a->frames);
     free(a->cells);
     free(a->spans);

@@ -30,6 +30,7 @@ struct steno_align_options {
 struct steno_align {
     struct steno_align_options o;
     double *now, *next; /* [2 n + 1] scores of the states; those in [low, high) are valid */
+    double *states;     /* [cap_states] memory of both */
     size_t cap_states, low, high;
     struct steno_align_frame *frames; /* [n_frames, cap_frames] what the record has */
     size_t n_frames, cap_frames;

@@ -22,9 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define NIL (-1)
-#define FIRST_PATHS 128 /* nodes, links: doubled when hypotheses grow */
-#define FIRST_SPANS 32
 #define MOST 1e4f /* limit of scores: +Inf of a broken network must not give NaN sums */
 #define NEVER (-(double)INFINITY)
 
@@ -60,14 +60,15 @@ struct hyp {
 
 struct pool {
     void *items;
-    size_t size;
-    int32_t cap, used, free; /* free: head of the free list */
+    size_t size, cap;
+    int32_t used, free; /* free: head of the free list */
 };
 
 struct steno_ctc_beam {
     struct steno_ctc_options opt;
     struct pool nodes, links;
-    struct hyp *live, *cand;
+    struct steno_blocks fixed; /* arrays whose sizes are those of the options */
+    struct hyp *live, *cand;   /* [beam], [cap_cand] */
     int32_t n_live, n_cand, cap_cand;
     int32_t committed; /* tokens at the beginning that commit() has fixed */
     int32_t *top;      /* [top_k] tokens of the frame, best first */
@@ -98,17 +99,8 @@ static double log_add(double a, double b)
 
 static bool pool_reserve(struct pool *p, int32_t more)
 {
-    int64_t need = (int64_t)p->used + more, cap = p->cap;
-    void *q;
-    if (need <= p->cap)
-        return true;
-    while (cap < need)
-        cap *= 2;
-    if (cap > INT32_MAX || !(q = realloc(p->items, (size_t)cap * p->size)))
-        return false;
-    p->items = q;
-    p->cap = (int32_t)cap;
-    return true;
+    return p->used <= INT32_MAX - more &&
+           !steno_array_reserve(&p->items, &p->cap, (size_t)(p->used + more), p->size);
 }
 
 /* The language model's score of `token` after the prefix of a node. */
@@ -256,18 +248,13 @@ steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_op
         b->opt.top_k = opt->vocab - 1;
     k = (size_t)b->opt.top_k + 2; /* per hypothesis: itself, the top_k, its own last token */
     b->cap_cand = (int32_t)((size_t)opt->beam * k);
-    b->nodes = (struct pool){.size = sizeof(struct node), .cap = FIRST_PATHS, .free = NIL};
-    b->links = (struct pool){.size = sizeof(struct link), .cap = FIRST_PATHS, .free = NIL};
-    b->out_cap = FIRST_SPANS;
-    b->nodes.items = malloc((size_t)b->nodes.cap * b->nodes.size);
-    b->links.items = malloc((size_t)b->links.cap * b->links.size);
-    b->live = malloc((size_t)opt->beam * sizeof *b->live);
-    b->cand = malloc((size_t)b->cap_cand * sizeof *b->cand);
-    b->top = malloc((size_t)b->opt.top_k * sizeof *b->top);
-    b->row = malloc((size_t)opt->vocab * sizeof *b->row);
-    b->out = malloc(b->out_cap * sizeof *b->out);
-    if (!b->nodes.items || !b->links.items || !b->live || !b->cand || !b->top || !b->row ||
-        !b->out) {
+    b->nodes = (struct pool){.size = sizeof(struct node), .free = NIL};
+    b->links = (struct pool){.size = sizeof(struct link), .free = NIL};
+    b->live = steno_blocks_add(&b->fixed, (size_t)opt->beam, sizeof *b->live);
+    b->cand = steno_blocks_add(&b->fixed, (size_t)b->cap_cand, sizeof *b->cand);
+    b->top = steno_blocks_add(&b->fixed, (size_t)b->opt.top_k, sizeof *b->top);
+    b->row = steno_blocks_add(&b->fixed, (size_t)opt->vocab, sizeof *b->row);
+    if (b->fixed.failed || !pool_reserve(&b->nodes, 1)) {
         steno_ctc_beam_close(b);
         return steno_fail(err, STENO_ERR_NOMEM, "CTC: out of memory");
     }
@@ -282,10 +269,7 @@ void steno_ctc_beam_close(steno_ctc_beam *b)
         return;
     free(b->nodes.items);
     free(b->links.items);
-    free(b->live);
-    free(b->cand);
-    free(b->top);
-    free(b->row);
+    steno_blocks_free(&b->fixed);
     free(b->out);
     free(b);
 }
@@ -564,13 +548,8 @@ steno_status steno_ctc_beam_nbest(steno_ctc_beam *b, struct steno_hyp *out, size
     size_t total = 0, at = 0, k = (size_t)b->n_live < n ? (size_t)b->n_live : n;
     for (size_t i = 0; i < k; i++)
         total += (size_t)best_path(&b->live[i])->count;
-    if (total > b->out_cap) {
-        struct steno_span *p = realloc(b->out, total * 2 * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        b->out = p;
-        b->out_cap = total * 2;
-    }
+    if (STENO_RESERVE(&b->out, &b->out_cap, total + 1))
+        return STENO_ERR_NOMEM;
     for (size_t i = 0; i < k; i++) {
         const struct hyp *h = &b->live[i];
         const struct path *p = best_path(h);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define FIRST 256 /* initial room for tokens */
+#include "base/array.h"
 
 struct steno_ctc_greedy {
     struct steno_ctc_options opt;
@@ -25,12 +25,6 @@ steno_status steno_ctc_greedy_open(steno_ctc_greedy **out, const struct steno_ct
     if (!g)
         return steno_fail(err, STENO_ERR_NOMEM, "CTC: out of memory");
     g->opt = *opt;
-    g->cap = FIRST;
-    g->spans = malloc(g->cap * sizeof *g->spans);
-    if (!g->spans) {
-        free(g);
-        return steno_fail(err, STENO_ERR_NOMEM, "CTC: out of memory");
-    }
     steno_ctc_greedy_restart(g, 0);
     *out = g;
     return STENO_OK;
@@ -75,14 +69,8 @@ static int32_t likeliest(const struct steno_ctc_options *opt, const float *row)
 
 static steno_status add_span(steno_ctc_greedy *g, int32_t token, float logp)
 {
-    if (g->n == g->cap) {
-        size_t cap = g->cap ? 2 * g->cap : FIRST;
-        struct steno_span *p = realloc(g->spans, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        g->spans = p;
-        g->cap = cap;
-    }
+    if (STENO_RESERVE(&g->spans, &g->cap, g->n + 1))
+        return STENO_ERR_NOMEM;
     g->spans[g->n++] =
         (struct steno_span){.token = token, .peak = logp, .first = g->frame, .last = g->frame};
     return STENO_OK;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define ZERO STENO_PREFIX_ZERO
 
 /* Forward variables are probabilities, not logarithms, so a frame costs two products and no
@@ -30,8 +32,6 @@ struct steno_ctc_prefix {
     size_t states, frames, cap_frames;
     const float *x;
     struct state *now, *next; /* [states] */
-    double *r;                /* [2 sets, states, 2, cap_frames] */
-    int32_t *scales;          /* [2 sets, states, cap_frames] */
     double *weight, *repeat;  /* [cap_frames] phi, for new tokens and for the last token again */
     double *blank_p;          /* [cap_frames] probabilities of blank */
     double **column;          /* [vocab] probabilities of a token, computed when first needed */
@@ -39,6 +39,7 @@ struct steno_ctc_prefix {
     size_t n_used;
     double **pool; /* memory of columns, [cap_frames] each, kept between utterances */
     size_t n_pool, cap_pool;
+    struct steno_blocks fixed, grown; /* arrays of [states] and [vocab]; of [cap_frames] */
 };
 
 static double log_add(double a, double b)
@@ -70,12 +71,12 @@ steno_status steno_ctc_prefix_open(steno_ctc_prefix **out, int32_t vocab, int32_
     steno_ctc_prefix *p = calloc(1, sizeof *p);
     if (p) {
         *p = (steno_ctc_prefix){.vocab = vocab, .blank = blank, .eos = eos, .states = states};
-        p->now = calloc(states, sizeof *p->now);
-        p->next = calloc(states, sizeof *p->next);
-        p->column = calloc((size_t)vocab, sizeof *p->column);
-        p->used = calloc((size_t)vocab, sizeof *p->used);
+        p->now = steno_blocks_add(&p->fixed, states, sizeof *p->now);
+        p->next = steno_blocks_add(&p->fixed, states, sizeof *p->next);
+        p->column = steno_blocks_add(&p->fixed, (size_t)vocab, sizeof *p->column);
+        p->used = steno_blocks_add(&p->fixed, (size_t)vocab, sizeof *p->used);
     }
-    if (!p || !p->now || !p->next || !p->column || !p->used) {
+    if (!p || p->fixed.failed) {
         steno_ctc_prefix_close(p);
         return steno_fail(err, STENO_ERR_NOMEM, "prefix scores: out of memory");
     }
@@ -96,13 +97,8 @@ void steno_ctc_prefix_close(steno_ctc_prefix *p)
         return;
     drop_pool(p);
     free(p->pool);
-    free(p->now);
-    free(p->next);
-    free(p->column);
-    free(p->scales);
-    free(p->used);
-    free(p->r);
-    free(p->weight); /* also frees the arrays after it */
+    steno_blocks_free(&p->fixed);
+    steno_blocks_free(&p->grown);
     free(p);
 }
 
@@ -121,33 +117,27 @@ static void move_state(struct state *s, double *to, int32_t *scale, size_t cap, 
 /* Reserve room for `frames`; the first `keep` frames of the states are kept. */
 static steno_status reserve_states(steno_ctc_prefix *p, size_t frames, size_t keep)
 {
-    size_t cap = p->cap_frames ? p->cap_frames + p->cap_frames / 2 : 128, n;
-    double *r, *more;
-    int32_t *scales;
+    size_t cap = p->cap_frames ? p->cap_frames + p->cap_frames / 2 : 128;
+    struct steno_blocks grown = {0};
+    double *r, *more; /* [2 sets, states, 2, cap]; [3, cap] */
+    int32_t *scales;  /* [2 sets, states, cap] */
     if (frames <= p->cap_frames)
         return STENO_OK;
     cap = ((cap > frames ? cap : frames) + 63) / 64 * 64;
-    if (!steno_mul_size(cap, 4 * p->states * sizeof *r, &n))
-        return STENO_ERR_NOMEM;
-    r = malloc(n);
-    scales = malloc(n / 4);
-    more = malloc(3 * cap * sizeof *more);
-    if (!r || !scales || !more) {
-        free(r);
-        free(scales);
-        free(more);
+    r = steno_blocks_add(&grown, cap, 4 * p->states * sizeof *r);
+    scales = steno_blocks_add(&grown, cap, 2 * p->states * sizeof *scales);
+    more = steno_blocks_add(&grown, cap, 3 * sizeof *more);
+    if (grown.failed) {
+        steno_blocks_free(&grown);
         return STENO_ERR_NOMEM;
     }
     for (size_t i = 0; i < p->states; i++) {
         move_state(&p->now[i], r + 4 * i * cap, scales + 2 * i * cap, cap, keep);
         move_state(&p->next[i], r + (4 * i + 2) * cap, scales + (2 * i + 1) * cap, cap, keep);
     }
-    free(p->r);
-    free(p->scales);
-    free(p->weight);
+    steno_blocks_free(&p->grown);
     drop_pool(p); /* its columns are too short now */
-    p->r = r;
-    p->scales = scales;
+    p->grown = grown;
     p->weight = more;
     p->repeat = more + cap;
     p->blank_p = more + 2 * cap;
@@ -224,14 +214,8 @@ static steno_status make_column(steno_ctc_prefix *p, int32_t c)
 {
     double *q;
     if (p->n_used == p->n_pool) {
-        if (p->n_pool == p->cap_pool) {
-            size_t cap = p->cap_pool ? 2 * p->cap_pool : 64;
-            double **pool = realloc(p->pool, cap * sizeof *pool);
-            if (!pool)
-                return STENO_ERR_NOMEM;
-            p->pool = pool;
-            p->cap_pool = cap;
-        }
+        if (STENO_RESERVE(&p->pool, &p->cap_pool, p->n_pool + 1))
+            return STENO_ERR_NOMEM;
         p->pool[p->n_pool] = malloc(p->cap_frames * sizeof(double));
         if (!p->pool[p->n_pool])
             return STENO_ERR_NOMEM;

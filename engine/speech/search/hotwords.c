@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define NONE (-1)
 
 /* A prefix of phrases. Before the build its successors are a list, after it a sorted range. */
@@ -36,14 +38,8 @@ static steno_status no_memory_for_hot_words(steno_err *err)
 
 static steno_status add_state(steno_hotwords *h, int32_t token, steno_err *err)
 {
-    if (h->n == h->cap) {
-        size_t cap = h->cap ? 2 * h->cap : 64;
-        struct state *p = realloc(h->states, cap * sizeof *p);
-        if (!p)
-            return no_memory_for_hot_words(err);
-        h->states = p;
-        h->cap = cap;
-    }
+    if (STENO_RESERVE(&h->states, &h->cap, h->n + 1))
+        return no_memory_for_hot_words(err);
     h->states[h->n++] =
         (struct state){.token = token, .output = NONE, .child = NONE, .sibling = NONE};
     return STENO_OK;

@@ -53,14 +53,8 @@ void steno_transducer_close(steno_transducer *t)
 
 steno_status steno_transducer_hyp_add(struct list *l, struct hyp h)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 64;
-        struct hyp *p = realloc(l->h, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        l->h = p;
-        l->cap = cap;
-    }
+    if (STENO_RESERVE(&l->h, &l->cap, l->n + 1))
+        return STENO_ERR_NOMEM;
     l->h[l->n++] = h;
     return STENO_OK;
 }
@@ -85,17 +79,8 @@ void steno_transducer_hyp_sort(struct list *l, size_t most)
 
 steno_status steno_transducer_hyp_reserve(steno_transducer *t, size_t n)
 {
-    size_t cap = t->cap_ids ? t->cap_ids : 64;
-    if (n <= t->cap_ids)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    free(t->ids);
-    free(t->enc);
-    t->ids = malloc(cap * sizeof *t->ids);
-    t->enc = malloc(cap * sizeof *t->enc);
-    t->cap_ids = t->ids && t->enc ? cap : 0;
-    return t->cap_ids ? STENO_OK : STENO_ERR_NOMEM;
+    const steno_status st = STENO_RESERVE(&t->ids, &t->cap_ids, n);
+    return st ? st : STENO_RESERVE(&t->enc, &t->cap_enc, n);
 }
 
 steno_status steno_transducer_hyp_join(steno_transducer *t, const struct list *l, const float *enc,
@@ -430,15 +415,8 @@ steno_status steno_transducer_get(steno_transducer *t, size_t i, struct steno_tr
     const struct hyp *h = &t->kept.h[i];
     size_t n = t->tree.p[h->p].length;
     int32_t link = h->chain;
-    if (n > t->cap_tokens) {
-        free(t->tokens);
-        free(t->spans);
-        t->tokens = malloc(2 * n * sizeof *t->tokens);
-        t->spans = malloc(2 * n * sizeof *t->spans);
-        t->cap_tokens = t->tokens && t->spans ? 2 * n : 0;
-        if (!t->cap_tokens)
-            return STENO_ERR_NOMEM;
-    }
+    if (STENO_RESERVE(&t->tokens, &t->cap_tokens, n) || STENO_RESERVE(&t->spans, &t->cap_spans, n))
+        return STENO_ERR_NOMEM;
     for (int32_t p = h->p; p >= 0; p = t->tree.p[p].parent)
         t->tokens[t->tree.p[p].length - 1] = t->tree.p[p].token;
     for (size_t k = n - 1; k-- > 0 && link >= 0; link = t->tree.links[link].before)

@@ -91,20 +91,11 @@ static steno_status take_steps(steno_transducer *t, size_t end, size_t frames, s
 
 static steno_status add_rows(steno_transducer *t, const float *enc, size_t frames, size_t dim)
 {
-    size_t want = t->n_rows + frames, cap = t->cap_rows ? t->cap_rows : 4096;
-    float *p;
     t->dim = dim;
-    if (want * dim > t->cap_rows) {
-        while (cap < want * dim)
-            cap *= 2;
-        p = realloc(t->rows, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        t->rows = p;
-        t->cap_rows = cap;
-    }
+    if (STENO_RESERVE(&t->rows, &t->cap_rows, (t->n_rows + frames) * dim))
+        return STENO_ERR_NOMEM;
     memcpy(t->rows + t->n_rows * dim, enc, frames * dim * sizeof *enc);
-    t->n_rows = want;
+    t->n_rows += frames;
     return STENO_OK;
 }
 

@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "base/array.h"
+
 #include "speech/search/rnnt.h"
 #include "speech/search/rnnt_tree.h"
 
@@ -35,8 +37,8 @@ struct steno_transducer {
     size_t frames;     /* frames processed before */
     struct best *top;  /* [vocab] */
     const float **enc; /* [cap_enc] encoder frames for join */
-    int32_t *ids;
-    size_t cap_ids;
+    int32_t *ids;      /* [cap_ids] the hypotheses' sequences */
+    size_t cap_enc, cap_ids;
     /* ALSD: steps so far; the frames from first_row on, which some hypothesis has not passed */
     size_t step, first_row, n_rows, cap_rows, dim;
     float *rows;
@@ -44,7 +46,7 @@ struct steno_transducer {
     /* results */
     int32_t *tokens;
     struct steno_span *spans;
-    size_t cap_tokens;
+    size_t cap_tokens, cap_spans;
 };
 
 /* Search frames [frames, dim], which follow t->frames others. The hypotheses that continue are in

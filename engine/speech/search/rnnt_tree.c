@@ -12,22 +12,6 @@
 
 /* ---- blocks of a row and a state ------------------------------------------------------------- */
 
-static bool reserve_owners(struct steno_transducer_pool *l, size_t n)
-{
-    size_t cap = l->cap ? l->cap : 64;
-    int32_t *p;
-    if (l->n_used + n <= l->cap)
-        return true;
-    while (cap < l->n_used + n)
-        cap *= 2;
-    p = realloc(l->owner, cap * sizeof *p);
-    if (!p)
-        return false;
-    l->owner = p;
-    l->cap = cap;
-    return true;
-}
-
 /* Take a block that is not in use; there must be one. */
 static void *pop_free(struct steno_transducer_pool *l)
 {
@@ -91,17 +75,6 @@ void steno_transducer_tree_init(struct steno_transducer_tree *t, int32_t vocab, 
     *t = (struct steno_transducer_tree){.vocab = vocab, .row_bytes = row_bytes};
 }
 
-static void free_batch(struct steno_transducer_tree *t)
-{
-    free(t->logp);
-    free(t->in);
-    free(t->enc);
-    free(t->next);
-    free(t->row);
-    free(t->tokens);
-    free(t->todo);
-}
-
 void steno_transducer_tree_free(struct steno_transducer_tree *t)
 {
     free_rows(t, UINT32_MAX);
@@ -111,46 +84,34 @@ void steno_transducer_tree_free(struct steno_transducer_tree *t)
     }
     free(t->p);
     free(t->links);
-    free_batch(t);
+    steno_blocks_free(&t->batch);
 }
 
 static steno_status reserve_batch(struct steno_transducer_tree *t, size_t n)
 {
-    size_t cap = t->cap_batch ? t->cap_batch : 16, cells;
+    size_t cap = t->cap_batch ? t->cap_batch : 16;
     if (n <= t->cap_batch)
         return STENO_OK;
     while (cap < n)
         cap *= 2;
-    if (!steno_mul_size(cap, (size_t)t->vocab * sizeof(float), &cells))
-        return STENO_ERR_NOMEM;
-    free_batch(t);
-    t->logp = malloc(cells);
-    t->in = malloc(cap * sizeof *t->in);
-    t->enc = malloc(cap * sizeof *t->enc);
-    t->next = malloc(cap * sizeof *t->next);
-    t->row = malloc(cap * sizeof *t->row);
-    t->tokens = malloc(cap * sizeof *t->tokens);
-    t->todo = malloc(cap * sizeof *t->todo);
-    t->cap_batch = cap;
-    if (t->logp && t->in && t->enc && t->next && t->row && t->tokens && t->todo)
-        return STENO_OK;
-    t->cap_batch = 0;
-    return STENO_ERR_NOMEM;
+    steno_blocks_free(&t->batch);
+    t->logp = steno_blocks_add(&t->batch, cap, (size_t)t->vocab * sizeof *t->logp);
+    t->in = steno_blocks_add(&t->batch, cap, sizeof *t->in);
+    t->enc = steno_blocks_add(&t->batch, cap, sizeof *t->enc);
+    t->next = steno_blocks_add(&t->batch, cap, sizeof *t->next);
+    t->row = steno_blocks_add(&t->batch, cap, sizeof *t->row);
+    t->tokens = steno_blocks_add(&t->batch, cap, sizeof *t->tokens);
+    t->todo = steno_blocks_add(&t->batch, cap, sizeof *t->todo);
+    t->cap_batch = t->batch.failed ? 0 : cap;
+    return t->batch.failed ? STENO_ERR_NOMEM : STENO_OK;
 }
 
 /* ---- sequences ----------------------------------------------------------------------------- */
 
 static int32_t new_prefix(struct steno_transducer_tree *t)
 {
-    if (t->n == t->cap) {
-        int32_t cap = t->cap ? t->cap + t->cap / 2 : 1024;
-        struct steno_transducer_prefix *p =
-            cap > MAX_PREFIXES ? NULL : realloc(t->p, (size_t)cap * sizeof *p);
-        if (!p)
-            return -1;
-        t->p = p;
-        t->cap = cap;
-    }
+    if (t->n == MAX_PREFIXES || STENO_RESERVE(&t->p, &t->cap, (size_t)t->n + 1))
+        return -1;
     t->p[t->n] = (struct steno_transducer_prefix){.parent = -1, .child = -1, .sibling = -1};
     return t->n++;
 }
@@ -190,15 +151,9 @@ int32_t steno_transducer_tree_child(struct steno_transducer_tree *t, int32_t p, 
 int32_t steno_transducer_tree_link(struct steno_transducer_tree *t, int32_t before, size_t frame,
                                    float logp)
 {
-    if (t->n_links == t->cap_links) {
-        int32_t cap = t->cap_links ? t->cap_links + t->cap_links / 2 : 1024;
-        struct steno_transducer_link *p =
-            cap > MAX_PREFIXES ? NULL : realloc(t->links, (size_t)cap * sizeof *p);
-        if (!p)
-            return -1;
-        t->links = p;
-        t->cap_links = cap;
-    }
+    if (t->n_links == MAX_PREFIXES ||
+        STENO_RESERVE(&t->links, &t->cap_links, (size_t)t->n_links + 1))
+        return -1;
     t->links[t->n_links] =
         (struct steno_transducer_link){.before = before, .frame = (int32_t)frame, .logp = logp};
     return t->n_links++;
@@ -380,7 +335,7 @@ static steno_status compute_rows_of_tree(struct steno_transducer_tree *t, size_t
     if (!m)
         return STENO_OK;
     set_size(&t->pool[which], width + rounded(lm ? x->lm_state : x->state));
-    if (!reserve_owners(&t->pool[which], m))
+    if (STENO_RESERVE(&t->pool[which].owner, &t->pool[which].cap, t->pool[which].n_used + m))
         return oom(err);
     for (; made < m; made++) {
         const struct steno_transducer_prefix *p = &t->p[t->todo[made]];

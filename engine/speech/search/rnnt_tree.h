@@ -6,6 +6,7 @@
 #ifndef STENO_SEARCH_RNNT_TREE_H
 #define STENO_SEARCH_RNNT_TREE_H
 
+#include "base/array.h"
 #include "speech/search/rnnt.h"
 
 enum { STENO_TRANSDUCER_TREE_PREDICTION, STENO_TRANSDUCER_TREE_LM };
@@ -42,10 +43,12 @@ struct steno_transducer_tree {
     size_t row_bytes; /* of the pools; above this there is a collection */
     uint32_t frame;
     struct steno_transducer_prefix *p;
-    int32_t n, cap, full; /* full: number of sequences at which there is a collection */
+    int32_t n, full; /* full: number of sequences at which there is a collection */
     struct steno_transducer_link *links;
-    int32_t n_links, cap_links, full_links;
-    float *logp; /* [cap_batch, vocab] */
+    int32_t n_links, full_links;
+    size_t cap, cap_links;
+    struct steno_blocks batch; /* what follows */
+    float *logp;               /* [cap_batch, vocab] */
     size_t cap_batch;
     const float **in, **enc;
     float **next, **row;

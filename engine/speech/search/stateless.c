@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define BLOCK 256 /* nodes allocated at once */
 
 struct node {
@@ -49,7 +51,8 @@ struct steno_stateless {
                                                    * reset adds one */
     int now;                                      /* which are live */
     size_t n;
-    float **lm_rows; /* [2 * beam] memory of `lm`; the first n_lm_rows are unused */
+    struct steno_blocks fixed; /* results, lm_rows and what these point to */
+    float **lm_rows;           /* [2 * beam] memory of `lm`; the first n_lm_rows are unused */
     size_t n_lm_rows;
     struct candidate best[STENO_STATELESS_BEAM];
     struct node *unused;
@@ -172,21 +175,13 @@ static steno_status check_stateless(const struct steno_stateless_options *o, ste
     return STENO_OK;
 }
 
-static steno_status open_lm(steno_stateless *s)
+static void open_lm(steno_stateless *s)
 {
     size_t rows = 2 * (size_t)s->opt.beam;
-    if (!s->opt.lm.all)
-        return STENO_OK;
-    s->lm_rows = calloc(rows, sizeof *s->lm_rows);
-    if (!s->lm_rows)
-        return STENO_ERR_NOMEM;
-    for (size_t i = 0; i < rows; i++) {
-        s->lm_rows[i] = malloc((size_t)s->opt.vocab * sizeof **s->lm_rows);
-        if (!s->lm_rows[i])
-            return STENO_ERR_NOMEM;
-        s->n_lm_rows++;
-    }
-    return STENO_OK;
+    s->lm_rows = steno_blocks_add(&s->fixed, rows, sizeof *s->lm_rows);
+    for (size_t i = 0; s->lm_rows && i < rows; i++)
+        s->lm_rows[s->n_lm_rows++] =
+            steno_blocks_add(&s->fixed, (size_t)s->opt.vocab, sizeof **s->lm_rows);
 }
 
 steno_status steno_stateless_open(steno_stateless **out, const struct steno_stateless_options *opt,
@@ -200,10 +195,10 @@ steno_status steno_stateless_open(steno_stateless **out, const struct steno_stat
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "transducer: out of memory");
     s->opt = *opt;
-    s->results = calloc((size_t)opt->beam, sizeof *s->results);
-    st = s->results ? open_lm(s) : STENO_ERR_NOMEM;
-    if (!st)
-        st = steno_stateless_restart(s, 0);
+    s->results = steno_blocks_add(&s->fixed, (size_t)opt->beam, sizeof *s->results);
+    if (opt->lm.all)
+        open_lm(s);
+    st = s->fixed.failed ? STENO_ERR_NOMEM : steno_stateless_restart(s, 0);
     if (st) {
         steno_stateless_close(s);
         return steno_fail(err, st, "transducer: out of memory");
@@ -231,12 +226,9 @@ void steno_stateless_close(steno_stateless *s)
         free(s->blocks);
         s->blocks = next;
     }
-    for (size_t i = 0; i < s->n_lm_rows; i++)
-        free(s->lm_rows[i]);
     for (int i = 0; s->results && i < s->opt.beam; i++)
         free(s->results[i].spans);
-    free(s->results);
-    free(s->lm_rows);
+    steno_blocks_free(&s->fixed);
     free(s);
 }
 
@@ -503,14 +495,8 @@ static steno_status list(const steno_stateless *s, const struct hyp *h, struct r
 {
     size_t n = tokens_of(s, h);
     const struct node *node = h->last;
-    if (n > r->cap) {
-        size_t cap = n < 64 ? 128 : 2 * n;
-        struct steno_span *p = realloc(r->spans, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        r->spans = p;
-        r->cap = cap;
-    }
+    if (STENO_RESERVE(&r->spans, &r->cap, n))
+        return STENO_ERR_NOMEM;
     for (size_t at = n; at > 0; node = node->parent)
         r->spans[--at] = (struct steno_span){
             .token = node->token, .peak = node->peak, .first = node->frame, .last = node->frame};

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 
 #define GROUP STENO_TDT_GROUP
 #define MAX_BEAM 64  /* hypotheses */
@@ -43,7 +44,8 @@ struct hyp {
 
 struct steno_tdt {
     struct steno_tdt_options o;
-    struct hyp *hyps; /* [beam] */
+    struct steno_blocks fixed; /* arrays whose sizes are those of the options, but slots */
+    struct hyp *hyps;          /* [beam] */
     size_t n;
     struct hyp *candidates; /* [beam * (beam + 1)] */
     size_t n_candidates;
@@ -122,15 +124,14 @@ steno_status steno_tdt_open(steno_tdt **out, const struct steno_tdt_options *opt
         t->o = *opt;
         t->o.modified |= beam > 1;
         if (opt->lm.all)
-            t->lm = malloc((size_t)opt->vocab * sizeof *t->lm);
+            t->lm = steno_blocks_add(&t->fixed, (size_t)opt->vocab, sizeof *t->lm);
         if (opt->lm.all || opt->hotwords)
-            t->raw = malloc((size_t)opt->vocab * sizeof *t->raw);
-        t->hyps = calloc(beam, sizeof *t->hyps);
-        t->candidates = calloc(beam * (beam + 1), sizeof *t->candidates);
+            t->raw = steno_blocks_add(&t->fixed, (size_t)opt->vocab, sizeof *t->raw);
+        t->hyps = steno_blocks_add(&t->fixed, beam, sizeof *t->hyps);
+        t->candidates = steno_blocks_add(&t->fixed, beam * (beam + 1), sizeof *t->candidates);
         t->slots = steno_aligned_alloc(2 * beam * slot_floats(t) * sizeof *t->slots + 1);
     }
-    if (!t || !t->hyps || !t->candidates || !t->slots || (opt->lm.all && !t->lm) ||
-        ((opt->lm.all || opt->hotwords) && !t->raw)) {
+    if (!t || t->fixed.failed || !t->slots) {
         steno_tdt_close(t);
         return steno_fail(err, STENO_ERR_NOMEM, "transducer: out of memory");
     }
@@ -143,11 +144,8 @@ void steno_tdt_close(steno_tdt *t)
 {
     if (!t)
         return;
-    free(t->hyps);
-    free(t->candidates);
+    steno_blocks_free(&t->fixed);
     steno_aligned_free(t->slots);
-    free(t->lm);
-    free(t->raw);
     free(t->nodes);
     free(t->spans);
     free(t);
@@ -350,14 +348,8 @@ static void sort(struct hyp *h, size_t n)
 
 static steno_status add_node(steno_tdt *t, struct hyp *h, int64_t frame)
 {
-    if (t->n_nodes == t->cap_nodes) {
-        const size_t cap = t->cap_nodes ? 2 * t->cap_nodes : 64;
-        struct node *p = cap < INT32_MAX ? realloc(t->nodes, cap * sizeof *p) : NULL;
-        if (!p)
-            return STENO_ERR_NOMEM;
-        t->nodes = p;
-        t->cap_nodes = cap;
-    }
+    if (t->n_nodes == INT32_MAX || STENO_RESERVE(&t->nodes, &t->cap_nodes, t->n_nodes + 1))
+        return STENO_ERR_NOMEM;
     t->nodes[t->n_nodes] =
         (struct node){.before = h->node,
                       .token = h->unread,
@@ -550,13 +542,8 @@ steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, size_t n, size
     n = n < t->n ? n : t->n;
     for (size_t i = 0; i < n; i++)
         sum += prefix_depth(t, &t->hyps[i]);
-    if (sum > t->cap_spans) {
-        struct steno_span *p = realloc(t->spans, 2 * sum * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        t->spans = p;
-        t->cap_spans = 2 * sum;
-    }
+    if (STENO_RESERVE(&t->spans, &t->cap_spans, sum))
+        return STENO_ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
         const size_t tokens = prefix_depth(t, &t->hyps[i]);
         if (tokens)

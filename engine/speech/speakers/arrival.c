@@ -52,16 +52,17 @@ steno_status steno_arrival_init(struct steno_arrival *a, const struct steno_arri
     *a = (struct steno_arrival){.rules = *rules};
     if (st)
         return st;
-    a->cache = calloc(cache * r->dim, sizeof *a->cache);
-    a->cache_probs = calloc(cache * r->speakers, sizeof *a->cache_probs);
-    a->queue = calloc(queue * r->dim, sizeof *a->queue);
-    a->queue_probs = calloc(queue * r->speakers, sizeof *a->queue_probs);
-    a->silence = calloc(r->dim, sizeof *a->silence);
-    a->scratch =
-        malloc((cache + r->rests) * r->speakers * (sizeof(struct candidate) + sizeof(float)) +
-               r->cache * (r->dim + r->speakers) * sizeof(float));
-    if (!a->cache || !a->cache_probs || !a->queue || !a->queue_probs || !a->silence ||
-        !a->scratch) {
+    a->cache = steno_blocks_add(&a->memory, cache, r->dim * sizeof *a->cache);
+    a->cache_probs = steno_blocks_add(&a->memory, cache, r->speakers * sizeof *a->cache_probs);
+    a->queue = steno_blocks_add(&a->memory, queue, r->dim * sizeof *a->queue);
+    a->queue_probs = steno_blocks_add(&a->memory, queue, r->speakers * sizeof *a->queue_probs);
+    a->silence = steno_blocks_add(&a->memory, r->dim, sizeof *a->silence);
+    a->scratch = steno_blocks_add(&a->memory,
+                                  (cache + r->rests) * r->speakers *
+                                          (sizeof(struct candidate) + sizeof(float)) +
+                                      r->cache * (r->dim + r->speakers) * sizeof(float),
+                                  1);
+    if (a->memory.failed) {
         steno_arrival_free(a);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
@@ -72,12 +73,7 @@ steno_status steno_arrival_init(struct steno_arrival *a, const struct steno_arri
 
 void steno_arrival_free(struct steno_arrival *a)
 {
-    free(a->cache);
-    free(a->cache_probs);
-    free(a->queue);
-    free(a->queue_probs);
-    free(a->silence);
-    free(a->scratch);
+    steno_blocks_free(&a->memory);
     memset(a, 0, sizeof *a);
 }
 

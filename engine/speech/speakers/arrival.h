@@ -7,7 +7,7 @@
 #ifndef STENO_SPEAKERS_ARRIVAL_H
 #define STENO_SPEAKERS_ARRIVAL_H
 
-#include "base/status.h"
+#include "base/array.h"
 
 #define STENO_ARRIVAL_SPEAKERS 8 /* at most */
 
@@ -30,6 +30,7 @@ struct steno_arrival {
     float *silence;             /* [dim] of a frame in which nobody talks */
     size_t n_silence;           /* frames that it is the mean of */
     void *scratch;
+    struct steno_blocks memory; /* of the arrays */
 };
 
 /* STENO_ERR_INVAL names the rule that cannot be. a is closed after a failure too. STENO_ERR_NOMEM.

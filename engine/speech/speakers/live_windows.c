@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/speakers/pieces.h"
 
 #define NOBODY STENO_LIVE_NOBODY
@@ -25,17 +26,18 @@ const struct steno_live_rules steno_live_own = {
 
 struct live_windows {
     steno_live_speakers base;
-    size_t hop;     /* samples, a multiple of the frames' shift */
-    size_t cell;    /* frames of a hop */
-    size_t first;   /* frame of a window at which its cell begins */
-    float *window;  /* [segmentation.window] that ends with the next hop */
-    size_t missing; /* samples of it that are to come */
-    float *clean;   /* [hop] */
-    uint8_t *sets;  /* [frames] */
-    uint8_t *mask;  /* [cell] */
-    float *vector;  /* [dim] */
-    size_t windows; /* done */
-    uint32_t takes; /* of items: windows and flushes */
+    size_t hop;                /* samples, a multiple of the frames' shift */
+    size_t cell;               /* frames of a hop */
+    size_t first;              /* frame of a window at which its cell begins */
+    float *window;             /* [segmentation.window] that ends with the next hop */
+    size_t missing;            /* samples of it that are to come */
+    float *clean;              /* [hop] */
+    uint8_t *sets;             /* [frames] */
+    uint8_t *mask;             /* [cell] */
+    float *vector;             /* [dim] */
+    struct steno_blocks fixed; /* memory of these arrays */
+    size_t windows;            /* done */
+    uint32_t takes;            /* of items: windows and flushes */
     struct steno_pieces pieces;
     struct steno_stable labels;
 };
@@ -67,13 +69,13 @@ static steno_status open_live_windows(steno_live_speakers *base, steno_err *err)
     l->hop = l->cell * g->shift;
     l->first = g->frames - l->cell - delay;
     l->missing = l->hop + g->window - lead(g);
-    l->window = calloc(g->window, sizeof *l->window);
-    l->clean = malloc(l->hop * sizeof *l->clean);
-    l->sets = malloc(g->frames);
-    l->mask = malloc(l->cell);
-    l->vector = malloc(dim * sizeof *l->vector);
     l->pieces = (struct steno_pieces){.dim = dim, .frames = l->cell};
-    if (!l->window || !l->clean || !l->sets || !l->mask || !l->vector)
+    l->window = steno_blocks_add(&l->fixed, g->window, sizeof *l->window);
+    l->clean = steno_blocks_add(&l->fixed, l->hop, sizeof *l->clean);
+    l->sets = steno_blocks_add(&l->fixed, g->frames, 1);
+    l->mask = steno_blocks_add(&l->fixed, l->cell, 1);
+    l->vector = steno_blocks_add(&l->fixed, dim, sizeof *l->vector);
+    if (l->fixed.failed)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     base->rules.labels.share = (double)l->hop / (double)g->window;
     base->rules.labels.max_speakers = base->max_speakers;
@@ -90,11 +92,7 @@ static void close_live_windows(steno_live_speakers *base)
 {
     struct live_windows *l = live_windows_of(base);
     steno_pieces_free(&l->pieces);
-    free(l->window);
-    free(l->clean);
-    free(l->sets);
-    free(l->mask);
-    free(l->vector);
+    steno_blocks_free(&l->fixed);
     steno_stable_free(&l->labels);
 }
 

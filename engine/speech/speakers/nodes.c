@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/speakers/cluster.h"
 
 #define BLOCK 2000    /* nodes of a block of the first stage */
@@ -18,34 +19,16 @@ static steno_status no_memory_nodes(steno_err *err)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static bool grow_nodes(float **array, size_t floats)
-{
-    float *grown = realloc(*array, floats * sizeof *grown);
-    if (grown)
-        *array = grown;
-    return grown != NULL;
-}
-
-static bool grow_windows(struct steno_nodes *t, size_t cap)
-{
-    uint32_t *grown = realloc(t->window, cap * sizeof *grown);
-    if (grown)
-        t->window = grown;
-    return grown != NULL;
-}
-
 steno_status steno_nodes_add(struct steno_nodes *t, const float *unit, float seconds,
                              uint32_t window, steno_err *err)
 {
-    if (t->n == t->cap) {
-        const size_t cap = t->cap ? 2 * t->cap : 256;
-        size_t floats;
-        if (!steno_mul_size(cap, t->dim * sizeof *unit, &floats) ||
-            !grow_nodes(&t->sum, cap * t->dim) || !grow_nodes(&t->talk, cap * t->dim) ||
-            !grow_nodes(&t->members, cap) || !grow_nodes(&t->seconds, cap) || !grow_windows(t, cap))
-            return no_memory_nodes(err);
-        t->cap = cap;
-    }
+    const size_t n = t->n + 1;
+    if (STENO_RESERVE(&t->sum, &t->cap_sum, n * t->dim) ||
+        STENO_RESERVE(&t->talk, &t->cap_talk, n * t->dim) ||
+        STENO_RESERVE(&t->members, &t->cap_members, n) ||
+        STENO_RESERVE(&t->seconds, &t->cap_seconds, n) ||
+        STENO_RESERVE(&t->window, &t->cap_window, n))
+        return no_memory_nodes(err);
     memcpy(t->sum + t->n * t->dim, unit, t->dim * sizeof *unit);
     for (size_t d = 0; d < t->dim; d++)
         t->talk[t->n * t->dim + d] = unit[d] * seconds;

@@ -7,12 +7,13 @@
 
 /* Each node is some vectors that were merged; confined. Zeros but for dim: empty. */
 struct steno_nodes {
-    size_t n, cap, dim;
+    size_t n, dim;
     float *sum;       /* [n, dim] of its unit vectors */
     float *talk;      /* [n, dim] of them, each times its seconds */
     float *members;   /* [n] */
     float *seconds;   /* [n] */
     uint32_t *window; /* [n] that its one vector is of, or STENO_NODES_MERGED */
+    size_t cap_sum, cap_talk, cap_members, cap_seconds, cap_window;
 };
 
 #define STENO_NODES_MOST 4000 /* of the last stage: 32 MB of distances */

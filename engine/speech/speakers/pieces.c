@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/speakers/cluster.h"
 
 #define ALIKE 0.8 /* frames in common, of those of either, that make two pieces one */
@@ -24,24 +25,13 @@ const float *steno_pieces_find(const struct steno_pieces *p, size_t cell, const 
     return NULL;
 }
 
-static bool grow_pieces(struct steno_pieces *p)
-{
-    const size_t cap = p->cap ? 2 * p->cap : 32;
-    size_t *cell = realloc(p->cell, cap * sizeof *cell);
-    uint8_t *mask = cell ? realloc(p->mask, cap * p->frames) : NULL;
-    float *vector = mask ? realloc(p->vector, cap * p->dim * sizeof *vector) : NULL;
-    p->cell = cell ? cell : p->cell;
-    p->mask = mask ? mask : p->mask;
-    p->vector = vector ? vector : p->vector;
-    p->cap = vector ? cap : p->cap;
-    return vector != NULL;
-}
-
 steno_status steno_pieces_add(struct steno_pieces *p, size_t cell, const uint8_t *mask,
                               const float *vector, steno_err *err)
 {
     float *to;
-    if (p->n == p->cap && !grow_pieces(p))
+    if (STENO_RESERVE(&p->cell, &p->cap_cells, p->n + 1) ||
+        STENO_RESERVE(&p->mask, &p->cap_masks, (p->n + 1) * p->frames) ||
+        STENO_RESERVE(&p->vector, &p->cap_vectors, (p->n + 1) * p->dim))
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     to = p->vector + p->n * p->dim;
     memcpy(to, vector, p->dim * sizeof *vector);

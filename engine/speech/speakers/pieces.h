@@ -11,7 +11,7 @@
 /* Confined. Zeros but for dim and frames: empty. */
 struct steno_pieces {
     size_t dim, frames; /* of a vector; of a cell, at most */
-    size_t n, cap;
+    size_t n, cap_cells, cap_masks, cap_vectors;
     size_t *cell;  /* [n] */
     uint8_t *mask; /* [n, frames] 1: the speaker talks alone */
     float *vector; /* [n, dim] of unit length */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/speakers/activity.h"
 #include "speech/speakers/diarize_method.h"
 #include "speech/speakers/sortformer_stream.h"
@@ -15,7 +16,7 @@ struct recording {
     steno_embedder *embedder; /* NULL: there is none */
     struct steno_sortformer_stream stream;
     struct steno_sortformer_voices voices;
-    float *p; /* [cap, speakers], rows of it are there */
+    float *p; /* [rows, speakers], room for cap numbers */
     size_t rows, cap;
 };
 
@@ -31,14 +32,8 @@ static steno_status keep_rows(void *ctx, const float *p, size_t n, bool provisio
     (void)provisional; /* a recording is not peeked into */
     if (r->rows + n > MAX_ROWS)
         return steno_fail(err, STENO_ERR_LIMIT, "speakers: the recording is too long");
-    if (r->rows + n > r->cap) {
-        const size_t cap = 2 * r->cap > r->rows + n ? 2 * r->cap : r->rows + n;
-        float *grown = realloc(r->p, cap * speakers * sizeof *grown);
-        if (!grown)
-            return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
-        r->p = grown;
-        r->cap = cap;
-    }
+    if (STENO_RESERVE(&r->p, &r->cap, (r->rows + n) * speakers))
+        return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     memcpy(r->p + r->rows * speakers, p, n * speakers * sizeof *p);
     r->rows += n;
     return r->embedder ? steno_sortformer_voices_told(&r->voices, r->embedder, p, n, err)

@@ -17,11 +17,11 @@ steno_status steno_sortformer_voices_open(struct steno_sortformer_voices *v,
                                           .speakers = s->speakers,
                                           .row = STENO_SORTFORMER_SAMPLES / s->parts,
                                           .cap = ahead};
-    v->pcm = malloc(ahead * sizeof *v->pcm);
-    v->alone = malloc(s->speakers * STENO_SORTFORMER_PIECE * sizeof *v->alone);
-    v->vector = malloc(dim * sizeof *v->vector);
-    v->sum = calloc(s->speakers * dim, sizeof *v->sum);
-    if (v->pcm && v->alone && v->vector && v->sum)
+    v->pcm = steno_blocks_add(&v->memory, ahead, sizeof *v->pcm);
+    v->alone = steno_blocks_add(&v->memory, s->speakers, STENO_SORTFORMER_PIECE * sizeof *v->alone);
+    v->vector = steno_blocks_add(&v->memory, dim, sizeof *v->vector);
+    v->sum = steno_blocks_add(&v->memory, s->speakers, dim * sizeof *v->sum);
+    if (!v->memory.failed)
         return STENO_OK;
     steno_sortformer_voices_close(v);
     return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
@@ -29,10 +29,7 @@ steno_status steno_sortformer_voices_open(struct steno_sortformer_voices *v,
 
 void steno_sortformer_voices_close(struct steno_sortformer_voices *v)
 {
-    free(v->pcm);
-    free(v->alone);
-    free(v->vector);
-    free(v->sum);
+    steno_blocks_free(&v->memory);
     memset(v, 0, sizeof *v);
 }
 

@@ -3,6 +3,7 @@
 #ifndef STENO_SPEAKERS_SORTFORMER_VOICES_H
 #define STENO_SPEAKERS_SORTFORMER_VOICES_H
 
+#include "base/array.h"
 #include "speech/speakers/embedding.h"
 #include "speech/speakers/sortformer.h"
 
@@ -16,6 +17,7 @@ struct steno_sortformer_voices {
     float *vector; /* [dim] */
     float *sum;    /* [speakers, dim] of unit vectors, each times its seconds */
     float seconds[STENO_ARRIVAL_SPEAKERS];
+    struct steno_blocks memory; /* of the arrays */
 };
 
 #define STENO_SORTFORMER_PIECE 32000 /* samples that are embedded at once */

@@ -1,6 +1,6 @@
 #include "speech/speakers/turns.h"
 
-#include "base/status.h"
+#include "base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,14 +24,8 @@ struct maker {
 
 bool steno_turn_list_add(struct steno_turn_list *l, struct steno_turn turn)
 {
-    if (l->n == l->cap) {
-        const size_t cap = l->cap ? 2 * l->cap : 64;
-        struct steno_turn *grown = realloc(l->turn, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        l->turn = grown;
-        l->cap = cap;
-    }
+    if (STENO_RESERVE(&l->turn, &l->cap, l->n + 1))
+        return false;
     l->turn[l->n++] = turn;
     return true;
 }

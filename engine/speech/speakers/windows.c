@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/speakers/cluster.h"
 #include "speech/speakers/group.h"
 #include "speech/speakers/pieces.h"
@@ -30,10 +31,11 @@ struct windows {
     uint8_t *sets;         /* [cap_windows, frames] */
     size_t windows, cap_windows;
     struct steno_group_items items;
-    size_t cap_items;
+    size_t cap_items, cap_vectors;
     struct steno_pieces pieces; /* of the cells of the window */
     uint8_t *mask;              /* [pieces.frames] */
     float *vector;              /* [items.dim] */
+    struct steno_blocks fixed;  /* window, clean, mask, vector */
 };
 
 static struct windows *windows_of(steno_diarization *d)
@@ -51,12 +53,12 @@ static steno_status open_windows(steno_diarization *base, steno_err *err)
     steno_status st;
     d->items.dim = speakers->embedding.dim;
     d->hop = (size_t)(base->rules.hop * g->rate);
-    d->window = malloc(g->window * sizeof *d->window);
-    d->clean = malloc((g->window + g->field) * sizeof *d->clean);
     d->pieces = (struct steno_pieces){.dim = d->items.dim, .frames = d->hop / g->shift + 1};
-    d->mask = malloc(d->pieces.frames);
-    d->vector = malloc(d->items.dim * sizeof *d->vector);
-    if (!d->window || !d->clean || !d->mask || !d->vector)
+    d->window = steno_blocks_add(&d->fixed, g->window, sizeof *d->window);
+    d->clean = steno_blocks_add(&d->fixed, g->window + g->field, sizeof *d->clean);
+    d->mask = steno_blocks_add(&d->fixed, d->pieces.frames, 1);
+    d->vector = steno_blocks_add(&d->fixed, d->items.dim, sizeof *d->vector);
+    if (d->fixed.failed)
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     st = steno_session_open(&d->session, g->net,
                             &(struct steno_session_options){.threads = speakers->threads}, err);
@@ -69,61 +71,23 @@ static void close_windows(steno_diarization *base)
     struct windows *d = windows_of(base);
     steno_session_close(d->session);
     steno_embedder_close(d->embedder);
-    free(d->window);
-    free(d->clean);
+    steno_blocks_free(&d->fixed);
     free(d->sets);
     free(d->items.item);
     free(d->items.vector);
     steno_pieces_free(&d->pieces);
-    free(d->mask);
-    free(d->vector);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-static size_t larger(size_t cap)
-{
-    return cap ? 2 * cap : 64;
-}
-
-/* Make an array hold n elements of `size` bytes. Returns it, or NULL, and then it is as it was. */
-static void *resize(void *array, size_t n, size_t size)
-{
-    size_t bytes;
-    return steno_mul_size(n, size, &bytes) ? realloc(array, bytes) : NULL;
-}
-
-static bool more_windows(struct windows *d)
-{
-    const size_t cap = larger(d->cap_windows);
-    uint8_t *sets;
-    if (d->windows < d->cap_windows)
-        return true;
-    sets = resize(d->sets, cap, d->base.speakers->segmentation.frames);
-    if (!sets)
-        return false;
-    d->sets = sets;
-    d->cap_windows = cap;
-    return true;
-}
-
-static bool more_items(struct windows *d)
+/* Room for another item. */
+static steno_status reserve_items(struct windows *d, steno_err *err)
 {
     struct steno_group_items *g = &d->items;
-    const size_t cap = larger(d->cap_items);
-    struct steno_group_item *item;
-    float *vector;
-    if (g->n < d->cap_items)
-        return true;
-    item = resize(g->item, cap, sizeof *item);
-    if (item)
-        g->item = item;
-    vector = item ? resize(g->vector, cap, g->dim * sizeof *vector) : NULL;
-    if (!vector)
-        return false;
-    g->vector = vector;
-    d->cap_items = cap;
-    return true;
+    return STENO_RESERVE(&g->item, &d->cap_items, g->n + 1) ||
+                   STENO_RESERVE(&g->vector, &d->cap_vectors, (g->n + 1) * g->dim)
+               ? steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory")
+               : STENO_OK;
 }
 
 /* Copy the samples in which only speaker s of the window talks to d->clean. Returns their number.
@@ -217,8 +181,8 @@ static steno_status add_speaker(struct windows *d, const uint8_t *sets, int s, s
         frames += sets[f] == 1u << s;
     if (frames < CLEAN_FRAMES)
         return STENO_OK;
-    if (!more_items(d))
-        return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
+    if (reserve_items(d, err))
+        return STENO_ERR_NOMEM;
     out = g->vector + g->n * g->dim;
     if (!d->base.rules.sherpa)
         st = sum_pieces(d, &(struct voice){sets, s, samples, out, 0}, err);
@@ -244,7 +208,7 @@ static steno_status take_window(struct windows *d, size_t samples, steno_err *er
     uint8_t *sets;
     if (d->windows >= MAX_WINDOWS)
         return steno_fail(err, STENO_ERR_LIMIT, "speakers: the recording is too long");
-    if (!more_windows(d))
+    if (steno_array_reserve(&d->sets, &d->cap_windows, d->windows + 1, g->frames))
         return steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
     sets = d->sets + d->windows * g->frames;
     st = steno_segmentation_run(g, d->session, d->window, sets, err);

@@ -6,6 +6,8 @@
 #include <utf8proc.h>
 #include <xxhash.h>
 
+#include "base/array.h"
+
 #define WORD_MAX 1024 /* maximum of bytes merged at a time: merging is quadratic */
 #define NO_PIECE INT32_MAX
 
@@ -22,20 +24,12 @@ steno_bpe *steno_bpe_empty(void)
     return NULL;
 }
 
-static bool reserve_bpe(steno_bpe *b, int32_t want)
+static bool reserve_bpe(steno_bpe *b, size_t n)
 {
-    struct steno_bpe_piece *p;
-    int32_t cap = b->cap ? b->cap : 1024;
-    if (want <= b->cap)
-        return true;
-    while (cap < want)
-        cap *= 2;
-    p = realloc(b->piece, (size_t)cap * sizeof *p);
-    if (!p)
+    const size_t had = b->cap;
+    if (STENO_RESERVE(&b->piece, &b->cap, n))
         return false;
-    memset(p + b->cap, 0, (size_t)(cap - b->cap) * sizeof *p);
-    b->piece = p;
-    b->cap = cap;
+    memset(b->piece + had, 0, (b->cap - had) * sizeof *b->piece);
     return true;
 }
 
@@ -52,7 +46,7 @@ steno_status steno_bpe_put(steno_bpe *b, int64_t id, const char *bytes, size_t n
     if (id < b->n && b->piece[id].n)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: number %lld is given twice", name,
                           (long long)id);
-    if (!reserve_bpe(b, (int32_t)id + 1))
+    if (!reserve_bpe(b, (size_t)id + 1))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     b->n = id >= b->n ? (int32_t)id + 1 : b->n;
     b->piece[id] = (struct steno_bpe_piece){steno_arena_strndup(b->mem, bytes, n), n};

@@ -8,7 +8,8 @@
 struct steno_bpe {
     steno_arena *mem;
     struct steno_bpe_piece *piece; /* [n] */
-    int32_t n, cap, regular;
+    int32_t n, regular;
+    size_t cap;
     enum steno_bpe_pattern pattern;
     int32_t *slots; /* [n_slots] hash table of numbers, -1 = free */
     size_t n_slots; /* a power of two */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 
 #define ZIPF_OFFSET 10.0F /* of a rank: cuts 99 % of words as unigram models of 500 to 5,000 */
@@ -40,16 +41,10 @@ static int by_text(const void *a, const void *b)
 static steno_status add_scored_piece(steno_bpe_vocab *v, const char *text, size_t n, float score,
                                      const steno_tokens *tokens)
 {
-    struct piece *p = v->pieces;
-    if (v->n == v->cap) {
-        size_t cap = v->cap ? 2 * v->cap : 256;
-        p = realloc(p, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        v->pieces = p;
-        v->cap = cap;
-    }
-    p = &p[v->n];
+    struct piece *p;
+    if (STENO_RESERVE(&v->pieces, &v->cap, v->n + 1))
+        return STENO_ERR_NOMEM;
+    p = &v->pieces[v->n];
     *p = (struct piece){.text = malloc(n + 1), .n = n, .score = score};
     if (!p->text)
         return STENO_ERR_NOMEM;

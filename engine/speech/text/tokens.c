@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "base/hex.h"
 #include "speech/text/bpe.h"
@@ -24,7 +25,8 @@ struct token {
 struct steno_tokens {
     steno_arena *arena;
     struct token *t;
-    int32_t n, cap;
+    size_t cap;
+    int32_t n;
     int32_t *slots;    /* [n_slots] hash table of pieces: the lowest id of each; -1 = free */
     size_t n_slots;    /* a power of two */
     int32_t delimiter; /* -1: none */
@@ -235,19 +237,11 @@ static steno_status index_pieces(steno_tokens *t)
 
 static steno_status grow_tokens(steno_tokens *t, int32_t id)
 {
-    int32_t cap = t->cap ? t->cap : 256;
-    struct token *p;
-    if (id < t->cap)
-        return STENO_OK;
-    while (cap <= id)
-        cap *= 2;
-    p = realloc(t->t, (size_t)cap * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    memset(p + t->cap, 0, (size_t)(cap - t->cap) * sizeof *p);
-    t->t = p;
-    t->cap = cap;
-    return STENO_OK;
+    const size_t had = t->cap;
+    const steno_status st = STENO_RESERVE(&t->t, &t->cap, (size_t)id + 1);
+    if (!st)
+        memset(t->t + had, 0, (t->cap - had) * sizeof *t->t);
+    return st;
 }
 
 /* Split "piece id" at the last run of blanks. Returns the id or -1. */

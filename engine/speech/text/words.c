@@ -5,6 +5,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/array.h"
+
 #define MAX_TEXT (64u << 20)
 
 /* The word under construction. */
@@ -35,22 +37,6 @@ void steno_words_free(struct steno_words *w)
     w->n = w->cap = 0;
 }
 
-static steno_status reserve_words(struct steno_words *w, size_t n)
-{
-    size_t cap = w->cap ? w->cap : 16;
-    struct steno_word_span *p;
-    if (n <= w->cap)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    p = realloc(w->w, cap * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    w->w = p;
-    w->cap = cap;
-    return STENO_OK;
-}
-
 const char *steno_words_line(const struct steno_words *w)
 {
     return w->line.data ? w->line.data : "";
@@ -58,7 +44,7 @@ const char *steno_words_line(const struct steno_words *w)
 
 steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t bytes)
 {
-    steno_status st = reserve_words(w, words);
+    steno_status st = STENO_RESERVE(&w->w, &w->cap, words);
     if (!st)
         st = steno_buf_reserve(&w->line, bytes);
     return st ? st : steno_buf_reserve(&w->words, bytes);
@@ -122,7 +108,7 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
         return st;
     st = steno_buf_add(&w->words, "", 1);
     if (!st)
-        st = reserve_words(w, w->n + 1);
+        st = STENO_RESERVE(&w->w, &w->cap, w->n + 1);
     if (!st && spaced(w, o))
         st = steno_buf_puts(&w->line, " ");
     if (st)

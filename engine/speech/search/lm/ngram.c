@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "speech/search/lm/kenlm.h"
 
@@ -31,13 +32,15 @@ struct steno_ngram {
     char *bytes;         /* [n_bytes] of the binary file */
     size_t n_bytes;
     steno_arena *mem;   /* memory of the words */
-    struct node *nodes; /* 0: the root */
-    int32_t n, cap;
-    int32_t *parents; /* [cap] */
-    int32_t *slots;   /* hash of (parent, word) -> node; -1 = free */
-    size_t n_slots;   /* a power of two, at least twice the nodes */
+    struct node *nodes; /* [n], 0: the root */
+    int32_t *parents;   /* [n] */
+    int32_t n;
+    size_t cap, cap_parents;
+    int32_t *slots; /* hash of (parent, word) -> node; -1 = free */
+    size_t n_slots; /* a power of two, at least twice the nodes */
     const char **words;
-    int32_t n_words, cap_words;
+    int32_t n_words;
+    size_t cap_words;
     int32_t *word_slots;
     size_t n_word_slots;
     int32_t unknown, begin;
@@ -96,14 +99,8 @@ static int32_t add_word(steno_ngram *m, const char *word, size_t n)
     at = word_slot(m, word, n);
     if (m->word_slots[at] >= 0)
         return m->word_slots[at];
-    if (m->n_words == m->cap_words) {
-        int32_t cap = m->cap_words ? 2 * m->cap_words : 256;
-        const char **p = cap > MAX_NODES ? NULL : realloc(m->words, (size_t)cap * sizeof *p);
-        if (!p)
-            return -1;
-        m->words = p;
-        m->cap_words = cap;
-    }
+    if (m->n_words == MAX_NODES || STENO_RESERVE(&m->words, &m->cap_words, (size_t)m->n_words + 1))
+        return -1;
     m->words[m->n_words] = steno_arena_strndup(m->mem, word, n);
     if (!m->words[m->n_words])
         return -1;
@@ -138,18 +135,8 @@ static bool rehash_nodes(steno_ngram *m)
 
 static bool grow_nodes(steno_ngram *m)
 {
-    int32_t cap = m->cap ? 2 * m->cap : 1024;
-    struct node *p = cap > MAX_NODES ? NULL : realloc(m->nodes, (size_t)cap * sizeof *p);
-    int32_t *q;
-    if (!p)
-        return false;
-    m->nodes = p;
-    q = realloc(m->parents, (size_t)cap * sizeof *q);
-    if (!q)
-        return false;
-    m->parents = q;
-    m->cap = cap;
-    return true;
+    return m->n < MAX_NODES && !STENO_RESERVE(&m->nodes, &m->cap, (size_t)m->n + 1) &&
+           !STENO_RESERVE(&m->parents, &m->cap_parents, (size_t)m->n + 1);
 }
 
 static int32_t find_child(const steno_ngram *m, int32_t parent, int32_t word)
@@ -166,7 +153,7 @@ static int32_t add_child(steno_ngram *m, int32_t parent, int32_t word)
     i = find_child(m, parent, word);
     if (i >= 0)
         return i;
-    if (m->n == m->cap && !grow_nodes(m))
+    if (!grow_nodes(m))
         return -1;
     i = m->n++;
     m->nodes[i] =
@@ -466,7 +453,7 @@ size_t steno_ngram_bytes(const steno_ngram *m)
 {
     if (m->binary)
         return m->n_bytes;
-    return (size_t)m->cap * (sizeof *m->nodes + sizeof *m->parents) +
+    return m->cap * sizeof *m->nodes + m->cap_parents * sizeof *m->parents +
            m->n_slots * sizeof *m->slots + steno_arena_used(m->mem);
 }
 
@@ -511,6 +498,7 @@ struct steno_ngram_map {
     int32_t *word;    /* [n] word of a token */
     int32_t *token;   /* [words] token of a word, -1 = none; ARPA only */
     int32_t *unknown; /* [n_unknown] tokens */
+    struct steno_blocks memory;
 };
 
 steno_status steno_ngram_map_open(steno_ngram_map **out, const steno_ngram *m,
@@ -518,11 +506,11 @@ steno_status steno_ngram_map_open(steno_ngram_map **out, const steno_ngram *m,
 {
     steno_ngram_map *p = calloc(1, sizeof *p);
     if (p) {
-        p->word = malloc((n + 1) * sizeof *p->word);
-        p->unknown = malloc((n + 1) * sizeof *p->unknown);
-        p->token = malloc(((size_t)m->n_words + 1) * sizeof *p->token);
+        p->word = steno_blocks_add(&p->memory, n + 1, sizeof *p->word);
+        p->unknown = steno_blocks_add(&p->memory, n + 1, sizeof *p->unknown);
+        p->token = steno_blocks_add(&p->memory, (size_t)m->n_words + 1, sizeof *p->token);
     }
-    if (!p || !p->word || !p->unknown || !p->token) {
+    if (!p || p->memory.failed) {
         steno_ngram_map_close(p);
         return steno_fail(err, STENO_ERR_NOMEM, "n-gram model: out of memory");
     }
@@ -544,9 +532,7 @@ void steno_ngram_map_close(steno_ngram_map *p)
 {
     if (!p)
         return;
-    free(p->word);
-    free(p->token);
-    free(p->unknown);
+    steno_blocks_free(&p->memory);
     free(p);
 }
 
