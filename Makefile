@@ -1,6 +1,8 @@
 # steno: `make help` lists the targets. Output goes to build/<variant>/; build/steno and
 # build/stenod are links to the plain variant.
 VERSION := 0.1.0
+# scripts: in Turkish [a-z] has no i, and names sort otherwise elsewhere
+export LC_ALL := C.UTF-8
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 SBINDIR ?= $(PREFIX)/sbin
@@ -18,7 +20,8 @@ V ?= 0
 
 CC ?= cc
 ifeq ($(origin CC),default)
-CC := $(if $(shell command -v ccache 2>/dev/null),ccache gcc,gcc)
+# ccache fails where it cannot make its folder (a build user without a home)
+CC := $(if $(shell d=$$(ccache -k cache_dir 2>/dev/null) && mkdir -p "$$d" 2>/dev/null && test -w "$$d" && echo yes),ccache gcc,gcc)
 endif
 comma := ,
 VARIANT := $(if $(FUZZ),fuzzer,$(if $(SAN),$(subst $(comma),-,$(SAN)),release))
@@ -49,7 +52,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -W
 CFLAGS ?= $(OPT)
 # Programs and libraries do not depend on the folder they are built in, nor man pages on the day (`make reproducible`).
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG)
-base_cflags = -ffile-prefix-map=$(CURDIR)=. -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fPIC -fno-semantic-interposition -pthread \
+base_cflags = -ffile-prefix-map='$(CURDIR)'=. -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fPIC -fno-semantic-interposition -pthread \
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' -DSTENO_LIBEXECDIR='"$(LIBEXECDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
@@ -316,7 +319,7 @@ check-faults: ## fault injection only
 	@tests/check.sh --only faults
 check-clients: all ## clients that need much to be installed: LiveKit, pipecat, Node.js, Java (1 GB; docs/clients.md)
 	@tests/clients/setup.sh
-	@STENO_BUILD=$(CURDIR)/$(B) STENO_CLIENTS_LARGE=1 build/venv/bin/python tests/integration/test_clients_large.py
+	@STENO_BUILD='$(CURDIR)/$(B)' STENO_CLIENTS_LARGE=1 build/venv/bin/python tests/integration/test_clients_large.py
 check-slow: ## the slow tests: emulated processors, pairs with other programs, Redis that fails
 	@tests/check.sh --slow
 check-long: ## all tests, some in forms that take hours
@@ -376,7 +379,7 @@ distcheck: dist ## build and install from the archive, without network
 	@for cut in "unshare -n" "unshare -rn" ""; do ! $$cut true 2>/dev/null || break; done; \
 	    [ "$$cut" ] || echo "distcheck: the network cannot be cut off here (unshare)"; set -ex; \
 	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) all docs wheel; \
-	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR=$(CURDIR)/build/distcheck/root; \
+	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR='$(CURDIR)/build/distcheck/root'; \
 	    $$cut build/distcheck/root$(BINDIR)/steno transcribe --model build/distcheck/root$(DATADIR)/steno/models/digits-en tests/data/digits.wav | diff - tests/data/digits.txt
 clean: ## remove the build output but for Python environments and models
 	rm -rf $(filter-out build/venv% build/models,$(wildcard build/*))

@@ -13,6 +13,7 @@ skip() { echo "1..0 # SKIP $1"; exit 0; }
 command -v valgrind >/dev/null || skip "valgrind is absent"
 [ -x "$steno" ] || skip "no release build"
 [ "${1:-}" = --write ] || [ "$compiler" = "$made_with" ] || skip "counts are of gcc $made_with, this is $compiler"
+readelf --debug-dump=info build/release/engine/base/status.o 2>/dev/null | grep -q "DW_AT_producer.* -O2" || skip "built with other options (CFLAGS)"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

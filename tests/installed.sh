@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make install DESTDIR=`: which files arrive, that they work from there, and that uninstall removes them. TAP.
 set -u
+export LC_ALL=C.UTF-8
 cd "$(dirname "$0")/.." || exit 70
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
@@ -44,10 +45,11 @@ mkdir "$root/programs"
 cp engine/examples/* "$root/programs"
 model=$root/usr/share/steno/models/digits-en
 digits=$PWD/tests/data/digits.wav
-# the system's own folders are not left out of the options, since they stand for those below $root
+# The system's own folders are not left out of the options, since they stand for those below $root, which may have blanks:
+# programs are compiled beside them.
 pc() {
     PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config "$@" |
-        sed -E "s,-([IL])/usr/(lib|include)( |$),-\1$root/usr/\2 ,g"
+        sed -E "s,-([IL])/usr/(lib|include)( |$),-\1../usr/\2 ,g"
 }
 for kind in steno steno-static; do
     for program in transcribe.c live.cpp; do

@@ -4,6 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 70
 B=${STENO_BUILD:-build/release}
+B=${B#"$PWD/"} # the folders above may have blanks
 n=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -34,7 +34,8 @@ class Broken:
         os.chmod(keys, 0o600)
         self.admin = os.path.join(self.folder, "admin")
         self.d = Stenod("auth.keys=" + keys, "server.admin=" + self.admin, "limits.header_timeout=5s", *settings)
-        self.d.env = {**self.d.env, "STENO_INJECT": self.file.name, "LD_PRELOAD": LIBRARY,
+        self.d.env = {**self.d.env, "STENO_INJECT": self.file.name, "LD_PRELOAD": os.path.basename(LIBRARY),
+                      "LD_LIBRARY_PATH": os.path.dirname(LIBRARY),  # may have blanks, which LD_PRELOAD may not
                       "STENO_POOL_CALIBRATION": os.path.join(self.folder, "costs")}
 
     def fail(self, kind, n, always=False, kill=False):

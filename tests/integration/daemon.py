@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -361,6 +362,15 @@ def need(path, *more):
         if not os.path.exists(p):
             raise Skip(f"{p} is not there")
     return path
+
+
+def need_descriptors(n):
+    """This process may open n files from here on; skips the test where the system does not let it."""
+    soft, hard = (n if limit == resource.RLIM_INFINITY else limit for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    if hard < n:
+        raise Skip(f"needs {n} descriptors of ulimit -n, which is {hard}")
+    if soft < n:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def run_in_folders(tests, absent=None):

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, converse, eventually, frame, pcm, raw, read_messages, tap
+from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, converse, eventually, frame, need_descriptors, pcm, raw, read_messages, tap
 
 PCM, RATE = pcm()
 
@@ -154,6 +154,7 @@ def floods_of_headers_are_refused(d):
 @case
 def thousands_of_half_open_connections_keep_nobody_out(_):
     n = 10000
+    need_descriptors(1000)
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     n = min(n, (hard - 500) // (2 if SAN else 1))

@@ -90,9 +90,9 @@ def proxy(name, config, args, port):
 @contextlib.contextmanager
 def nginx(d, port, where="location / {"):
     config = replaced(example("nginx"), [("127.0.0.1:8080", f"127.0.0.1:{d.port}"), ("listen 443 ssl http2", f"listen 127.0.0.1:{port} ssl http2"),
-                                         ("/etc/ssl/stt/fullchain.pem", CERT), ("/etc/ssl/stt/privkey.pem", KEY), ("location / {", where)])
-    temps = "".join(f"{k}_temp_path @DIR@/{k};\n" for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    with proxy("nginx", f"daemon off;\npid @DIR@/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temps}{config}}}\n",
+                                         ("/etc/ssl/stt/fullchain.pem", f'"{CERT}"'), ("/etc/ssl/stt/privkey.pem", f'"{KEY}"'), ("location / {", where)])
+    temps = "".join(f'{k}_temp_path "@DIR@/{k}";\n' for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    with proxy("nginx", f"daemon off;\npid \"@DIR@/pid\";\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temps}{config}}}\n",
                ["-c", "{}", "-e", "stderr"], port):
         yield
 
@@ -100,7 +100,7 @@ def nginx(d, port, where="location / {"):
 @contextlib.contextmanager
 def haproxy(d, port):
     config = replaced(example("haproxy"), [("127.0.0.1:8080", f"127.0.0.1:{d.port}"),
-                                           ("bind :443 ssl crt /etc/haproxy/stt.pem", f"bind 127.0.0.1:{port} ssl crt {BOTH}")])
+                                           ("bind :443 ssl crt /etc/haproxy/stt.pem", f"bind 127.0.0.1:{port} ssl crt '{BOTH}'")])
     with proxy("haproxy", config, ["-db", "-f", "{}"], port):
         yield
 
@@ -115,7 +115,7 @@ def haproxy_tcp(d, port):
 @contextlib.contextmanager
 def caddy(d, port, n=0):
     host = HOSTS[n]
-    config = replaced(example("caddy", n), [("127.0.0.1:8080", f"127.0.0.1:{d.port}"), (f"{host} {{", f"https://{host}:{port} {{\ntls {CERT} {KEY}")])
+    config = replaced(example("caddy", n), [("127.0.0.1:8080", f"127.0.0.1:{d.port}"), (f"{host} {{", f"https://{host}:{port} {{\ntls `{CERT}` `{KEY}`")])
     with proxy("caddy", "{\nadmin off\nauto_https disable_redirects\n}\n" + config, ["run", "--config", "{}", "--adapter", "caddyfile"], port):
         yield
 

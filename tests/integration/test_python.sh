@@ -20,13 +20,13 @@ export PYTHONDONTWRITEBYTECODE=1
 before=$(find engine/python | sort)
 out=$(python3 -m venv "$work/venv" 2>&1)
 check "a fresh environment" $? "$out"
-pip="$work/venv/bin/pip --disable-pip-version-check"
-out=$($pip wheel -q --no-index --no-deps -w "$work/one" engine/python 2>&1)
+pip() { "$work/venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+out=$(pip wheel -q --no-index --no-deps -w "$work/one" engine/python 2>&1)
 check "pip builds the wheel without an index" $? "$out"
 mkdir "$work/two"
 out=$("$work/venv/bin/python" engine/python/build_wheel.py "$work/two" 2>&1) && out=$(diff -r "$work/one" "$work/two" 2>&1)
 check "build_wheel.py makes the same bytes" $? "$out"
-out=$($pip install -q --no-index "$work"/one/*.whl 2>&1 && $pip check 2>&1)
+out=$(pip install -q --no-index "$work"/one/*.whl 2>&1 && pip check 2>&1)
 check "pip installs the wheel" $? "$out"
 site=$("$work/venv/bin/python" -c 'import steno_asr, pathlib; print(pathlib.Path(steno_asr.__file__).parent)')
 out=$(find "$site" -name '*.so*' | sed 's,.*/,,')
@@ -49,7 +49,7 @@ renumber() { # FILE
 model=$PWD/conf/models/digits-en
 "$work/venv/bin/python" tests/python/check.py "$B/steno" "$model" >"$work/out" 2>&1
 renumber "$work/out"
-out=$(PYTHONPATH=$(dirname "$site") NEED_NUMPY=1 $python tests/python/check.py "$B/steno" "$model" 2>&1)
+out=$(PYTHONPATH=$(dirname "$site") NEED_NUMPY=1 "$python" tests/python/check.py "$B/steno" "$model" 2>&1)
 check "the same with numpy" $? "$(grep -v '^ok' <<<"$out")"
 out=$("$work/venv/bin/python" tests/python/layout.py "$B/include/steno/steno.h" "$work" 2>&1)
 check "structs and constants are those of steno.h" $? "$out"

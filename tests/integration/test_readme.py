@@ -2,6 +2,7 @@
 instead of the named one, and with digits instead of sentences, since the tests have no fetched model."""
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,10 +16,10 @@ with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as _f:
 def run(command, port=0, model=None):
     """What an example prints. model: a directory, which then hears the recording of the example; else digits are said."""
     command = command.replace("127.0.0.1:8080", f"127.0.0.1:{port}")
-    command = command.replace("build/release/", BUILD + "/")
+    command = command.replace("build/release/", shlex.quote(BUILD) + "/")
     if not model:
         command = command.replace("tests/data/speech/jfk.wav", "tests/data/digits.wav")
-    command = re.sub(r"\bbuild/(stenod?)\b", lambda m: os.path.join(BUILD, m.group(1)), command)
+    command = re.sub(r"\bbuild/(stenod?)\b", lambda m: shlex.quote(os.path.join(BUILD, m.group(1))), command)
     p = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, timeout=300 * SLOW, capture_output=True, text=True,
                        check=False, env={**os.environ, "STENO_MODEL": model} if model else None)
     assert p.returncode == 0, (command, p.stdout, p.stderr)
@@ -82,7 +83,7 @@ def with_whisper_every_example_gives_the_sentence(_):
             f.write(python.replace("127.0.0.1:8080", f"127.0.0.1:{d.port}"))
         examples = [c.replace("curl ", "curl -fsS ", 1) for c in COMMANDS if re.match(r"curl |.*wsclient|.*steno transcribe", c)]
         assert len(examples) >= 7
-        for c in [*examples, *[f"{sys.executable} {folder}/client.py tests/data/speech/jfk.wav"] * 3]:
+        for c in [*examples, *[f"{shlex.quote(sys.executable)} {shlex.quote(folder)}/client.py tests/data/speech/jfk.wav"] * 3]:
             text = run(c, d.port, tiny)
             said = re.sub("[^a-z]+", " ", re.sub(r"-->|[0-9:.,]+", " ", text.lower()))
             assert "ask what you can do for your country" in said, (c, text)

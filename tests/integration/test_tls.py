@@ -12,7 +12,7 @@ import time
 
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, client, eventually, frame, read_messages, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, client, eventually, frame, need_descriptors, read_messages, tap
 from wire import END, GET, POST, PCM, START, WAV, answer, certificate, said, text_of, upgrade
 
 DIR = tempfile.TemporaryDirectory(prefix="steno-tls-")
@@ -214,6 +214,7 @@ def hello():
 
 @case
 def running_connections_are_served_while_handshakes_wait(_):
+    need_descriptors(1000)
     with Stenod(*SETTINGS, "limits.connections_per_address=600") as d:
         kept = dial(d)
         kept.sendall(GET)

@@ -18,7 +18,7 @@ import time
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS_TEXT, OPEN, ROOT, SAN, SLOW, Skip, Stenod, case, converse, eventually, frame, pcm, raw, read_messages, tap
+from daemon import DIGITS_TEXT, OPEN, ROOT, SAN, SLOW, Skip, Stenod, case, converse, eventually, frame, need_descriptors, pcm, raw, read_messages, tap
 from daemon import until_closed as messages_of
 
 PCM, RATE = pcm()
@@ -550,6 +550,7 @@ def an_idle_session_takes_less_than_64_kib_beyond_its_states(_):
     tests/unit/test_session_bytes.c counts the same at the allocator."""
     if SLOW > 1:
         raise Skip("sanitizers keep memory of their own")
+    need_descriptors(600)
 
     def talk(d, n, to):
         for _ in range(n):
