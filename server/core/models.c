@@ -154,8 +154,8 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
     return s;
 }
 
-/* Add slots for the directories of a directory that are neither hidden nor a detector of speech,
- * networks that tell speakers apart or write marks, or a grammar. Lock held. */
+/* Add slots for the directories of a directory that are neither hidden nor a detector of speech or
+ * ends of turns, networks that tell speakers apart or write marks, or a grammar. Lock held. */
 static void scan_dir(steno_models *m, const char *dir, DIR *d)
 {
     struct dirent *e;
@@ -166,7 +166,8 @@ static void scan_dir(steno_models *m, const char *dir, DIR *d)
         if (*e->d_name == '.' || strlen(e->d_name) >= MAX_NAME ||
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path ||
             steno_vad_is_dir(path) || steno_speakers_is_dir(path) || steno_itn_is_dir(path) ||
-            steno_punctuator_is_dir(path) || !(sub = opendir(path)))
+            steno_punctuator_is_dir(path) || steno_turn_detector_is_dir(path) ||
+            !(sub = opendir(path)))
             continue;
         closedir(sub);
         while (s && (s->of || strcmp(s->name, e->d_name)))

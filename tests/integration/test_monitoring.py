@@ -128,9 +128,10 @@ def documented_fields():
     """{event: its fields} by the table of docs/operations.md"""
     fields = {}
     with open(os.path.join(ROOT, "docs", "operations.md"), encoding="utf-8") as f:
-        for event, name in re.findall(r"^\| (\w+) \| (?:`(\w+)`)? ?\|", f.read(), re.M):
-            fields.setdefault(event, set()).update({name} - {""})
-    return {e: n for e, n in fields.items() if n}
+        for name, events in re.findall(r"^\| `(\w+)` \| ((?:\w+, )*\w+) \|", f.read(), re.M):
+            for event in events.split(", "):
+                fields.setdefault(event, set()).add(name)
+    return fields
 
 
 @case

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import wave
+from unittest import mock
 
 import numpy as np
 from websockets.sync.client import connect
@@ -73,6 +74,16 @@ def the_network_ends_turns_of_sessions_that_ask_for_it(yes, no, none):
     assert native(no, silence_after=0.5, turn="semantic") == WORDS  # the rule on silence holds too
     assert native(yes, silence_after=2, turn="semantic", turn_threshold=0.8) == [DIGITS_TEXT]
     assert native(no, silence_after=2, turn="semantic", turn_threshold=0.2) == WORDS
+
+
+@case
+def the_fetched_network_is_used_without_being_a_model(*_):
+    with tempfile.TemporaryDirectory() as data, mock.patch.dict(os.environ, STENO_DATA=data):
+        os.mkdir(data + "/models")
+        os.symlink(os.path.dirname(always(0.75)), data + "/models/smart-turn")
+        with Stenod() as d:
+            assert native(d, turn="semantic", silence_after=2) == WORDS
+            assert [m["id"] for m in json.loads(d.request("GET", "/v1/models")[2])["data"]] == ["digits-en"]
 
 
 @case
