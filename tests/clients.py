@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).parent
 HEAD = """# Clients
 
 What clients of others do with a running `stenod`, as the tests run it. `tests/clients.py` makes this page; each row is a
-test. Clients that are no packages here are imitated with the bytes of their sources, which the version column says.
+test of that file. Clients that are no packages here are imitated with the bytes of their sources, which the version column says.
 
 The tests of `test_clients_large` install about 1 GB of packages, so they are not part of `make check`. `make
 check-clients` installs what they need (a JDK, Node.js, the pinned packages of `tests/clients`) and runs them.
@@ -42,7 +42,7 @@ def rows():
                 if isinstance(d, ast.Call) and getattr(d.func, "id", "") == "client":
                     name, what, version = ([ast.literal_eval(a) for a in d.args] + [None])[:3]
                     version = known.get(version or name.split(": ")[-1], version or "?")
-                    yield name, version, what, f"{path.stem}: {fn.name}"
+                    yield name, version, what, path.stem
 
 
 def main():

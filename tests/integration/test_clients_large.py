@@ -74,8 +74,8 @@ class Relay:
 
 
 @case
-@client("LiveKit agents: livekit-plugins-deepgram", "uploads, live streams that end by endpointing and by utterance_end_ms, Flux turns; a shared HTTP session")
-@client("LiveKit agents: livekit-plugins-openai", "uploads, Realtime with the server's turns and with the client's own VAD; a shared HTTP session")
+@client("LiveKit agents: livekit-plugins-deepgram", "uploads, live streams that end by endpointing or utterance_end_ms, Flux turns")
+@client("LiveKit agents: livekit-plugins-openai", "uploads, Realtime with the server's turns and with the client's own VAD")
 def livekits_plugins_get_the_transcript(d):
     said = run(PYTHON, f"{PROGRAMS}/livekit_stt.py", d.url, DIGITS)
     each_says_the_digits(said, "deepgram-recognize", "deepgram-stream", "deepgram-utterance-end", "deepgram-flux", "openai-recognize",
@@ -83,8 +83,8 @@ def livekits_plugins_get_the_transcript(d):
 
 
 @case
-@client("pipecat: DeepgramSTTService, DeepgramFluxSTTService", "live streams in a pipeline, with Finalize after its VAD and without; Flux turns", "pipecat-ai")
-@client("pipecat: OpenAISTTService, OpenAIRealtimeSTTService", "uploads of segments, logprobs; Realtime with its own VAD and the server's", "pipecat-ai")
+@client("pipecat: DeepgramSTTService, DeepgramFluxSTTService", "live streams, with its VAD and without; Flux turns", "pipecat-ai")
+@client("pipecat: OpenAISTTService, OpenAIRealtimeSTTService", "uploads of segments, logprobs; Realtime with either VAD", "pipecat-ai")
 def pipecats_services_get_the_transcript(d):
     said = run(PYTHON, f"{PROGRAMS}/pipecat_stt.py", d.url, DIGITS)
     each_says_the_digits(said, "deepgram", "deepgram-no-vad", "deepgram-flux", "openai", "openai-logprobs", "openai-realtime",
@@ -135,7 +135,7 @@ def packages_for_node_get_the_transcript(_):
 
 
 @case
-@client("Java's java.net.http.HttpClient", "uploads, and WebSockets on the connections of the uploads; HTTP/1.1, and with its offer of HTTP/2", "OpenJDK 17")
+@client("Java's java.net.http.HttpClient", "uploads, and WebSockets on their connections; HTTP/1.1, and with its offer of HTTP/2", "OpenJDK 17")
 def javas_client_upgrades_used_connections(d):
     for version in ("default", "1.1"):
         relay = Relay(d.port)

@@ -314,7 +314,7 @@ def a_run_that_ends_while_the_store_is_away_is_given_back_later():
 def a_full_store_refuses_new_jobs_and_ends_those_it_has():
     with Redis() as r, Member(r, "pool.threads=1", cpu="scalar") as a:
         names = [a.submit(longer(many(20))) for _ in range(3)]
-        assert r.cli("CONFIG", "SET", "maxmemory", "1mb") == "OK"
+        assert r.cli("CONFIG", "SET", "maxmemory", "1kb") == "OK"
         status, _, error = a.json("POST", "/v1/jobs", WAV)
         assert status == 507 and error["error"]["code"] == "not_stored" and "maxmemory" in error["error"]["message"], (status, error)
         for n in names:

@@ -436,7 +436,7 @@ def a_store_that_lost_everything_gets_it_again():
 def a_store_without_memory_refuses_and_gets_all_later():
     with Store() as r, Machine(r, "b") as b, Machine(r, "a") as a:
         c = Client(a)
-        assert r.cli("CONFIG", "SET", "maxmemory", "1mb") == "OK"
+        assert r.cli("CONFIG", "SET", "maxmemory", "1kb") == "OK"
         c.send(9)
         c.read("final")
         assert eventually(lambda: "live sessions are not stored: OOM" in a.output()), a.output()
