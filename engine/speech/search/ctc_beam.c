@@ -5,10 +5,9 @@
  * node
  *   pb, pnb   log-probability of all alignments that end in a blank, or in the node's token
  *   vb, vnb   the single best alignment of each, with its word times: the frames of the current
- *             token and a shared, immutable list of the tokens before it
- * Trie nodes and list entries are reference-counted. They come from two pools and are addressed by
- * index, so the pools may move when they grow. Once the pools are large enough, a frame allocates
- * nothing.
+ *             token and the sequence of the tokens before it (sequences.h)
+ * Trie nodes are reference-counted and addressed by index, so they may move when there are more.
+ * Once there are enough, a frame allocates nothing.
  *
  * One frame: each hypothesis stays (blank, or its own token again) or is extended by one of the
  * frame's top_k tokens. Candidates for the same node add up (log domain, double). The best `beam`
@@ -23,9 +22,10 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "speech/search/sequences.h"
 
-#define NIL (-1)
-#define MOST 1e4f /* limit of scores: +Inf of a broken network must not give NaN sums */
+#define NIL STENO_NO_SEQUENCE /* no node, no token */
+#define MOST 1e4f             /* limit of scores: +Inf of a broken network must not give NaN sums */
 #define NEVER (-(double)INFINITY)
 
 struct node {                           /* a node of the trie */
@@ -38,15 +38,9 @@ struct node {                           /* a node of the trie */
     int32_t match; /* state of the hotwords */
 };
 
-struct link {       /* a finished token of an alignment */
-    int32_t parent; /* or next in the free list */
-    uint32_t refs;
-    struct steno_span span;
-};
-
 struct path {
     double score;
-    int32_t tail;         /* link of the last finished token */
+    int32_t tail;         /* the finished tokens: a sequence */
     int32_t count;        /* tokens, including the current one */
     struct steno_span at; /* the current token; NIL = none yet */
 };
@@ -58,15 +52,12 @@ struct hyp {
     struct path vb, vnb;
 };
 
-struct pool {
-    void *items;
-    size_t size, cap;
-    int32_t used, free; /* free: head of the free list */
-};
-
 struct steno_ctc_beam {
     struct steno_ctc_options opt;
-    struct pool nodes, links;
+    struct node *nodes; /* [used_nodes] */
+    size_t cap_nodes;
+    int32_t used_nodes, free_node; /* free_node: head of the free list */
+    struct steno_sequences finished;
     struct steno_blocks fixed; /* arrays whose sizes are those of the options */
     struct hyp *live, *cand;   /* [beam], [cap_cand] */
     int32_t n_live, n_cand, cap_cand;
@@ -81,12 +72,7 @@ struct steno_ctc_beam {
 
 static inline struct node *node_at(const steno_ctc_beam *b, int32_t i)
 {
-    return (struct node *)b->nodes.items + i;
-}
-
-static inline struct link *link_at(const steno_ctc_beam *b, int32_t i)
-{
-    return (struct link *)b->links.items + i;
+    return b->nodes + i;
 }
 
 static double log_add(double a, double b)
@@ -95,12 +81,12 @@ static double log_add(double a, double b)
     return lo == NEVER ? hi : hi + log1p(exp(lo - hi));
 }
 
-/* ---- pools --------------------------------------------------------------------------------- */
+/* ---- prefixes ------------------------------------------------------------------------------ */
 
-static bool pool_reserve(struct pool *p, int32_t more)
+static bool reserve_nodes(steno_ctc_beam *b, int32_t more)
 {
-    return p->used <= INT32_MAX - more &&
-           !steno_array_reserve(&p->items, &p->cap, (size_t)(p->used + more), p->size);
+    return b->used_nodes <= INT32_MAX - more &&
+           !STENO_RESERVE(&b->nodes, &b->cap_nodes, (size_t)(b->used_nodes + more));
 }
 
 /* The language model's score of `token` after the prefix of a node. */
@@ -132,12 +118,12 @@ static void set_bonus(const steno_ctc_beam *b, struct node *n)
 /* The memory was reserved before the frame. */
 static int32_t node_new(steno_ctc_beam *b, int32_t parent, int32_t token)
 {
-    int32_t i = b->nodes.free;
+    int32_t i = b->free_node;
     struct node *n, *up;
     if (i != NIL)
-        b->nodes.free = node_at(b, i)->next;
+        b->free_node = node_at(b, i)->next;
     else
-        i = b->nodes.used++;
+        i = b->used_nodes++;
     n = node_at(b, i);
     *n = (struct node){.parent = parent, .token = token, .child = NIL, .next = NIL, .stamp = -1};
     if (parent != NIL) {
@@ -162,40 +148,16 @@ static void node_unref(steno_ctc_beam *b, int32_t i)
                 at = &node_at(b, *at)->next;
             *at = n->next;
         }
-        n->next = b->nodes.free;
-        b->nodes.free = i;
-        i = parent;
-    }
-}
-
-static int32_t link_new(steno_ctc_beam *b, int32_t parent, const struct steno_span *span)
-{
-    int32_t i = b->links.free;
-    if (i != NIL)
-        b->links.free = link_at(b, i)->parent;
-    else
-        i = b->links.used++;
-    *link_at(b, i) = (struct link){.parent = parent, .refs = 0, .span = *span};
-    if (parent != NIL)
-        link_at(b, parent)->refs++;
-    return i;
-}
-
-static void link_unref(steno_ctc_beam *b, int32_t i)
-{
-    while (i != NIL && --link_at(b, i)->refs == 0) {
-        int32_t parent = link_at(b, i)->parent;
-        link_at(b, i)->parent = b->links.free;
-        b->links.free = i;
+        n->next = b->free_node;
+        b->free_node = i;
         i = parent;
     }
 }
 
 static void path_set(steno_ctc_beam *b, struct path *p, const struct path *from)
 {
-    if (from->tail != NIL)
-        link_at(b, from->tail)->refs++;
-    link_unref(b, p->tail);
+    steno_sequence_keep(&b->finished, from->tail);
+    steno_sequence_drop(&b->finished, p->tail);
     *p = *from;
 }
 
@@ -203,8 +165,8 @@ static void path_set(steno_ctc_beam *b, struct path *p, const struct path *from)
 
 static void drop_hyp(steno_ctc_beam *b, struct hyp *h)
 {
-    link_unref(b, h->vb.tail);
-    link_unref(b, h->vnb.tail);
+    steno_sequence_drop(&b->finished, h->vb.tail);
+    steno_sequence_drop(&b->finished, h->vnb.tail);
     node_unref(b, h->node);
 }
 
@@ -216,8 +178,9 @@ static void begin_prefixes(steno_ctc_beam *b, int32_t token)
     struct hyp *h = &b->live[0];
     for (int32_t i = 0; i < b->n_live; i++)
         drop_hyp(b, &b->live[i]);
-    b->nodes.used = b->links.used = 0;
-    b->nodes.free = b->links.free = NIL;
+    b->used_nodes = 0;
+    b->free_node = NIL;
+    steno_sequences_reset(&b->finished);
     *h = (struct hyp){.pb = NEVER, .pnb = NEVER, .vb = no_path, .vnb = no_path};
     h->node = node_new(b, NIL, token);
     node_at(b, h->node)->refs = 1;
@@ -248,13 +211,11 @@ steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_op
         b->opt.top_k = opt->vocab - 1;
     k = (size_t)b->opt.top_k + 2; /* per hypothesis: itself, the top_k, its own last token */
     b->cap_cand = (int32_t)((size_t)opt->beam * k);
-    b->nodes = (struct pool){.size = sizeof(struct node), .free = NIL};
-    b->links = (struct pool){.size = sizeof(struct link), .free = NIL};
     b->live = steno_blocks_add(&b->fixed, (size_t)opt->beam, sizeof *b->live);
     b->cand = steno_blocks_add(&b->fixed, (size_t)b->cap_cand, sizeof *b->cand);
     b->top = steno_blocks_add(&b->fixed, (size_t)b->opt.top_k, sizeof *b->top);
     b->row = steno_blocks_add(&b->fixed, (size_t)opt->vocab, sizeof *b->row);
-    if (b->fixed.failed || !pool_reserve(&b->nodes, 1)) {
+    if (b->fixed.failed || !reserve_nodes(b, 1)) {
         steno_ctc_beam_close(b);
         return steno_fail(err, STENO_ERR_NOMEM, "CTC: out of memory");
     }
@@ -267,8 +228,8 @@ void steno_ctc_beam_close(steno_ctc_beam *b)
 {
     if (!b)
         return;
-    free(b->nodes.items);
-    free(b->links.items);
+    free(b->nodes);
+    steno_sequences_free(&b->finished);
     steno_blocks_free(&b->fixed);
     free(b->out);
     free(b);
@@ -329,7 +290,7 @@ static void keep_path(steno_ctc_beam *b, struct path *to, const struct path *fro
     }
 }
 
-/* Continue it with a new token; *frozen caches the list entry of the token that ends. */
+/* Continue it with a new token; *frozen caches the sequence with the token that ends. */
 static void extend_path(steno_ctc_beam *b, struct path *to, const struct path *from, int32_t token,
                         double logp, int32_t *frozen)
 {
@@ -338,10 +299,8 @@ static void extend_path(steno_ctc_beam *b, struct path *to, const struct path *f
     if (!(p.score > to->score))
         return;
     if (from->at.token != NIL) {
-        if (*frozen == NIL) {
-            *frozen = link_new(b, from->tail, &from->at);
-            link_at(b, *frozen)->refs = 1; /* the reference of the cache */
-        }
+        if (*frozen == NIL)
+            *frozen = steno_sequence_extend(&b->finished, from->tail, &from->at);
         p.tail = *frozen;
     }
     p.count = from->count + 1;
@@ -382,8 +341,8 @@ static void advance_prefix(steno_ctc_beam *b, const struct hyp *h)
     for (int32_t i = 0; i < b->n_top; i++)
         if (b->top[i] != last)
             extend_prefix(b, h, b->top[i], last, frozen);
-    link_unref(b, frozen[0]);
-    link_unref(b, frozen[1]);
+    steno_sequence_drop(&b->finished, frozen[0]);
+    steno_sequence_drop(&b->finished, frozen[1]);
 }
 
 /* The likeliest top_k tokens without the blank, best first; equal ones in the order of their
@@ -466,10 +425,11 @@ static void note_sound(steno_ctc_beam *b)
 /* Number of tokens at the beginning of the path that ended before frame `until`. */
 static int32_t old_tokens(const steno_ctc_beam *b, const struct path *p, int64_t until)
 {
+    const struct steno_sequence *node = b->finished.node;
     int32_t n = p->count, l = p->tail;
     if (p->at.token == NIL || p->at.last < until)
         return n;
-    for (n--; l != NIL && link_at(b, l)->span.last >= until; l = link_at(b, l)->parent)
+    for (n--; l != NIL && node[l].span.last >= until; l = node[l].before)
         n--;
     return n;
 }
@@ -504,8 +464,9 @@ static void commit(steno_ctc_beam *b)
 
 static steno_status step_beam(steno_ctc_beam *b, const float *row)
 {
-    /* Each candidate may need a node, and each live hypothesis two list entries. */
-    if (!pool_reserve(&b->nodes, b->cap_cand) || !pool_reserve(&b->links, 2 * b->opt.beam))
+    /* Each candidate may need a node, and each live hypothesis two sequences. */
+    if (!reserve_nodes(b, b->cap_cand) ||
+        steno_sequences_reserve(&b->finished, 2 * (size_t)b->opt.beam))
         return STENO_ERR_NOMEM;
     take_row(b, row);
     b->stamp++;
@@ -535,12 +496,11 @@ steno_status steno_ctc_beam_push(steno_ctc_beam *b, const float *scores, size_t 
 
 static void write_spans(const steno_ctc_beam *b, const struct path *p, struct steno_span *out)
 {
-    size_t i = (size_t)p->count;
+    const size_t before = (size_t)p->count - 1; /* the finished ones */
     if (p->at.token == NIL)
         return;
-    out[--i] = p->at;
-    for (int32_t l = p->tail; l != NIL; l = link_at(b, l)->parent)
-        out[--i] = link_at(b, l)->span;
+    out[before] = p->at;
+    steno_sequence_spans(&b->finished, p->tail, out, before);
 }
 
 steno_status steno_ctc_beam_nbest(steno_ctc_beam *b, struct steno_hyp *out, size_t n, size_t *count)

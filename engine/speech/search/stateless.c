@@ -1,6 +1,5 @@
-/* Hypotheses are paths in a forest of tokens: a node is the last token of a sequence, and its
- * parent the one before. Hypotheses share what they have in common. Nodes count their users and
- * return to a list when nobody uses them, so memory is that of the live hypotheses. */
+/* The sequence of a hypothesis (sequences.h) begins with the context that it began with, in frame
+ * -1. */
 #include "speech/search/stateless.h"
 
 #include <math.h>
@@ -8,26 +7,10 @@
 #include <string.h>
 
 #include "base/array.h"
-
-#define BLOCK 256 /* nodes allocated at once */
-
-struct node {
-    struct node *parent; /* free nodes: the next one of the list */
-    uint64_t hash;       /* of the sequence */
-    int64_t frame;       /* -1: of the initial context */
-    int32_t token;
-    float peak;
-    uint32_t uses;
-    uint32_t length; /* of the sequence, the initial context included */
-};
-
-struct block {
-    struct block *next;
-    struct node nodes[BLOCK];
-};
+#include "speech/search/sequences.h"
 
 struct hyp {
-    struct node *last;
+    int32_t tokens; /* its sequence */
     double score;
     float *lm;                                /* [vocab] scores of the next token; NULL: none */
     int32_t match;                            /* state of the hotwords */
@@ -55,77 +38,14 @@ struct steno_stateless {
     float **lm_rows;           /* [2 * beam] memory of `lm`; the first n_lm_rows are unused */
     size_t n_lm_rows;
     struct candidate best[STENO_STATELESS_BEAM];
-    struct node *unused;
-    struct block *blocks;
+    struct steno_sequences sequences;
     struct result *results; /* [beam] */
     int64_t frame, begin;   /* the next frame; the first one of the utterance */
 };
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
-
-static struct node *take_node(steno_stateless *s)
-{
-    struct node *n;
-    if (!s->unused) {
-        struct block *b = malloc(sizeof *b);
-        if (!b)
-            return NULL;
-        b->next = s->blocks;
-        s->blocks = b;
-        for (size_t i = 0; i < BLOCK; i++) {
-            b->nodes[i].parent = s->unused;
-            s->unused = &b->nodes[i];
-        }
-    }
-    n = s->unused;
-    s->unused = n->parent;
-    return n;
-}
-
-static void release_sequence(steno_stateless *s, struct node *n)
-{
-    while (n && !--n->uses) {
-        struct node *parent = n->parent;
-        n->parent = s->unused;
-        s->unused = n;
-        n = parent;
-    }
-}
-
-/* A new sequence: parent's, and one token. The caller is its first user. */
-static struct node *extend_sequence(steno_stateless *s, struct node *parent, int32_t token,
-                                    float peak, int64_t frame)
-{
-    struct node *n = take_node(s);
-    if (!n)
-        return NULL;
-    if (parent)
-        parent->uses++;
-    *n = (struct node){.parent = parent,
-                       .hash = ((parent ? parent->hash : 14695981039346656037u) ^
-                                ((uint64_t)(uint32_t)token + 1)) *
-                               1099511628211u, /* FNV-1a over tokens */
-                       .frame = frame,
-                       .token = token,
-                       .peak = peak,
-                       .uses = 1,
-                       .length = parent ? parent->length + 1 : 1};
-    return n;
-}
-
-static bool same_sequence(const struct node *a, const struct node *b)
-{
-    if (a->hash != b->hash || a->length != b->length)
-        return false;
-    for (; a != b; a = a->parent, b = b->parent)
-        if (a->token != b->token)
-            return false;
-    return true;
-}
-
 static size_t tokens_of(const steno_stateless *s, const struct hyp *h)
 {
-    return h->last->length - (size_t)s->opt.context;
+    return steno_sequence_length(&s->sequences, h->tokens) - (size_t)s->opt.context;
 }
 
 /* ---- language model -------------------------------------------------------------------------- */
@@ -134,14 +54,11 @@ static size_t tokens_of(const steno_stateless *s, const struct hyp *h)
 static void score_lm_of_sequence(steno_stateless *s, struct hyp *h)
 {
     int32_t history[STENO_TOKEN_LM_HISTORY];
-    size_t n = tokens_of(s, h), at;
-    const struct node *node = h->last;
+    size_t n = tokens_of(s, h);
     if (!s->opt.lm.all)
         return;
-    if (n > s->opt.lm.history)
-        n = s->opt.lm.history;
-    for (at = n; at > 0; node = node->parent)
-        history[--at] = node->token;
+    n = n < s->opt.lm.history ? n : s->opt.lm.history;
+    n = steno_sequence_tokens(&s->sequences, h->tokens, history, n);
     if (!h->lm)
         h->lm = s->lm_rows[--s->n_lm_rows];
     s->opt.lm.all(s->opt.lm.self, history, n, h->lm);
@@ -210,7 +127,7 @@ steno_status steno_stateless_open(steno_stateless **out, const struct steno_stat
 static void drop_hyps(steno_stateless *s)
 {
     for (size_t i = 0; i < s->n; i++) {
-        release_sequence(s, s->hyps[s->now][i].last);
+        steno_sequence_drop(&s->sequences, s->hyps[s->now][i].tokens);
         drop_lm(s, &s->hyps[s->now][i]);
     }
     s->n = 0;
@@ -221,11 +138,7 @@ void steno_stateless_close(steno_stateless *s)
     if (!s)
         return;
     drop_hyps(s);
-    while (s->blocks) {
-        struct block *next = s->blocks->next;
-        free(s->blocks);
-        s->blocks = next;
-    }
+    steno_sequences_free(&s->sequences);
     for (int i = 0; s->results && i < s->opt.beam; i++)
         free(s->results[i].spans);
     steno_blocks_free(&s->fixed);
@@ -241,12 +154,12 @@ static void add_hyp(steno_stateless *s, struct hyp *h, struct hyp *next, size_t 
     for (size_t i = 0; i < *n; i++) {
         struct hyp *o = &next[i];
         double high, low;
-        if (!same_sequence(o->last, h->last))
+        if (!steno_sequence_same(&s->sequences, o->tokens, h->tokens))
             continue;
         high = fmax(o->score, h->score);
         low = fmin(o->score, h->score);
         o->score = high + log1p(exp(low - high));
-        release_sequence(s, h->last);
+        steno_sequence_drop(&s->sequences, h->tokens);
         drop_lm(s, h);
         return;
     }
@@ -257,12 +170,13 @@ static void add_hyp(steno_stateless *s, struct hyp *h, struct hyp *next, size_t 
 static steno_status begin_hyp(steno_stateless *s, const int32_t *context, double score,
                               struct hyp *h)
 {
-    *h = (struct hyp){.score = score, .match = STENO_HOTWORDS_START};
+    *h = (struct hyp){.tokens = STENO_NO_SEQUENCE, .score = score, .match = STENO_HOTWORDS_START};
     for (int i = 0; i < s->opt.context; i++) {
-        struct node *n = extend_sequence(s, h->last, context[i], 0, -1);
-        release_sequence(s, h->last); /* n uses it now */
-        h->last = n;
-        if (!n)
+        const struct steno_span token = {.token = context[i], .first = -1, .last = -1};
+        const int32_t longer = steno_sequence_extend(&s->sequences, h->tokens, &token);
+        steno_sequence_drop(&s->sequences, h->tokens); /* the longer one uses it now */
+        h->tokens = longer;
+        if (longer == STENO_NO_SEQUENCE)
             return STENO_ERR_NOMEM;
     }
     memcpy(h->context, context, (size_t)s->opt.context * sizeof *context);
@@ -299,16 +213,18 @@ steno_status steno_stateless_restart(steno_stateless *s, int64_t frame)
 }
 
 /* The better one by score per token. */
-static const struct hyp *better_per_token(const struct hyp *a, const struct hyp *b)
+static const struct hyp *better_per_token(const steno_stateless *s, const struct hyp *a,
+                                          const struct hyp *b)
 {
-    return b->score / b->last->length > a->score / a->last->length ? b : a;
+    const struct steno_sequence *node = s->sequences.node;
+    return b->score / node[b->tokens].length > a->score / node[a->tokens].length ? b : a;
 }
 
 static const struct hyp *best(const steno_stateless *s)
 {
     const struct hyp *h = &s->hyps[s->now][0];
     for (size_t i = 1; i < s->n; i++)
-        h = better_per_token(h, &s->hyps[s->now][i]);
+        h = better_per_token(s, h, &s->hyps[s->now][i]);
     return h;
 }
 
@@ -416,9 +332,7 @@ static steno_status find_best(steno_stateless *s, float *logits, size_t *found)
 
 static void set_context(const steno_stateless *s, struct hyp *h)
 {
-    const struct node *n = h->last;
-    for (int i = s->opt.context; i-- > 0; n = n->parent)
-        h->context[i] = n->token;
+    (void)steno_sequence_tokens(&s->sequences, h->tokens, h->context, (size_t)s->opt.context);
 }
 
 /* Make the hypothesis of a candidate. The one that repeats its parent takes the parent's scores of
@@ -430,11 +344,14 @@ static steno_status make_hyp(steno_stateless *s, const struct candidate *c, stru
     h->score = c->score;
     h->lm = NULL;
     if (!emits(s, c->token)) {
-        h->last->uses++;
+        steno_sequence_keep(&s->sequences, h->tokens);
         return STENO_OK;
     }
-    h->last = extend_sequence(s, from->last, c->token, c->log_prob, s->frame);
-    if (!h->last)
+    h->tokens = steno_sequence_extend(
+        &s->sequences, from->tokens,
+        &(struct steno_span){
+            .token = c->token, .peak = c->log_prob, .first = s->frame, .last = s->frame});
+    if (h->tokens == STENO_NO_SEQUENCE)
         return STENO_ERR_NOMEM;
     set_context(s, h);
     if (s->opt.hotwords) {
@@ -454,7 +371,7 @@ static void move_lm(steno_stateless *s, struct hyp *next, size_t n)
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < s->n && !next[k].lm; i++) {
             struct hyp *from = &s->hyps[s->now][i];
-            if (from->last == next[k].last) {
+            if (from->tokens == next[k].tokens) {
                 next[k].lm = from->lm;
                 from->lm = NULL;
             }
@@ -493,13 +410,10 @@ void steno_stateless_skip(steno_stateless *s, int64_t n)
 static steno_status list(const steno_stateless *s, const struct hyp *h, struct result *r,
                          struct steno_hyp *out)
 {
-    size_t n = tokens_of(s, h);
-    const struct node *node = h->last;
+    const size_t n = tokens_of(s, h);
     if (STENO_RESERVE(&r->spans, &r->cap, n))
         return STENO_ERR_NOMEM;
-    for (size_t at = n; at > 0; node = node->parent)
-        r->spans[--at] = (struct steno_span){
-            .token = node->token, .peak = node->peak, .first = node->frame, .last = node->frame};
+    steno_sequence_spans(&s->sequences, h->tokens, r->spans, n);
     *out = (struct steno_hyp){.spans = r->spans, .n = n, .score = h->score};
     return STENO_OK;
 }
@@ -511,7 +425,7 @@ steno_status steno_stateless_nbest(steno_stateless *s, struct steno_hyp *out, si
     for (size_t i = 0; i < s->n; i++) { /* insertion keeps the order of equal ones */
         size_t at = i;
         const struct hyp *h = &s->hyps[s->now][i];
-        for (; at > 0 && better_per_token(order[at - 1], h) == h; at--)
+        for (; at > 0 && better_per_token(s, order[at - 1], h) == h; at--)
             order[at] = order[at - 1];
         order[at] = h;
     }
@@ -526,19 +440,12 @@ steno_status steno_stateless_nbest(steno_stateless *s, struct steno_hyp *out, si
 
 size_t steno_stateless_stable(const steno_stateless *s)
 {
-    const struct node *common = s->hyps[s->now][0].last;
-    for (size_t i = 1; i < s->n; i++) {
-        const struct node *o = s->hyps[s->now][i].last;
-        while (common != o) {
-            if (common && (!o || common->length >= o->length))
-                common = common->parent;
-            else
-                o = o->parent;
-        }
-    }
-    return common && common->length > (uint32_t)s->opt.context
-               ? common->length - (size_t)s->opt.context
-               : 0;
+    int32_t common = s->hyps[s->now][0].tokens;
+    size_t length;
+    for (size_t i = 1; i < s->n; i++)
+        common = steno_sequence_common(&s->sequences, common, s->hyps[s->now][i].tokens);
+    length = steno_sequence_length(&s->sequences, common);
+    return length > (size_t)s->opt.context ? length - (size_t)s->opt.context : 0;
 }
 
 size_t steno_stateless_n_tokens(const steno_stateless *s)
@@ -549,7 +456,7 @@ size_t steno_stateless_n_tokens(const steno_stateless *s)
 int64_t steno_stateless_last_sound(const steno_stateless *s)
 {
     const struct hyp *h = best(s);
-    return tokens_of(s, h) ? h->last->frame : s->begin - 1;
+    return tokens_of(s, h) ? s->sequences.node[h->tokens].span.first : s->begin - 1;
 }
 
 int64_t steno_stateless_frames(const steno_stateless *s)

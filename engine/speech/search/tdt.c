@@ -4,8 +4,8 @@
  * that are ahead wait, and compete with the new ones for the places of the beam. Greedy search is a
  * beam of one.
  *
- * Token sequences are chains of nodes, so that hypotheses share their beginnings. What the
- * prediction network says after a sequence lies in a slot: 2 beam of them suffice, because a round
+ * Token sequences (sequences.h) stay until the utterance ends. What the prediction network says
+ * after a sequence lies in a slot: 2 beam of them suffice, because a round
  * reads the slots of at most `beam` hypotheses and writes at most `beam` new ones. The network
  * reads only tokens of hypotheses that stay in the beam. */
 #include "speech/search/tdt.h"
@@ -16,24 +16,17 @@
 
 #include "base/arena.h"
 #include "base/array.h"
+#include "speech/search/sequences.h"
 
 #define GROUP STENO_TDT_GROUP
 #define MAX_BEAM 64  /* hypotheses */
-#define NO_NODE (-1) /* no token yet */
 #define NO_SLOT (-1) /* nothing read yet */
-
-struct node {
-    int32_t before, token; /* before: node of the token before, or NO_NODE */
-    int32_t depth;         /* tokens of the sequence */
-    int32_t duration;      /* frames, as the network said */
-    int64_t frame;
-    float peak; /* log-probability */
-};
 
 struct hyp {
     double score;
-    int64_t frame; /* the next one that it reads */
-    int32_t node, slot;
+    int64_t frame;  /* the next one that it reads */
+    int32_t tokens; /* its sequence */
+    int32_t slot;
     int here;         /* tokens so far in `frame` */
     int32_t match;    /* state of the hot words */
     int32_t unread;   /* the token that the prediction network reads after slot; -1: none */
@@ -52,8 +45,7 @@ struct steno_tdt {
     float *slots; /* [2 beam, state + width] */
     float *lm;    /* [vocab] of one hypothesis; NULL: there is no language model */
     float *raw;   /* [vocab] scores before language model and hot words; NULL: there are none */
-    struct node *nodes;
-    size_t n_nodes, cap_nodes;
+    struct steno_sequences sequences;
     int64_t frames, end; /* frames before this push, and after it */
     int64_t sound;       /* of utterances before this one */
     struct steno_span *spans;
@@ -146,7 +138,7 @@ void steno_tdt_close(steno_tdt *t)
         return;
     steno_blocks_free(&t->fixed);
     steno_aligned_free(t->slots);
-    free(t->nodes);
+    steno_sequences_free(&t->sequences);
     free(t->spans);
     free(t);
 }
@@ -176,9 +168,9 @@ void steno_tdt_work_close(steno_tdt_work *w)
 static void begin_tdt(steno_tdt *t)
 {
     t->n = 1;
-    t->n_nodes = 0;
+    steno_sequences_reset(&t->sequences);
     t->hyps[0] = (struct hyp){.frame = t->frames,
-                              .node = NO_NODE,
+                              .tokens = STENO_NO_SEQUENCE,
                               .slot = NO_SLOT,
                               .unread = t->o.blank,
                               .match = STENO_HOTWORDS_START};
@@ -261,11 +253,7 @@ static bool is_silent(const struct steno_tdt_options *o, int32_t token)
 static void score_lm_of_tdt(const steno_tdt *t, const struct hyp *h)
 {
     int32_t history[STENO_TOKEN_LM_HISTORY];
-    const size_t depth = h->node == NO_NODE ? 0 : (size_t)t->nodes[h->node].depth;
-    const size_t n = depth < t->o.lm.history ? depth : t->o.lm.history;
-    int32_t at = h->node;
-    for (size_t i = n; i > 0; i--, at = t->nodes[at].before)
-        history[i - 1] = t->nodes[at].token;
+    const size_t n = steno_sequence_tokens(&t->sequences, h->tokens, history, t->o.lm.history);
     t->o.lm.all(t->o.lm.self, history, n, t->lm);
 }
 
@@ -346,19 +334,15 @@ static void sort(struct hyp *h, size_t n)
         qsort(h, n, sizeof *h, by_score);
 }
 
-static steno_status add_node(steno_tdt *t, struct hyp *h, int64_t frame)
+/* The unread token of h, emitted in a frame, becomes one of its sequence. */
+static steno_status add_token(steno_tdt *t, struct hyp *h, int64_t frame)
 {
-    if (t->n_nodes == INT32_MAX || STENO_RESERVE(&t->nodes, &t->cap_nodes, t->n_nodes + 1))
-        return STENO_ERR_NOMEM;
-    t->nodes[t->n_nodes] =
-        (struct node){.before = h->node,
-                      .token = h->unread,
-                      .depth = h->node == NO_NODE ? 1 : t->nodes[h->node].depth + 1,
-                      .duration = h->duration,
-                      .frame = frame,
-                      .peak = h->peak};
-    h->node = (int32_t)t->n_nodes++;
-    return STENO_OK;
+    const struct steno_span token = {.token = h->unread,
+                                     .peak = h->peak,
+                                     .first = frame,
+                                     .last = frame + (h->duration > 1 ? h->duration - 1 : 0)};
+    h->tokens = steno_sequence_extend(&t->sequences, h->tokens, &token);
+    return h->tokens == STENO_NO_SEQUENCE ? STENO_ERR_NOMEM : STENO_OK;
 }
 
 static int64_t earliest(const steno_tdt *t)
@@ -380,7 +364,7 @@ static steno_status prune(steno_tdt *t, int64_t frame)
     t->n_candidates = 0;
     for (size_t i = 0; i < t->n && !st; i++)
         if (t->hyps[i].unread >= 0)
-            st = add_node(t, &t->hyps[i], frame);
+            st = add_token(t, &t->hyps[i], frame);
     return st;
 }
 
@@ -509,9 +493,9 @@ steno_status steno_tdt_push(steno_tdt *const *t, const struct steno_tdt_frames *
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static size_t prefix_depth(const steno_tdt *t, const struct hyp *h)
+static size_t tokens_of(const steno_tdt *t, const struct hyp *h)
 {
-    return h->node == NO_NODE ? 0 : (size_t)t->nodes[h->node].depth;
+    return steno_sequence_length(&t->sequences, h->tokens);
 }
 
 static size_t best_of(const steno_tdt *t)
@@ -523,31 +507,19 @@ static size_t best_of(const steno_tdt *t)
     return best;
 }
 
-static void fill_spans(const steno_tdt *t, const struct hyp *h, struct steno_span *to)
-{
-    for (int32_t at = h->node; at != NO_NODE; at = t->nodes[at].before) {
-        const struct node *e = &t->nodes[at];
-        to[e->depth - 1] =
-            (struct steno_span){.token = e->token,
-                                .peak = e->peak,
-                                .first = e->frame,
-                                .last = e->frame + (e->duration > 1 ? e->duration - 1 : 0)};
-    }
-}
-
 steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, size_t n, size_t *count)
 {
     size_t sum = 0, at = 0;
     sort(t->hyps, t->n);
     n = n < t->n ? n : t->n;
     for (size_t i = 0; i < n; i++)
-        sum += prefix_depth(t, &t->hyps[i]);
+        sum += tokens_of(t, &t->hyps[i]);
     if (STENO_RESERVE(&t->spans, &t->cap_spans, sum))
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
-        const size_t tokens = prefix_depth(t, &t->hyps[i]);
+        const size_t tokens = tokens_of(t, &t->hyps[i]);
         if (tokens)
-            fill_spans(t, &t->hyps[i], t->spans + at);
+            steno_sequence_spans(&t->sequences, t->hyps[i].tokens, t->spans + at, tokens);
         out[i] = (struct steno_hyp){
             .spans = tokens ? t->spans + at : NULL, .n = tokens, .score = t->hyps[i].score};
         at += tokens;
@@ -558,30 +530,23 @@ steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, size_t n, size
 
 size_t steno_tdt_stable(const steno_tdt *t)
 {
-    int32_t common = t->hyps[0].node;
-    for (size_t i = 1; i < t->n; i++) {
-        int32_t other = t->hyps[i].node;
-        while (common != other) {
-            int32_t *deeper = common == NO_NODE || (other != NO_NODE &&
-                                                    t->nodes[other].depth > t->nodes[common].depth)
-                                  ? &other
-                                  : &common;
-            *deeper = t->nodes[*deeper].before;
-        }
-    }
-    return common == NO_NODE ? 0 : (size_t)t->nodes[common].depth;
+    int32_t common = t->hyps[0].tokens;
+    for (size_t i = 1; i < t->n; i++)
+        common = steno_sequence_common(&t->sequences, common, t->hyps[i].tokens);
+    return steno_sequence_length(&t->sequences, common);
 }
 
 size_t steno_tdt_n_tokens(const steno_tdt *t)
 {
-    return prefix_depth(t, &t->hyps[best_of(t)]);
+    return tokens_of(t, &t->hyps[best_of(t)]);
 }
 
 int steno_tdt_find_last(const steno_tdt *t, const int32_t *list, size_t n)
 {
-    for (int32_t at = t->hyps[best_of(t)].node; at != NO_NODE; at = t->nodes[at].before)
+    const struct steno_sequence *node = t->sequences.node;
+    for (int32_t at = t->hyps[best_of(t)].tokens; at != STENO_NO_SEQUENCE; at = node[at].before)
         for (size_t i = 0; i < n; i++)
-            if (t->nodes[at].token == list[i])
+            if (node[at].span.token == list[i])
                 return (int)i;
     return -1;
 }
@@ -594,10 +559,9 @@ int64_t steno_tdt_frames(const steno_tdt *t)
 int64_t steno_tdt_last_sound(const steno_tdt *t)
 {
     const struct hyp *h = &t->hyps[best_of(t)];
-    const struct node *e = h->node == NO_NODE ? NULL : &t->nodes[h->node];
     int64_t last;
-    if (!e)
+    if (h->tokens == STENO_NO_SEQUENCE)
         return t->sound;
-    last = e->frame + (e->duration > 1 ? e->duration - 1 : 0);
+    last = t->sequences.node[h->tokens].span.last;
     return last < t->frames ? last : t->frames - 1;
 }
