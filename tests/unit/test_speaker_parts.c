@@ -45,29 +45,27 @@ static void decode_takes_the_first_of_equals_and_no_nan(void **state)
 
 /* ---- clusters -------------------------------------------------------------------------------- */
 
-/* Points 0, 1, 3, 7 on a line. Complete: 0-1 at 1, {01}-3 at 3, then 7. Average: 1, 2.5, 5.67. */
-static void merges_have_the_heights_of_their_linkage(void **state)
+/* Points 0, 1, 3, 7 on a line: 0-1 at 1, {01}-3 at 2.5, then 5.67. */
+static void merges_have_the_mean_distance_of_all_pairs(void **state)
 {
     static const float line[] = {0, 1, 3, 7};
-    static const double want[2][3] = {{1, 3, 7}, {1, 2.5, 17.0 / 3}};
+    static const double want[] = {1, 2.5, 17.0 / 3};
+    float d[6];
+    struct steno_merge m[3];
+    uint32_t label[4];
+    size_t k = 0;
     (void)state;
-    for (int how = 0; how < 2; how++) {
-        float d[6];
-        struct steno_merge m[3];
-        uint32_t label[4];
-        size_t k = 0;
-        for (size_t i = 0; i < 4; i++)
-            for (size_t j = i + 1; j < 4; j++)
-                d[k++] = line[j] - line[i];
-        assert_int_equal(steno_cluster_merges(d, 4, (enum steno_linkage)how, NULL, m, NULL), 0);
-        for (size_t i = 0; i < 3; i++)
-            assert_float_equal(m[i].height, want[how][i], 1e-6);
-        assert_int_equal(steno_cluster_cut(m, 2, 4, label), 2);
-        assert_int_equal(label[0], 0);
-        assert_int_equal(label[1], 0);
-        assert_int_equal(label[2], 0);
-        assert_int_equal(label[3], 1);
-    }
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = i + 1; j < 4; j++)
+            d[k++] = line[j] - line[i];
+    assert_int_equal(steno_cluster_merges(d, 4, NULL, m, NULL), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_float_equal(m[i].height, want[i], 1e-6);
+    assert_int_equal(steno_cluster_cut(m, 2, 4, label), 2);
+    assert_int_equal(label[0], 0);
+    assert_int_equal(label[1], 0);
+    assert_int_equal(label[2], 0);
+    assert_int_equal(label[3], 1);
 }
 
 /* One of weight 3 at 0 and one of weight 1 at 1 are, from 2, as far as their mean, 1.75. */
@@ -77,12 +75,12 @@ static void a_mean_counts_items_by_weight(void **state)
     const float weight[] = {3, 1, 1};
     struct steno_merge m[2];
     (void)state;
-    assert_int_equal(steno_cluster_merges(d, 3, STENO_LINKAGE_AVERAGE, weight, m, NULL), 0);
+    assert_int_equal(steno_cluster_merges(d, 3, weight, m, NULL), 0);
     assert_float_equal(m[1].height, (3 * 2 + 1.2) / 4, 1e-6);
 }
 
 /* The slow way: merge the nearest two, again and again. */
-static void brute(const float *d, size_t n, enum steno_linkage how, float *height)
+static void brute(const float *d, size_t n, float *height)
 {
     float full[40][40], size[40];
     bool gone[40] = {false};
@@ -105,9 +103,7 @@ static void brute(const float *d, size_t n, enum steno_linkage how, float *heigh
         gone[b] = true;
         for (size_t j = 0; j < n; j++) {
             const float x = full[a][j], y = full[b][j];
-            full[a][j] = full[j][a] = how == STENO_LINKAGE_COMPLETE
-                                          ? fmaxf(x, y)
-                                          : (size[a] * x + size[b] * y) / (size[a] + size[b]);
+            full[a][j] = full[j][a] = (size[a] * x + size[b] * y) / (size[a] + size[b]);
         }
         size[a] += size[b];
     }
@@ -117,19 +113,18 @@ static void chains_of_neighbours_merge_as_the_slow_way_does(void **state)
 {
     uint32_t seed = 1;
     (void)state;
-    for (size_t n = 2; n <= 40; n++)
-        for (int how = 0; how < 2; how++) {
-            float d[780], want[39];
-            struct steno_merge m[39];
-            for (size_t i = 0; i < n * (n - 1) / 2; i++) {
-                seed = seed * 1664525u + 1013904223u;
-                d[i] = (float)(seed >> 8) * 0x1p-24f;
-            }
-            brute(d, n, (enum steno_linkage)how, want);
-            assert_int_equal(steno_cluster_merges(d, n, (enum steno_linkage)how, NULL, m, NULL), 0);
-            for (size_t i = 0; i + 1 < n; i++)
-                assert_float_equal(m[i].height, want[i], 1e-5);
+    for (size_t n = 2; n <= 40; n++) {
+        float d[780], want[39];
+        struct steno_merge m[39];
+        for (size_t i = 0; i < n * (n - 1) / 2; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            d[i] = (float)(seed >> 8) * 0x1p-24f;
         }
+        brute(d, n, want);
+        assert_int_equal(steno_cluster_merges(d, n, NULL, m, NULL), 0);
+        for (size_t i = 0; i + 1 < n; i++)
+            assert_float_equal(m[i].height, want[i], 1e-5);
+    }
 }
 
 static void distance_of_vectors_is_one_minus_cosine(void **state)
@@ -451,7 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(powerset_of_three_has_seven_classes_by_size),
         cmocka_unit_test(decode_takes_the_first_of_equals_and_no_nan),
-        cmocka_unit_test(merges_have_the_heights_of_their_linkage),
+        cmocka_unit_test(merges_have_the_mean_distance_of_all_pairs),
         cmocka_unit_test(a_mean_counts_items_by_weight),
         cmocka_unit_test(chains_of_neighbours_merge_as_the_slow_way_does),
         cmocka_unit_test(distance_of_vectors_is_one_minus_cosine),

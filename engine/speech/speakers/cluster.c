@@ -48,7 +48,6 @@ void steno_cluster_distances(const float *unit, size_t n, size_t dim, float *dis
 struct linkage {
     float *d;
     size_t n;
-    enum steno_linkage how;
     float *weight; /* [n] of the cluster at this place_cluster; 0: merged into another */
 };
 
@@ -78,10 +77,7 @@ static void merge(struct linkage *l, size_t a, size_t b)
             continue;
         const float da = l->d[place_cluster(l->n, a, j)];
         float *db = &l->d[place_cluster(l->n, b, j)];
-        if (l->how == STENO_LINKAGE_AVERAGE)
-            *db = (wa * da + wb * *db) / (wa + wb);
-        else
-            *db = da > *db ? da : *db;
+        *db = (wa * da + wb * *db) / (wa + wb);
     }
     l->weight[b] += wa;
     l->weight[a] = 0;
@@ -136,10 +132,10 @@ static bool sort(struct steno_merge *m, size_t n)
     return k != NULL;
 }
 
-steno_status steno_cluster_merges(float *distance, size_t n, enum steno_linkage how,
-                                  const float *weight, struct steno_merge *out, steno_err *err)
+steno_status steno_cluster_merges(float *distance, size_t n, const float *weight,
+                                  struct steno_merge *out, steno_err *err)
 {
-    struct linkage l = {.d = distance, .n = n, .how = how};
+    struct linkage l = {.d = distance, .n = n};
     uint32_t *chain = malloc((n + 1) * sizeof *chain);
     bool done = false;
     l.weight = malloc((n + 1) * sizeof *l.weight);

@@ -27,27 +27,11 @@ static steno_status check_diarize(const struct steno_speaker_options *o, steno_e
     return STENO_OK;
 }
 
-static steno_status set_rules(steno_diarization *d, const struct steno_speaker_options *opt,
-                              const struct steno_diarization_rules *rules, steno_err *err)
+steno_status steno_diarization_open(steno_diarization **out, const steno_speakers *speakers,
+                                    int sample_rate, const struct steno_speaker_options *opt,
+                                    steno_err *err)
 {
     const struct steno_speaker_options none = {0};
-    steno_status st;
-    opt = opt ? opt : &none;
-    st = check_diarize(opt, err);
-    if (st)
-        return st;
-    d->opt = *opt;
-    d->rules = *rules;
-    if (opt->threshold > 0)
-        d->rules.threshold = opt->threshold;
-    return STENO_OK;
-}
-
-steno_status steno_diarization_open_rules(steno_diarization **out, const steno_speakers *speakers,
-                                          int sample_rate, const struct steno_speaker_options *opt,
-                                          const struct steno_diarization_rules *rules,
-                                          steno_err *err)
-{
     const struct steno_diarization_method *m =
         speakers->sortformer.net ? &steno_diarization_sortformer : &steno_diarization_windows;
     steno_diarization *d = calloc(1, m->size);
@@ -57,7 +41,8 @@ steno_status steno_diarization_open_rules(steno_diarization **out, const steno_s
     d->method = m;
     d->speakers = speakers;
     d->rate = sample_rate ? sample_rate : speakers->rate;
-    st = set_rules(d, opt, rules, err);
+    d->opt = opt ? *opt : none;
+    st = check_diarize(&d->opt, err);
     if (!st)
         st = steno_resampler_open(&d->resampler, d->rate, speakers->rate, err);
     if (!st)
@@ -68,14 +53,6 @@ steno_status steno_diarization_open_rules(steno_diarization **out, const steno_s
     }
     *out = d;
     return STENO_OK;
-}
-
-steno_status steno_diarization_open(steno_diarization **out, const steno_speakers *speakers,
-                                    int sample_rate, const struct steno_speaker_options *opt,
-                                    steno_err *err)
-{
-    return steno_diarization_open_rules(out, speakers, sample_rate, opt, &steno_diarization_own,
-                                        err);
 }
 
 void steno_diarization_close(steno_diarization *d)
@@ -139,7 +116,6 @@ static steno_status renumber(steno_diarization *d, steno_err *err)
 {
     const size_t n = d->found > 0 ? (size_t)d->found : 1;
     int *number = malloc(n * sizeof *number), next = 0;
-    free(d->number);
     d->number = number;
     d->clusters = n;
     if (!number)
@@ -150,12 +126,6 @@ static steno_status renumber(steno_diarization *d, steno_err *err)
     number_turns(d->exclusive, d->n_exclusive, number, &next);
     d->found = next;
     return STENO_OK;
-}
-
-static steno_status find_turns(steno_diarization *d, steno_err *err)
-{
-    const steno_status st = d->method->find(d, err);
-    return st || !d->found ? st : renumber(d, err);
 }
 
 steno_status steno_diarization_end(steno_diarization *d, steno_err *err)
@@ -173,20 +143,11 @@ steno_status steno_diarization_end(steno_diarization *d, steno_err *err)
     if (!st)
         st = d->method->end(d, err);
     if (!st)
-        st = find_turns(d, err);
+        st = d->method->find(d, err);
+    if (!st && d->found)
+        st = renumber(d, err);
     d->ended = !st;
     return st;
-}
-
-steno_status steno_diarization_again(steno_diarization *d, const struct steno_speaker_options *opt,
-                                     const struct steno_diarization_rules *rules, steno_err *err)
-{
-    steno_status st = set_rules(d, opt, rules, err);
-    free(d->turns);
-    free(d->exclusive);
-    d->turns = d->exclusive = NULL;
-    d->n_turns = d->n_exclusive = 0;
-    return st ? st : find_turns(d, err);
 }
 
 const struct steno_turn *steno_diarization_turns(const steno_diarization *d, size_t *n)

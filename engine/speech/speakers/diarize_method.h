@@ -10,13 +10,13 @@
 
 struct steno_diarization_method {
     size_t size; /* of what begins with a steno_diarization */
-    /* d has options and rules. close follows a failure too, and frees all but d's own fields. */
+    /* d has options. close follows a failure too, and frees all but d's own fields. */
     steno_status (*open)(steno_diarization *d, steno_err *err);
     void (*close)(steno_diarization *d);
     /* Take samples [n] at the networks' rate; end: there are no more. */
     steno_status (*take)(steno_diarization *d, const float *x, size_t n, steno_err *err);
     steno_status (*end)(steno_diarization *d, steno_err *err);
-    /* Make turns and exclusive, of speakers [0, found). It may be called again. */
+    /* Make turns and exclusive, of speakers [0, found). */
     steno_status (*find)(steno_diarization *d, steno_err *err);
     /* steno_diarization_voice of one of these; out is of any length. */
     float (*voice)(const steno_diarization *d, int found, float *out);
@@ -27,7 +27,6 @@ extern const struct steno_diarization_method steno_diarization_windows,
 struct steno_diarization {
     const struct steno_diarization_method *method;
     const steno_speakers *speakers;
-    struct steno_diarization_rules rules;
     struct steno_speaker_options opt;
     steno_resampler *resampler;
     int64_t samples, pushed; /* of the recording, at the networks' rate and at its own */

@@ -10,47 +10,6 @@
 
 #define LONG_SECONDS 1.0f /* shorter items are not clustered */
 
-/* ---- as sherpa-onnx -------------------------------------------------------------------------- */
-
-static int bounded(const struct steno_group_rules *r, size_t n)
-{
-    const int found = n < INT32_MAX ? (int)n : INT32_MAX;
-    if (r->speakers)
-        return r->speakers;
-    if (r->min_speakers && found < r->min_speakers)
-        return r->min_speakers;
-    return r->max_speakers && found > r->max_speakers ? r->max_speakers : found;
-}
-
-static steno_status as_sherpa(struct steno_group_items *g, const struct steno_group_rules *r,
-                              int *clusters, steno_err *err)
-{
-    float *distance = malloc((g->n * (g->n - 1) / 2 + 1) * sizeof *distance);
-    struct steno_merge *merge = malloc(g->n * sizeof *merge);
-    uint32_t *label = malloc(g->n * sizeof *label);
-    steno_status st = distance && merge && label
-                          ? STENO_OK
-                          : steno_fail(err, STENO_ERR_NOMEM, "speakers: out of memory");
-    if (!st) {
-        steno_cluster_distances(g->vector, g->n, g->dim, distance);
-        st = steno_cluster_merges(distance, g->n, STENO_LINKAGE_COMPLETE, NULL, merge, err);
-    }
-    if (!st) {
-        size_t merges = 0, k;
-        while (merges + 1 < g->n && (double)merge[merges].height < r->threshold)
-            merges++;
-        k = (size_t)bounded(r, g->n - merges);
-        merges = k > g->n || k < 2 ? g->n - 1 : g->n - k;
-        *clusters = (int)steno_cluster_cut(merge, merges, g->n, label);
-        for (size_t i = 0; i < g->n; i++)
-            g->item[i].cluster = (int32_t)label[i];
-    }
-    free(distance);
-    free(merge);
-    free(label);
-    return st;
-}
-
 /* ---- the nearest means, different ones in a window ------------------------------------------- */
 
 struct choice {
@@ -130,13 +89,17 @@ static void assign(struct steno_group_items *g, const float *mean, int k)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static steno_status by_means(struct steno_group_items *g, const struct steno_group_rules *r,
-                             int *clusters, steno_err *err)
+steno_status steno_group(struct steno_group_items *g, const struct steno_group_rules *rules,
+                         int *clusters, steno_err *err)
 {
     struct steno_nodes nodes = {.dim = g->dim};
     float *mean = NULL;
     size_t n_long = 0;
     steno_status st = STENO_OK;
+    *clusters = 0;
+    if (!g->n)
+        return STENO_OK;
+    steno_cluster_unit(g->vector, g->n, g->dim);
     for (size_t i = 0; i < g->n; i++)
         n_long += g->item[i].seconds >= LONG_SECONDS;
     for (size_t i = 0; !st && i < g->n; i++)
@@ -144,20 +107,10 @@ static steno_status by_means(struct steno_group_items *g, const struct steno_gro
             st = steno_nodes_add(&nodes, g->vector + i * g->dim, g->item[i].seconds,
                                  g->item[i].window, err);
     if (!st)
-        st = steno_nodes_means(&nodes, r, &mean, clusters, err);
+        st = steno_nodes_means(&nodes, rules, &mean, clusters, err);
     if (!st)
         assign(g, mean, *clusters);
     free(mean);
     steno_nodes_free(&nodes);
     return st;
-}
-
-steno_status steno_group(struct steno_group_items *g, const struct steno_group_rules *rules,
-                         int *clusters, steno_err *err)
-{
-    *clusters = 0;
-    if (!g->n)
-        return STENO_OK;
-    steno_cluster_unit(g->vector, g->n, g->dim);
-    return rules->sherpa ? as_sherpa(g, rules, clusters, err) : by_means(g, rules, clusters, err);
 }

@@ -26,7 +26,6 @@ struct steno_group_items {
 };
 
 struct steno_group_rules {
-    bool sherpa;      /* complete linkage of all items, as sherpa-onnx 2.0.1 */
     double threshold; /* cosine distance */
     double share;     /* of an item's seconds that no other window has too: hop / window */
     int speakers, min_speakers, max_speakers; /* 0 = not known, no bound */

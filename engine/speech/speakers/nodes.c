@@ -86,7 +86,7 @@ static steno_status merges(const struct steno_nodes *t, size_t from, size_t n,
                 mean[i * t->dim + d] = t->sum[(from + i) * t->dim + d] / t->members[from + i];
         steno_cluster_distances(mean, n, t->dim, distance);
         part_windows(t, from, n, distance);
-        st = steno_cluster_merges(distance, n, STENO_LINKAGE_AVERAGE, t->members + from, out, err);
+        st = steno_cluster_merges(distance, n, t->members + from, out, err);
     }
     free(distance);
     free(mean);

@@ -14,12 +14,9 @@
 #include "speech/speakers/pieces.h"
 
 #define CLEAN_FRAMES 10      /* fewer give no vector */
-#define MAX_WINDOWS 1000000u /* 11 days at a hop of 1 s */
-
-const struct steno_diarization_rules steno_diarization_own = {
-    .hop = 2.5, .threshold = 0.5, .turns = {.least = 0.2, .closest = 0.2}};
-const struct steno_diarization_rules steno_diarization_sherpa = {
-    .hop = 1, .sherpa = true, .threshold = 0.5, .turns = {.least = 0.3, .closest = 0.5}};
+#define MAX_WINDOWS 1000000u /* 28 days */
+#define HOP 2.5              /* s between windows */
+#define THRESHOLD 0.5        /* cosine distance up to which clusters are merged */
 
 struct windows {
     steno_diarization base;
@@ -52,7 +49,7 @@ static steno_status open_windows(steno_diarization *base, steno_err *err)
     const struct steno_segmentation *g = &speakers->segmentation;
     steno_status st;
     d->items.dim = speakers->embedding.dim;
-    d->hop = (size_t)(base->rules.hop * g->rate);
+    d->hop = (size_t)(HOP * g->rate);
     d->pieces = (struct steno_pieces){.dim = d->items.dim, .frames = d->hop / g->shift + 1};
     d->window = steno_blocks_add(&d->fixed, g->window, sizeof *d->window);
     d->clean = steno_blocks_add(&d->fixed, g->window + g->field, sizeof *d->clean);
@@ -175,7 +172,7 @@ static steno_status add_speaker(struct windows *d, const uint8_t *sets, int s, s
 {
     struct steno_group_items *g = &d->items;
     size_t frames = 0;
-    steno_status st = STENO_NEED_MORE;
+    steno_status st;
     float *out;
     for (size_t f = 0; f < d->base.speakers->segmentation.frames; f++)
         frames += sets[f] == 1u << s;
@@ -184,8 +181,7 @@ static steno_status add_speaker(struct windows *d, const uint8_t *sets, int s, s
     if (reserve_items(d, err))
         return STENO_ERR_NOMEM;
     out = g->vector + g->n * g->dim;
-    if (!d->base.rules.sherpa)
-        st = sum_pieces(d, &(struct voice){sets, s, samples, out, 0}, err);
+    st = sum_pieces(d, &(struct voice){sets, s, samples, out, 0}, err);
     if (st == STENO_NEED_MORE) {
         const size_t n = clean_speech(d, sets, s, samples);
         st = steno_embedder_run(d->embedder, d->clean, n, out, err);
@@ -262,15 +258,15 @@ static steno_status end_windows(steno_diarization *base, steno_err *err)
 static steno_status find_clusters(struct windows *d, int32_t *cluster, steno_err *err)
 {
     const struct steno_segmentation *g = &d->base.speakers->segmentation;
-    const struct steno_group_rules rules = {.sherpa = d->base.rules.sherpa,
-                                            .threshold = d->base.rules.threshold,
+    const double threshold = d->base.opt.threshold;
+    const struct steno_group_rules rules = {.threshold = threshold > 0 ? threshold : THRESHOLD,
                                             .share = (double)d->hop / (double)g->window,
                                             .speakers = d->base.opt.speakers,
                                             .min_speakers = d->base.opt.min_speakers,
                                             .max_speakers = d->base.opt.max_speakers};
     steno_status st;
     const int most = d->base.opt.speakers ? d->base.opt.speakers : d->base.opt.max_speakers;
-    if (d->windows == 1 && (d->base.rules.sherpa || !most || d->items.n <= (size_t)most)) {
+    if (d->windows == 1 && (!most || d->items.n <= (size_t)most)) {
         /* as it is, without vectors */
         for (int s = 0; s < g->speakers; s++)
             cluster[s] = s;
@@ -304,9 +300,9 @@ static steno_status make_turns(struct windows *d, const int32_t *cluster, steno_
                                     .field = g->field,
                                     .samples = d->base.samples,
                                     .rate = g->rate};
+    const struct steno_turn_rules rules = {.least = 0.2, .closest = 0.2};
     const struct steno_turn_rules alone = {.exclusive = true};
-    steno_status st =
-        steno_turns_make(&w, &d->base.rules.turns, &d->base.turns, &d->base.n_turns, err);
+    steno_status st = steno_turns_make(&w, &rules, &d->base.turns, &d->base.n_turns, err);
     if (!st)
         st = steno_turns_make(&w, &alone, &d->base.exclusive, &d->base.n_exclusive, err);
     return st;
