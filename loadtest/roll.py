@@ -100,7 +100,7 @@ class Pair:
         self.daemons = [Daemon(n, self.dir.name, ports[2 * i], ports[2 * i + 1], settings + self.of_store(n)) for i, n in enumerate("ab")]
         self.config = os.path.join(self.dir.name, "balancer.cfg")
         self.balancer = None
-        with open(self.config, "w", encoding="ascii") as f:
+        with open(self.config, "w", encoding="utf-8") as f:
             f.write(self.configuration(slowstart))
 
     def of_store(self, node):
@@ -117,7 +117,7 @@ class Pair:
 
     def configuration(self, slowstart):
         changes = [("maxconn 8000", "maxconn 2000"), ("bind :8080", f"bind 127.0.0.1:{self.port}"), (" agent-port 8081", ""), (" slowstart 5s", slowstart),
-                   ("global\n", f"global\n    stats socket {self.dir.name}/haproxy.sock mode 600 level admin\n")]
+                   ("global\n", f"global\n    stats socket '{self.dir.name}/haproxy.sock' mode 600 level admin\n")]
         if self.redis:
             changes += [(f"use-server {d.node} if", f"# use-server {d.node} if") for d in self.daemons]
         return self.shipped("haproxy/steno.cfg", changes + [
@@ -138,7 +138,7 @@ class Pair:
             d.start()
         wait_for(lambda: all(d.up() for d in self.daemons), "the daemons")
         self.balancer = subprocess.Popen([exe, *self.arguments, self.config], stdout=subprocess.DEVNULL, stderr=open(self.config + ".log", "w"))
-        wait_for(lambda: all(self.serves(d) for d in self.daemons), self.program)
+        wait_for(lambda: self.runs() and all(self.serves(d) for d in self.daemons), self.program)
         return self
 
     def __exit__(self, *_):
@@ -150,6 +150,12 @@ class Pair:
                 d.proc.kill()
                 d.proc.wait()
         self.dir.cleanup()
+
+    def runs(self):
+        if self.balancer.poll() is not None:
+            with open(self.config + ".log", encoding="utf-8", errors="replace") as f:
+                raise AssertionError(f"{self.program} does not run:\n{f.read()[-2000:]}")
+        return True
 
     def serves(self, daemon):
         """Whether the balancer gives new clients to it."""
@@ -184,8 +190,8 @@ class NginxPair(Pair):
         t = self.dir.name
         changes = [(f"10.0.0.1{i}:8080", f"127.0.0.1:{d.port}") for i, d in enumerate(self.daemons, 1)]
         text = self.shipped("nginx/steno.conf", [*changes, ("listen 8080;", f"listen 127.0.0.1:{self.port};")])
-        temps = "".join(f"{k}_temp_path {t}/{k};\n" for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        return f"daemon off;\npid {t}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temps}{text}}}\n"
+        temps = "".join(f'{k}_temp_path "{t}/{k}";\n' for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        return f'daemon off;\npid "{t}/pid";\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temps}{text}}}\n'
 
     def serves(self, daemon):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5):

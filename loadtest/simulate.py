@@ -126,7 +126,7 @@ def draw(path, streams, queue):
         out.append(f'<text x="{x0 + w / 2 + 10}" y="{h - 8}" font-size="11" text-anchor="middle">{unit}</text>')
     panel(0, "% of cut-off streams without a place at once", "machines for 100,000 streams; a zone of 3 dies", streams, False)
     panel(w, "p99 of a job's wait, s (logarithmic)", "cores for a million hours a day, peak of 1.5", queue, True)
-    with open(path, "w", encoding="ascii") as f:
+    with open(path, "w", encoding="utf-8") as f:
         f.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * w} {h}" font-family="sans-serif">'
                 f'<rect width="{2 * w}" height="{h}" fill="#fff"/>' + "\n".join(out) + "</svg>\n")
 

@@ -29,7 +29,7 @@ class Broken:
         self.file.flush()
         self.page = mmap.mmap(self.file.fileno(), 4096)
         keys = os.path.join(self.folder, "keys")
-        with open(keys, "w", encoding="ascii") as f:
+        with open(keys, "w", encoding="utf-8") as f:
             f.write(f"[tester]\nkey = {SECRET}\n")
         os.chmod(keys, 0o600)
         self.admin = os.path.join(self.folder, "admin")

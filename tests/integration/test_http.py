@@ -768,7 +768,7 @@ def mistakes_at_start_are_named_and_have_their_exit_status(d):
     assert code == 64 and "unexpected argument 'extra'" in err, (code, err)
     with tempfile.TemporaryDirectory() as dir_:
         conf = os.path.join(dir_, "x.conf")
-        with open(conf, "w", encoding="ascii") as f:
+        with open(conf, "w", encoding="utf-8") as f:
             f.write("[server]\nlisten = 127.0.0.1:0\nlitsen = x\n")
         code, _, err = run("--config", conf, "--check-config")
         assert code == 78 and f"{conf}:3: unknown key server.litsen" in err, (code, err)
@@ -796,7 +796,7 @@ def mistakes_at_start_are_named_and_have_their_exit_status(d):
 def check_config_lists_all_errors_of_a_start(d):
     with tempfile.TemporaryDirectory() as dir_:
         conf = os.path.join(dir_, "x.conf")
-        with open(conf, "w", encoding="ascii") as f:
+        with open(conf, "w", encoding="utf-8") as f:
             f.write("[server]\nlisten = 192.0.2.1:80\nlitsen = x\nadmin = /nonexistent/socket\nnothing\n"
                     "[limits]\nbody = 20M\nupload_memory = 10M\nuploads = many\n[log]\nlevel = loud\n"
                     f"[auth]\nkeys = {dir_}/no.keys\n[model]\ndir = {dir_}/no-model\n[vad]\nmodel = {dir_}/no-vad\n")
@@ -810,7 +810,7 @@ def check_config_lists_all_errors_of_a_start(d):
                  "[auth]", f"keys = {dir_}/no.keys", "[tls]", f"certificate = {dir_}/no-certificate", f"key = {dir_}/no-key", "[server]",
                  "listen = 192.0.2.1:80", f"state = {dir_}/no-state", f"admin = {dir_}/none/socket", "[limits]", "body = 20M", "upload_memory = 10M",
                  "[tracing]", "endpoint = ftp://x", "[vad]", "model = none"]
-        with open(conf, "w", encoding="ascii") as f:
+        with open(conf, "w", encoding="utf-8") as f:
             f.write("\n".join(lines) + "\n")
         code, _, err = run("--config", conf, "--check-config", env={"STENO_LISTNE": "x", "STENO_HTTP_THREAD": "2", "STENO_SERVICE_HOST": "10.0.0.1",
                                                                  "STENO_PORT": "tcp://10.0.0.1:80", "STENO_MODELS": f"{dir_}/no-models"})
@@ -821,7 +821,7 @@ def check_config_lists_all_errors_of_a_start(d):
         for start in ("STENO_LISTNE: unknown; STENO_LISTEN is", "STENO_HTTP_THREAD: unknown; STENO_HTTP_THREADS is", "STENO_MODELS: models.dir: "):
             assert sum(line.startswith(f"error: environment variable {start}") for line in errors) == 1, (start, err)
         assert code == 78 and len(errors) == 13, err
-        with open(conf, "w", encoding="ascii") as f:
+        with open(conf, "w", encoding="utf-8") as f:
             f.write(f"[jobs]\ndir = {dir_}\nqueue = redis://127.0.0.1:1/\nqueue_password = {dir_}/no-password\n")
         assert f"{conf}:4: jobs.queue_password: {dir_}/no-password: No such" in run("--config", conf, "--check-config")[2]
         code, _, err = run("--config", conf, "--check-config", "--set", "jobs.queue_password=")

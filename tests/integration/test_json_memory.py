@@ -33,7 +33,7 @@ def memory(d, what):
 @contextlib.contextmanager
 def measured(d, where, size):
     """What happens within takes memory, of which most is given back."""
-    with open(f"/proc/{d.proc.pid}/clear_refs", "w", encoding="ascii") as f:
+    with open(f"/proc/{d.proc.pid}/clear_refs", "w", encoding="utf-8") as f:
         f.write("5")  # VmHWM begins anew
     before, cpu, now, row = memory(d, "VmRSS"), d.processor_seconds(), time.monotonic(), {}
     yield row

@@ -113,12 +113,12 @@ def keys_are_read_again_on_sighup(_):
     with keys_file(f"[one]\nkey = {ONE}\n") as f:
         with Stenod(f"auth.keys={f.name}") as d:
             assert post(d, Authorization="Bearer " + ONE)[0] == 200
-            with open(f.name, "w", encoding="ascii") as again:
+            with open(f.name, "w", encoding="utf-8") as again:
                 again.write(f"[two]\nkey = {TWO}\n")
             d.proc.send_signal(signal.SIGHUP)
             assert eventually(lambda: post(d, Authorization="Bearer " + TWO)[0] == 200)
             assert post(d, Authorization="Bearer " + ONE)[0] == 401
-            with open(f.name, "w", encoding="ascii") as again:
+            with open(f.name, "w", encoding="utf-8") as again:
                 again.write("[two]\n")
                 again.write("key = x\n")
             d.proc.send_signal(signal.SIGHUP)

@@ -105,7 +105,7 @@ def stenod_takes_the_configuration():
     text = one("ConfigMap")["data"]["steno.conf"]
     with tempfile.TemporaryDirectory() as t:
         path = os.path.join(t, "steno.conf")
-        with open(path, "w", encoding="ascii") as f:
+        with open(path, "w", encoding="utf-8") as f:
             f.write(text.replace("/models/default", os.path.join(ROOT, "conf", "models", "digits-en")).replace(":8080", ":0").replace(":8081", ":0"))
         p = subprocess.run([os.path.join(BUILD, "stenod"), "--config", path, "--check-config"], capture_output=True, text=True, cwd=ROOT,
                            timeout=120, check=False)

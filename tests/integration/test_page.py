@@ -541,7 +541,7 @@ def http2_proxy(port, dir_):
     with socketserver.TCPServer(("127.0.0.1", 0), None) as free:
         own = free.server_address[1]
     conf = os.path.join(dir_, "nginx.conf")
-    with open(conf, "w", encoding="ascii") as f:
+    with open(conf, "w", encoding="utf-8") as f:
         f.write(f"""daemon off; pid {dir_}/pid; error_log {dir_}/error.log; worker_processes 1;
 events {{}}
 http {{

@@ -148,7 +148,7 @@ class Setup:
         self.dir = tempfile.TemporaryDirectory()
         self.collector = Collector()
         keys = os.path.join(self.dir.name, "keys")
-        with open(keys, "w", encoding="ascii") as f:
+        with open(keys, "w", encoding="utf-8") as f:
             f.write(f"[caller]\nkey = {KEY}\n")
         self.state = os.path.join(self.dir.name, "state")
         os.mkdir(self.state)

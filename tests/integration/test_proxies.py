@@ -30,7 +30,7 @@ def certificate():
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                     "-subj", "/CN=test", "-addext", "subjectAltName=" + ",".join("DNS:" + h for h in HOSTS),
                     "-keyout", KEY, "-out", CERT], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with open(BOTH, "w", encoding="ascii") as out:
+    with open(BOTH, "w", encoding="utf-8") as out:
         for name in (CERT, KEY):
             with open(name, encoding="ascii") as f:
                 out.write(f.read())

@@ -359,7 +359,7 @@ def no_answer_names_a_path_of_the_server(_):
         copy(where, "good")
         for name, file in (("no-network", "encoder.onnx"), ("no-tokens", "tokens.txt"), ("no-conf", "model.conf")):
             copy(where, name)
-            with open(os.path.join(where, name, file), "w", encoding="ascii") as f:
+            with open(os.path.join(where, name, file), "w", encoding="utf-8") as f:
                 f.write("garbage")
         with Stenod(f"models.dir={where}", f"model.dir={where}/good") as d:
             told = [d.request("GET", page)[2] for page in ("/", "/v1/models", "/metrics", "/healthz", "/readyz")]

@@ -13,7 +13,7 @@ import time
 
 from websockets.sync.client import connect
 
-from daemon import BUILD, OPEN, ROOT, Skip, Stenod, case, eventually, tap
+from daemon import BUILD, OPEN, ROOT, Skip, Stenod, case, eventually, need_descriptors, tap
 from redis_server import Redis
 
 sys.path.insert(0, os.path.join(ROOT, "loadtest"))
@@ -25,6 +25,7 @@ PLACES = ("pool.capacity=20", "limits.sessions=1000", "server.drain_timeout=30")
 def pair(*settings, kind=roll.Pair, **kw):
     if not shutil.which(kind.program, path=os.environ["PATH"] + ":/usr/sbin"):
         raise Skip(f"{kind.program} is not installed")
+    need_descriptors(4096)  # haproxy's, for maxconn 2000
     return kind(*PLACES, *settings, **kw)
 
 

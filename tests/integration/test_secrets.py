@@ -123,7 +123,7 @@ def all_requests(d):
 def told(settings, keys):
     """(answers, log, metrics and admin pages) of a server with these settings and keys."""
     with tempfile.TemporaryDirectory() as tmp:
-        with open(os.path.join(tmp, "keys"), "w", encoding="ascii") as f:
+        with open(os.path.join(tmp, "keys"), "w", encoding="utf-8") as f:
             f.write(keys)
         admin = os.path.join(tmp, "admin")
         with Stenod(f"auth.keys={f.name}", "log.level=debug", f"server.admin={admin}", *settings) as d:

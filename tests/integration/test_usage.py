@@ -126,7 +126,7 @@ def a_damaged_file_is_named_and_not_overwritten(_):
     from daemon import BUILD, ROOT
     with tempfile.TemporaryDirectory() as state:
         path = os.path.join(state, "usage")
-        with open(path, "w", encoding="ascii") as f:
+        with open(path, "w", encoding="utf-8") as f:
             f.write("steno usage 1\none 1 2\n")
         p = subprocess.run([os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0", "--set", f"auth.keys={FILE.name}", "--set",
                             f"server.state={state}"], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
