@@ -279,37 +279,35 @@ static void note_position(steno_transcription *work)
 {
     const int64_t parts =
         work->req.multichannel && work->result.channels ? work->result.channels : 1;
-    const int64_t pushed = work->decoded - (int64_t)(work->have - work->at);
-    atomic_store_explicit(&work->position, pushed * 1000 / work->rate / parts,
+    atomic_store_explicit(&work->position, work->decoded * 1000 / work->rate / parts,
                           memory_order_relaxed);
 }
 
-/* Push until the stream is full, the recording is over, or the iteration has done its share.
- * *again: there is more to do. */
+/* Decode into the stream until it is full, the recording is over, or the iteration has done its
+ * share. *again: there is more to do. */
 static steno_status feed(steno_transcription *work, bool *again, steno_err *err)
 {
     *again = false;
     for (int i = 0; i < ITERATION_BLOCKS; i++) {
-        size_t taken = 0;
-        steno_status st;
-        if (work->at == work->have) {
-            st = steno_transcription_decode(work, err);
-            if (st)
-                return st == STENO_NEED_MORE ? STENO_OK : st;
-            if (!work->have) {
-                end_of_audio(work);
-                return STENO_OK;
-            }
-        }
-        st = steno_pool_stream_push(work->stream, work->block + work->at, work->have - work->at,
-                                    &taken, err);
+        const size_t wanted = steno_transcription_wanted(work);
+        size_t room = 0, n;
+        float *to = NULL;
+        steno_status st = STENO_OK;
+        if (wanted)
+            st = steno_pool_stream_room(work->stream, wanted, wanted, &to, &room, err);
+        if (st || room < wanted)
+            return st; /* a ROOM note wakes the transcription */
+        st = steno_transcription_decode(work, to, room, &n, err);
+        if (room)
+            steno_pool_stream_add(work->stream, n);
         if (st)
-            return st;
-        work->at += taken;
+            return st == STENO_NEED_MORE ? STENO_OK : st;
+        if (!n) {
+            end_of_audio(work);
+            return STENO_OK;
+        }
         if (work->words != WORDS_RUNNING) /* it is at its end already */
             note_position(work);
-        if (work->at < work->have)
-            return STENO_OK; /* a ROOM note wakes the transcription */
     }
     *again = true;
     return STENO_OK;
@@ -343,7 +341,6 @@ static steno_status next_channel(steno_transcription *work, steno_err *err)
     end_stream(work);
     work->transcripts[work->channel++] = work->result.transcript;
     work->result.transcript = next;
-    work->at = work->have = 0;
     work->before = work->decoded;
     work->words = WORDS_PLAIN;
     pthread_mutex_lock(&work->transcriber->lock);
@@ -375,7 +372,6 @@ static bool begin_words(steno_transcription *work)
         let_audio_go(work);
         return false;
     }
-    work->at = work->have = 0;
     work->before = work->decoded;
     pthread_mutex_lock(&work->transcriber->lock);
     work->pool_done = false;
@@ -389,7 +385,6 @@ static void end_words(steno_transcription *work, steno_status st, const steno_er
 {
     end_stream(work);
     let_audio_go(work);
-    work->at = work->have = 0;
     work->decoded = work->before;
     steno_transcription_end_words(work, st, err);
     pthread_mutex_lock(&work->transcriber->lock);
@@ -420,11 +415,8 @@ static void finish_work(steno_transcription *work, steno_status st, steno_err *e
     steno_transcription_drop_words(work);
     if ((work->state == TELLING && !work->req.print_only) || work->words == WORDS_RUNNING)
         work->decoded = work->before; /* nothing was received twice */
-    if (work->words == WORDS_RUNNING)
-        work->at = work->have;
     release_audio(work);
     r->received = work->rate ? (double)work->decoded / work->rate : 0;
-    r->dropped = work->rate ? (double)(work->have - work->at) / work->rate : 0;
     if (!st)
         st = join_channels(work, err);
     r->status = st;

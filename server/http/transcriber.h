@@ -79,9 +79,9 @@ struct steno_transcription_result {
     steno_err err;
     /* Owned by the transcription. With multichannel: of channels; NULL when memory was short. */
     steno_transcript *transcript;
-    unsigned channels;        /* of the recording */
-    double duration;          /* s of audio */
-    double received, dropped; /* s of decoded audio; s of it that never reached the pool */
+    unsigned channels; /* of the recording */
+    double duration;   /* s of audio */
+    double received;   /* s of decoded audio */
     struct steno_pool_stream_stats stats;
     float *print; /* with print_only: [steno_speaker_print_floats]; owned by the transcription */
     double print_seconds; /* of clear speech that made it */

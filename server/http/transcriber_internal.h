@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define STENO_TRANSCRIPTION_BLOCK 8192 /* samples decoded at a time */
+#define STENO_TRANSCRIPTION_BLOCK 8192 /* samples decoded at a time, at most */
 
 enum steno_transcription_state { OPENING, FEEDING, FLUSHING, TELLING, OVER };
 /* The words of a channel: their times are the model's, are being found, are there. */
@@ -31,8 +31,6 @@ struct steno_transcription {
     struct steno_text_lines lines; /* while WORDS_RUNNING */
     struct steno_served *aligner;  /* likewise */
     steno_diarization *voices;
-    const float *block; /* of `audio`; samples [at, have) not yet pushed */
-    size_t at, have;
     int rate;
     int64_t decoded; /* samples */
     int64_t before;  /* of them, of the channels before this one */
@@ -78,8 +76,11 @@ STENO_MUST steno_status steno_transcription_open_audio(steno_transcription *work
                                                        struct steno_audio_info *info,
                                                        steno_err *err);
 void steno_transcription_close_audio(steno_transcription *work);
-/* Decode a block; none (have is 0) at the end of what is wanted. STENO_NEED_MORE as above. */
-STENO_MUST steno_status steno_transcription_decode(steno_transcription *work, steno_err *err);
+/* Samples that are to be decoded next, at most STENO_TRANSCRIPTION_BLOCK; 0: no more are wanted. */
+size_t steno_transcription_wanted(const steno_transcription *work);
+/* Decode to `to` [max]; *n = 0: the recording is over, or max is 0. STENO_NEED_MORE as above. */
+STENO_MUST steno_status steno_transcription_decode(steno_transcription *work, float *to, size_t max,
+                                                   size_t *n, steno_err *err);
 /* Add to the result's warning. */
 void steno_transcription_warn(steno_transcription *work, const char *message);
 

@@ -50,19 +50,24 @@ void steno_transcription_close_audio(steno_transcription *work)
     work->audio = NULL;
 }
 
-steno_status steno_transcription_decode(steno_transcription *work, steno_err *err)
+size_t steno_transcription_wanted(const steno_transcription *work)
 {
-    size_t max = STENO_TRANSCRIPTION_BLOCK;
-    steno_status st;
-    if (work->req.seconds > 0) {
-        const double left = work->req.seconds * work->rate - (double)(work->decoded - work->before);
-        max = left >= STENO_TRANSCRIPTION_BLOCK ? STENO_TRANSCRIPTION_BLOCK
-              : left > 0                        ? (size_t)left
-                                                : 0;
-    }
-    work->at = work->have = 0;
-    st = max ? steno_audio_next(work->audio, &work->block, max, &work->have, err) : STENO_OK;
-    work->decoded += (int64_t)work->have;
+    const double left = work->req.seconds * work->rate - (double)(work->decoded - work->before);
+    return !(work->req.seconds > 0) || left >= STENO_TRANSCRIPTION_BLOCK ? STENO_TRANSCRIPTION_BLOCK
+           : left > 0                                                    ? (size_t)left
+                                                                         : 0;
+}
+
+steno_status steno_transcription_decode(steno_transcription *work, float *to, size_t max, size_t *n,
+                                        steno_err *err)
+{
+    steno_status st = STENO_OK;
+    *n = 0;
+    if (max)
+        st = steno_audio_read(work->audio, to, max, n, err);
+    if (st)
+        *n = 0;
+    work->decoded += (int64_t)*n;
     return st;
 }
 

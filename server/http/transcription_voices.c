@@ -133,19 +133,19 @@ static steno_status end_print(steno_transcription *work, steno_err *err)
 static steno_status tell_speakers(steno_transcription *work, bool *told, bool *again,
                                   steno_err *err)
 {
+    float block[STENO_TRANSCRIPTION_BLOCK];
+    size_t n;
     steno_status st = work->voices ? STENO_OK : open_voices(work, err);
     for (int i = 0; i < TELLING_BLOCKS && !st; i++) {
-        st = steno_transcription_decode(work, err);
-        if (!st && !work->have) {
+        st = steno_transcription_decode(work, block, steno_transcription_wanted(work), &n, err);
+        if (!st && !n) {
             *told = true;
             return work->req.print_only ? end_print(work, err) : end_voices(work, err);
         }
         if (!st)
-            st = steno_diarization_push(work->voices, work->block, work->have, err);
+            st = steno_diarization_push(work->voices, block, n, err);
         if (!st)
-            steno_metric_add(work->transcriber->srv->stats->speakers_audio,
-                             (double)work->have / work->rate);
-        work->at = work->have;
+            steno_metric_add(work->transcriber->srv->stats->speakers_audio, (double)n / work->rate);
     }
     *again = !st;
     return st == STENO_NEED_MORE ? STENO_OK : st;

@@ -277,7 +277,7 @@ static void observe(struct steno_upload *up, const struct steno_transcription_re
     const struct steno_pool_stream_stats *s = &r->stats;
     if (r->status)
         steno_stats_decode_error(stats, up->api, r->status);
-    steno_stats_audio(stats, up->api, r->received, r->dropped, s, up->trace);
+    steno_stats_audio(stats, up->api, r->received, 0, s, up->trace);
     if (s->audio_seconds >
         0) /* the length was not known before: the excess reduces the next minute's quota */
         (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL,

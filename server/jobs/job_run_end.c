@@ -240,8 +240,7 @@ void steno_job_run_observe(struct steno_job_run *x, const struct steno_transcrip
     x->result_ns = steno_now_ns();
     if (r->status)
         steno_stats_decode_error(srv->stats, STENO_SESSION_JOB, r->status);
-    steno_stats_audio(srv->stats, STENO_SESSION_JOB, r->received, r->dropped, &r->stats,
-                      x->up->trace);
+    steno_stats_audio(srv->stats, STENO_SESSION_JOB, r->received, 0, &r->stats, x->up->trace);
     if (r->stats.audio_seconds > 0)
         (void)!steno_key_audio(srv->keys, x->up->key, steno_now_ns(), r->stats.audio_seconds, NULL,
                                NULL);

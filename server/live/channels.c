@@ -1,7 +1,3 @@
-/* A push may find room in one stream and none in another. The streams that took more remember by
- * how much they are ahead, and leave that out when the same samples come again. The least is always
- * 0.
- */
 #include "server/live/channels.h"
 
 #include <pthread.h>
@@ -10,13 +6,13 @@
 
 #include "base/status.h"
 
-#define PIECE 1024 /* frames that are taken apart at a time */
+#define PIECE 8192 /* frames that are taken apart at a time, at most */
 
 struct slot {
     steno_channels *all;
     unsigned channel;
     steno_pool_stream *stream;
-    size_t ahead;       /* frames, of those to come */
+    float *to;          /* room that was reserved */
     bool asked;         /* it took a finalize that others have yet to take */
     uint64_t finalized; /* notes */
 };
@@ -33,6 +29,7 @@ struct steno_channels {
     bool closing;                /* streams may be gone */
     struct steno_pool_note last; /* DONE of all, as far as it is known */
     steno_err err;
+    float *block; /* [frames, n] reserved */
     struct slot slots[];
 };
 
@@ -110,46 +107,44 @@ steno_status steno_channels_open(steno_channels **out, steno_pool *pool,
     return st;
 }
 
-/* Push what stream s has not taken yet. *total: the frames that it has. */
-static steno_status push_one(struct slot *s, const float *x, size_t frames, size_t *total,
-                             steno_err *err)
+/* Reserve room of every stream. Returns the frames that all have room for. */
+static size_t reserve(steno_channels *c, size_t least, size_t most, steno_status *st,
+                      steno_err *err)
 {
-    const unsigned n = s->all->n;
-    float mono[PIECE];
-    size_t at = s->ahead, taken = 0, k;
-    steno_status st = STENO_OK;
-    for (; !st && at < frames; at += taken) {
-        k = frames - at < PIECE ? frames - at : PIECE;
-        for (size_t i = 0; i < k; i++)
-            mono[i] = x[(at + i) * n + s->channel];
-        taken = 0;
-        st = steno_pool_stream_push(s->stream, mono, k, &taken, err);
-        if (taken < k)
-            break;
+    size_t room = most < PIECE ? most : least > PIECE ? least : PIECE;
+    for (unsigned i = 0; i < c->n && room; i++) {
+        *st = steno_pool_stream_room(c->slots[i].stream, least, room, &c->slots[i].to, &room, err);
+        if (*st)
+            return 0;
     }
-    *total = at + (at < frames ? taken : 0);
+    return room;
+}
+
+steno_status steno_channels_room(steno_channels *c, size_t least, size_t most, float **to,
+                                 size_t *room, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (c->n == 1)
+        return steno_pool_stream_room(c->slots[0].stream, least, most, to, room, err);
+    *room = reserve(c, least, most, &st, err);
+    c->block = *room ? malloc(*room * c->n * sizeof *c->block) : NULL;
+    if (*room && !c->block)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    *to = c->block;
+    if (st || !*room)
+        steno_channels_add(c, 0);
     return st;
 }
 
-steno_status steno_channels_push(steno_channels *c, const float *x, size_t frames, size_t *taken,
-                                 steno_err *err)
+void steno_channels_add(steno_channels *c, size_t frames)
 {
-    size_t least = frames;
-    steno_status st = STENO_OK;
-    if (c->n == 1)
-        return steno_pool_stream_push(c->slots[0].stream, x, frames, taken, err);
-    for (unsigned i = 0; !st && i < c->n; i++) {
-        size_t total = 0;
-        st = push_one(&c->slots[i], x, frames, &total, err);
-        c->slots[i].ahead = total;
-        least = total < least ? total : least;
+    for (unsigned i = 0; i < c->n; i++) {
+        for (size_t k = 0; c->n > 1 && k < frames; k++)
+            c->slots[i].to[k] = c->block[k * c->n + i];
+        steno_pool_stream_add(c->slots[i].stream, frames);
     }
-    if (st)
-        return st;
-    for (unsigned i = 0; i < c->n; i++)
-        c->slots[i].ahead -= least;
-    *taken = least;
-    return STENO_OK;
+    free(c->block);
+    c->block = NULL;
 }
 
 steno_status steno_channels_finalize(steno_channels *c, steno_err *err)

@@ -16,11 +16,10 @@ typedef void steno_channels_fn(void *user, unsigned channel, const struct steno_
 STENO_MUST steno_status steno_channels_open(steno_channels **out, steno_pool *pool,
                                             const struct steno_pool_stream_options *opt, unsigned n,
                                             steno_channels_fn *fn, void *user, steno_err *err);
-/* Push x [frames, n]. *taken: the frames that every stream took; the others must come again, after
- * a ROOM note. */
-STENO_MUST steno_status steno_channels_push(steno_channels *c, const float *x, size_t frames,
-                                            size_t *taken, steno_err *err);
-/* As of one stream, for all. */
+/* As of one stream, for all: *to [*room, n] is for interleaved frames. */
+STENO_MUST steno_status steno_channels_room(steno_channels *c, size_t least, size_t most,
+                                            float **to, size_t *room, steno_err *err);
+void steno_channels_add(steno_channels *c, size_t frames);
 STENO_MUST steno_status steno_channels_finalize(steno_channels *c, steno_err *err);
 void steno_channels_end(steno_channels *c);
 void steno_channels_cancel(steno_channels *c);

@@ -282,24 +282,28 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     return st;
 }
 
-static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *taken,
+static steno_status engine_room(void *ctx, size_t least, size_t most, float **to, size_t *room,
                                 steno_err *err)
 {
     conn *c = ctx;
-    steno_status st;
-    if (!atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed))
+    *room = 0;
+    if (c->diarizer)
+        most = steno_diarizer_room(c->diarizer, most);
+    return most < least ? STENO_OK : steno_channels_room(c->stream, least, most, to, room, err);
+}
+
+static steno_status engine_add(void *ctx, const float *pcm, size_t n, steno_err *err)
+{
+    conn *c = ctx;
+    if (n && !atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed))
         atomic_store_explicit(&c->first_audio_ns, steno_now_ns(), memory_order_relaxed);
-    if (c->diarizer)
-        n = steno_diarizer_room(c->diarizer, n);
-    st = steno_channels_push(c->stream, pcm, n, taken, err);
-    if (st)
-        return st;
     if (c->words)
-        steno_live_words_push(c->words, pcm, *taken);
+        steno_live_words_push(c->words, pcm, n);
     if (c->diarizer)
-        steno_diarizer_push(c->diarizer, pcm, *taken);
+        steno_diarizer_push(c->diarizer, pcm, n);
+    steno_channels_add(c->stream, n);
     return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(),
-                           (double)*taken * c->channels / c->rate, &c->quota_wait, err);
+                           (double)n * c->channels / c->rate, &c->quota_wait, err);
 }
 
 static steno_status engine_finalize(void *ctx, steno_err *err)
@@ -420,7 +424,8 @@ static const struct steno_ws_storage *engine_store(void *ctx, void **place)
 
 const struct steno_ws_engine steno_ws_engine = {.resolve = engine_resolve,
                                                 .open = engine_open,
-                                                .push = engine_push,
+                                                .room = engine_room,
+                                                .add = engine_add,
                                                 .finalize = engine_finalize,
                                                 .end = engine_end,
                                                 .come_back = engine_come_back,

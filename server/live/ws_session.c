@@ -132,7 +132,6 @@ void steno_ws_session_free(steno_ws_session *s)
     steno_hint_store_free(&s->d.asked_hints);
     steno_buf_free(&s->d.audio);
     steno_feed_close(s->audio.feed);
-    free(s->held.pcm);
     steno_buf_free(&s->in.text);
     steno_buf_free(&s->in.packet);
     steno_buf_free(&s->held.bytes);
@@ -191,13 +190,11 @@ void steno_ws_session_resume(steno_ws_session *s)
             return;
         }
     }
-    if (s->held.n)
-        st = steno_ws_session_push_held(s, &err);
-    if (!st && !s->held.n && (s->held.bytes.len || may_decode(s))) {
+    if (s->held.bytes.len || may_decode(s)) {
         st = steno_ws_session_feed_held(s, &err);
         s->audio.failed |= st != STENO_OK;
     }
-    if (!st && !s->held.n && s->stream.finalize_wanted)
+    if (!st && !s->held.full && s->stream.finalize_wanted)
         steno_ws_session_finalize(s);
     if (st)
         steno_ws_session_fail(s, st, err.msg);
@@ -356,9 +353,8 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
         .audio_seconds = s->audio.rate ? (double)s->audio.samples / s->audio.rate : 0,
         .received_seconds =
             s->audio.rate ? (double)s->audio.received * s->audio.width / s->audio.rate : 0,
-        .dropped_seconds = s->audio.rate ? (double)(s->audio.lost + (int64_t)s->held.n) *
-                                               s->audio.width / s->audio.rate
-                                         : 0,
+        .dropped_seconds =
+            s->audio.rate ? (double)s->audio.lost * s->audio.width / s->audio.rate : 0,
         .mixed = s->d.mixed,
     };
     pthread_mutex_unlock(&s->mx);

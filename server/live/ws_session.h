@@ -53,9 +53,12 @@ struct steno_ws_engine {
      * s->audio.channels; called once, and again after close. STENO_ERR_BUSY when
      * there is no place. */
     steno_status (*open)(void *ctx, const struct steno_native_start *s, int rate, steno_err *err);
-    /* As steno_pool_stream_push: taken < n means that a ROOM note follows. With multichannel pcm is
-     * [n, channels], and n and *taken count frames. */
-    steno_status (*push)(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err);
+    /* As steno_pool_stream_room and _add; with multichannel the room is [*room, channels]. add: pcm
+     * is the room that was reserved. STENO_ERR_BUSY: no more audio is allowed; what was added
+     * stays. */
+    steno_status (*room)(void *ctx, size_t least, size_t most, float **to, size_t *room,
+                         steno_err *err);
+    steno_status (*add)(void *ctx, const float *pcm, size_t n, steno_err *err);
     steno_status (*finalize)(void *ctx, steno_err *err);
     /* A DONE note follows. */
     void (*end)(void *ctx);
@@ -238,7 +241,7 @@ struct steno_ws_session_state {
     uint64_t partials_revised;                /* did not begin with the one before */
     double audio_seconds;                     /* accepted */
     unsigned mixed;                           /* channels that were mixed; 0 = none */
-    double received_seconds, dropped_seconds; /* decoded; not taken by `push` */
+    double received_seconds, dropped_seconds; /* decoded; not added */
 };
 void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st);
 

@@ -1,5 +1,5 @@
-/* Audio on its way to the recogniser: which decoder its bytes need, the samples that they become,
- * and the samples and bytes that are held back while the recogniser's buffer is full. */
+/* Audio on its way to the recogniser: which decoder its bytes need, the samples that they become in
+ * the recogniser's buffer, and the bytes that are held back while that is full. */
 #include "server/live/ws_session_internal.h"
 
 #include "speech/audio/detect.h"
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
 /* Bytes of a container before the first sound. Those of formats that may begin with pictures are
  * more. */
 #define SILENT_BYTES (1u << 20)
@@ -171,57 +170,6 @@ void steno_ws_session_init_held(steno_ws_session *s)
     steno_buf_init(&s->held.bytes, most > PAUSED_BYTES ? most : PAUSED_BYTES);
 }
 
-void steno_ws_session_drop_held(steno_ws_session *s)
-{
-    free(s->held.pcm);
-    s->held.pcm = NULL;
-    s->held.n = 0;
-}
-
-static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
-{
-    s->held.pcm = malloc(n * s->audio.width * sizeof *pcm);
-    if (!s->held.pcm)
-        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
-    memcpy(s->held.pcm, pcm, n * s->audio.width * sizeof *pcm);
-    s->held.n = n;
-    return STENO_OK;
-}
-
-/* Push n samples of each channel to the recogniser; those that do not fit are held back. */
-static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
-{
-    int64_t most = (int64_t)(s->limits.audio_seconds * s->audio.rate);
-    size_t taken = 0, again = s->audio.skip < (int64_t)n ? (size_t)s->audio.skip : n;
-    bool too_long;
-    steno_status st;
-    s->audio.skip -= (int64_t)again;
-    pcm += again * s->audio.width;
-    n -= again;
-    if (!n)
-        return STENO_OK;
-    s->audio.received += (int64_t)n;
-    too_long = s->limits.audio_seconds > 0 && s->audio.samples + (int64_t)n > most;
-    if (too_long) {
-        s->audio.lost += s->audio.samples + (int64_t)n - most;
-        n = (size_t)(most - s->audio.samples);
-    }
-    pthread_mutex_lock(&s->mx);
-    s->audio.samples += (int64_t)n;
-    pthread_mutex_unlock(&s->mx);
-    st = s->engine->push(s->ctx, pcm, n, &taken, err);
-    if (!st && taken < n)
-        st = hold(s, pcm + taken * s->audio.width, n - taken, err);
-    if (st)
-        s->audio.lost += (int64_t)(n - taken);
-    if (st == STENO_ERR_CANCELLED) /* the stream failed; its DONE note has the reason */
-        return STENO_OK;
-    if (!st && too_long)
-        st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
-                        s->limits.audio_seconds);
-    return st;
-}
-
 /* pcm [n, width], the samples of the session from `at` on: silence what is in a final already. */
 static void silence_finals(const steno_ws_session *s, float *pcm, size_t n, int64_t at)
 {
@@ -232,55 +180,117 @@ static void silence_finals(const steno_ws_session *s, float *pcm, size_t n, int6
             pcm[i * s->audio.width + c] = 0;
 }
 
-/* This needs no check of the room beforehand: at most one scratch buffer of samples does not fit.
- */
-steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n, steno_err *err)
+/* Of frames [n, width] that were decoded: move those that count to the front. Returns their
+ * number. */
+static size_t choose_frames(steno_ws_session *s, float *pcm, size_t n, bool *too_long)
 {
-    float scratch[SCRATCH_SAMPLES];
-    size_t made;
+    const int64_t most = (int64_t)(s->limits.audio_seconds * s->audio.rate);
+    const size_t again = s->audio.skip < (int64_t)n ? (size_t)s->audio.skip : n;
+    s->audio.skip -= (int64_t)again;
+    n -= again;
+    if (again)
+        memmove(pcm, pcm + again * s->audio.width, n * s->audio.width * sizeof *pcm);
+    s->audio.received += (int64_t)n;
+    *too_long = s->limits.audio_seconds > 0 && s->audio.samples + (int64_t)n > most;
+    if (*too_long) {
+        s->audio.lost += s->audio.samples + (int64_t)n - most;
+        n = (size_t)(most - s->audio.samples);
+    }
+    return n;
+}
+
+/* A packet was decoded whole. */
+static void note_packet(steno_ws_session *s, int64_t samples)
+{
+    pthread_mutex_lock(&s->mx);
+    if (s->stored && samples > 0) {
+        if (!s->stored->packet)
+            s->stored->packet = samples;
+        else if (s->stored->packet != samples)
+            s->stored->packet = -1; /* where one begins is not known */
+    }
+    pthread_mutex_unlock(&s->mx);
+}
+
+/* Add the frames [n, width] that were decoded into the room that was reserved. */
+static steno_status add_frames(steno_ws_session *s, float *pcm, size_t n, steno_err *err)
+{
     steno_status st;
-    do {
-        size_t used = 0;
-        made = 0;
-        st = steno_feed_push(s->audio.feed, p, n, &used, scratch, SCRATCH_SAMPLES, &made, err);
-        if (st && st != STENO_NEED_MORE)
-            return st;
-        p += used;
-        n -= used;
-        st = open_engine(s, err);
-        if (st) {
-            s->audio.received += (int64_t)made;
-            s->audio.lost += (int64_t)made;
-        } else if (made) {
-            silence_finals(s, scratch, made / s->audio.width, s->audio.samples - s->audio.skip);
-            st = push_pcm(s, scratch, made / s->audio.width, err);
-        }
-        if (!st && s->audio.silent_bytes)
-            st = count_silent(s, used, err);
-        if (!st && !used && !made && steno_feed_decodes(s->audio.feed))
-            break; /* until steno_ws_session_decoded */
-        if (!st && !used && !made && n)
-            st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
-    } while (!st && (n || (made && steno_feed_decodes(s->audio.feed))) && !s->held.n);
-    if (!st && n && steno_buf_add(&s->held.bytes, p, n))
-        st = steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    bool too_long;
+    if (s->audio.whole_packets && !s->audio.skip)
+        note_packet(s, (int64_t)n);
+    silence_finals(s, pcm, n, s->audio.samples - s->audio.skip);
+    n = choose_frames(s, pcm, n, &too_long);
+    pthread_mutex_lock(&s->mx);
+    s->audio.samples += (int64_t)n;
+    pthread_mutex_unlock(&s->mx);
+    st = s->engine->add(s->ctx, pcm, n, err);
+    if (!st && too_long)
+        st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
+                        s->limits.audio_seconds);
     return st;
 }
 
-steno_status steno_ws_session_push_held(steno_ws_session *s, steno_err *err)
+/* Decode a piece of p [n] into the recogniser's buffer. held.full: there is no room. */
+static steno_status feed_piece(steno_ws_session *s, const char *p, size_t n, size_t *used,
+                               size_t *made, steno_err *err)
 {
-    size_t taken = 0;
-    steno_status st = s->engine->push(s->ctx, s->held.pcm, s->held.n, &taken, err);
-    if (st == STENO_ERR_CANCELLED) {
-        s->audio.lost += (int64_t)s->held.n;
-        taken = s->held.n, st = STENO_OK;
+    size_t least, most, room = 0;
+    float *to = NULL;
+    steno_status st = STENO_OK;
+    steno_feed_room(s->audio.feed, p, n, &least, &most);
+    if (least)
+        st = s->engine->room(s->ctx, least, most, &to, &room, err);
+    if (st == STENO_ERR_CANCELLED) { /* the stream failed; its DONE note has the reason */
+        *used = n;
+        return STENO_OK;
     }
-    s->held.n -= taken;
-    memmove(s->held.pcm, s->held.pcm + taken * s->audio.width,
-            s->held.n * s->audio.width * sizeof *s->held.pcm);
-    if (!s->held.n)
-        steno_ws_session_drop_held(s);
+    s->held.full = !st && least && !room;
+    if (st || s->held.full)
+        return st;
+    st = steno_feed_push(s->audio.feed, p, n, used, to, room * s->audio.width, made, err);
+    if (st == STENO_NEED_MORE)
+        st = STENO_OK;
+    if (least && (st || !*made))
+        (void)!s->engine->add(s->ctx, to, 0, NULL);
+    else if (least)
+        st = add_frames(s, to, *made / s->audio.width, err);
     return st;
+}
+
+static steno_status hold_back(steno_ws_session *s, const char *p, size_t n, steno_err *err)
+{
+    if (n && steno_buf_add(&s->held.bytes, p, n))
+        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    return STENO_OK;
+}
+
+steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n, steno_err *err)
+{
+    bool more = !s->held.full;
+    steno_status st = STENO_OK;
+    while (!st && more) {
+        const bool had_rate = s->audio.rate;
+        size_t used = 0, made = 0;
+        bool decodes;
+        st = feed_piece(s, p, n, &used, &made, err);
+        if (st || s->held.full)
+            break;
+        p += used;
+        n -= used;
+        st = open_engine(s, err);
+        if (!st && s->audio.silent_bytes)
+            st = count_silent(s, used, err);
+        decodes = steno_feed_decodes(s->audio.feed);
+        more = n || (made && decodes);
+        if (!had_rate && s->audio.rate) /* samples that the reader has already */
+            more = true;
+        else if (!used && !made && decodes)
+            break; /* until steno_ws_session_decoded */
+        else if (!st && !used && !made && n)
+            st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
+    }
+    return st ? st : hold_back(s, p, n, err);
 }
 
 steno_status steno_ws_session_feed_held(steno_ws_session *s, steno_err *err)
@@ -288,6 +298,7 @@ steno_status steno_ws_session_feed_held(steno_ws_session *s, steno_err *err)
     struct steno_buf rest = s->held.bytes;
     steno_status st;
     steno_ws_session_init_held(s);
+    s->held.full = false;
     st = steno_ws_session_feed(s, rest.data ? rest.data : "", rest.len, err);
     steno_buf_free(&rest);
     return st;

@@ -51,7 +51,7 @@ void steno_ws_session_conclude(steno_ws_session *s)
 
 bool steno_ws_session_paused(const steno_ws_session *s)
 {
-    return s->loading.waits || s->held.n || s->stream.finalize_wanted ||
+    return s->loading.waits || s->held.full || s->stream.finalize_wanted ||
            s->stream.swap == SWAP_RUNNING ||
            (s->stream.swap == SWAP_WANTED && (s->stream.clears || s->stream.committed)) ||
            (s->held.bytes.len && s->audio.feed && steno_feed_decodes(s->audio.feed));

@@ -282,13 +282,8 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
     }
     if (!last)
         return;
-    if (s->in.packet.len) {
-        const int64_t before = s->audio.samples;
-        const bool whole = !s->audio.skip;
+    if (s->in.packet.len)
         steno_ws_session_take_audio(s, s->in.packet.data, s->in.packet.len);
-        if (whole)
-            steno_ws_session_note_packet(s, s->audio.samples - before);
-    }
     steno_buf_reset(&s->in.packet);
 }
 
@@ -394,7 +389,7 @@ static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
         }
         if (take)
             take_bytes(s, p + skip, take, last && skip + take == n);
-        if (what == STENO_ACT_FINALIZE && s->held.n && s->state == RUNNING)
+        if (what == STENO_ACT_FINALIZE && s->held.full && s->state == RUNNING)
             s->stream.finalize_wanted = 1; /* after what is held back */
         else
             act_on(s, what);

@@ -66,7 +66,7 @@ struct sound {
     steno_feed *feed;
     int rate;
     unsigned width; /* samples of a frame: with multichannel the channels, else 1 */
-    int64_t samples, received, lost; /* pushed; decoded; dropped before `push` took them */
+    int64_t samples, received, lost;            /* added; decoded; dropped */
     int64_t restored[STENO_AUDIO_MAX_CHANNELS]; /* samples that are in finals of before */
     int64_t skip;          /* next samples to skip: they came before the connection was lost */
     const char *container; /* its format for people, by its first bytes; NULL: not known */
@@ -81,8 +81,7 @@ struct sound {
 /* While the recogniser's buffer is full. */
 struct held {
     struct steno_buf bytes; /* arrived, not decoded */
-    float *pcm;             /* [n, width] decoded, not taken by the pool */
-    size_t n;
+    bool full;              /* they wait for room, which a ROOM note tells */
 };
 
 /* A change of settings or a clear replaces the stream by a new one. */
@@ -198,14 +197,10 @@ STENO_MUST steno_status steno_ws_session_open_feed(steno_ws_session *s, const ch
  * held back. */
 STENO_MUST steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
                                               steno_err *err);
-/* Push the samples that are held back, as many as the recogniser takes. */
-STENO_MUST steno_status steno_ws_session_push_held(steno_ws_session *s, steno_err *err);
 /* Feed the bytes that are held back. */
 STENO_MUST steno_status steno_ws_session_feed_held(steno_ws_session *s, steno_err *err);
 /* Make held.bytes an empty buffer. What it had is not freed. */
 void steno_ws_session_init_held(steno_ws_session *s);
-/* Forget the samples that are held back. */
-void steno_ws_session_drop_held(steno_ws_session *s);
 /* Feed p [n]; a failure ends the session. */
 void steno_ws_session_take_audio(steno_ws_session *s, const char *p, size_t n);
 /* The client has ended a container: end its input once every byte is given, and the session once
@@ -229,8 +224,6 @@ void steno_ws_session_note_final(steno_ws_session *s, const struct steno_event *
 bool steno_ws_session_store_message(steno_ws_session *s, bool partial);
 /* mx held: deliver all messages from `held` on, stored or not, which makes room for n bytes. */
 void steno_ws_session_make_room(steno_ws_session *s, size_t n);
-/* An Opus packet has become so many samples. */
-void steno_ws_session_note_packet(steno_ws_session *s, int64_t samples);
 void steno_ws_session_end_storing(steno_ws_session *s);
 
 /* ---- ws_session_swap.c ---- */

@@ -20,11 +20,21 @@ static void forget_unfinished(steno_ws_session *s)
 {
     steno_buf_reset(&s->in.text);
     steno_buf_reset(&s->in.packet);
-    steno_buf_reset(&s->held.bytes);
     s->in.bytes = 0;
     s->in.skip = false;
-    if (s->audio.feed)
+    if (s->audio.feed && !s->held.bytes.len)
         (void)steno_feed_realign(s->audio.feed); /* formats that cannot are not resumable */
+}
+
+/* Drop audio that waits for room, and a finalize behind it: the client sends them again, unless its
+ * audio has ended. */
+static void forget_held(steno_ws_session *s)
+{
+    if (!s->held.full || s->state != RUNNING)
+        return;
+    s->held.full = false;
+    steno_buf_reset(&s->held.bytes);
+    s->stream.finalize_wanted = 0;
 }
 
 void steno_ws_session_detach(steno_ws_session *s)
@@ -97,6 +107,7 @@ steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_nat
     pthread_mutex_unlock(&s->mx);
     if (st)
         return st;
+    forget_held(s);
     forget_unfinished(s);
     s->audio.skip = ask->sample < 0 ? 0 : s->audio.samples - ask->sample;
     return STENO_OK;

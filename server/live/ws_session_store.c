@@ -258,18 +258,6 @@ bool steno_ws_session_hand_over(steno_ws_session *s)
     return may;
 }
 
-void steno_ws_session_note_packet(steno_ws_session *s, int64_t samples)
-{
-    pthread_mutex_lock(&s->mx);
-    if (s->stored && samples > 0) {
-        if (!s->stored->packet)
-            s->stored->packet = samples;
-        else if (s->stored->packet != samples)
-            s->stored->packet = -1; /* where one begins is not known */
-    }
-    pthread_mutex_unlock(&s->mx);
-}
-
 /* ---- going on elsewhere ---------------------------------------------------------------------- */
 
 static steno_status take_settings(steno_ws_session *s, const struct steno_session_head *h,

@@ -8,7 +8,7 @@ void steno_ws_session_try_swap(steno_ws_session *s)
 {
     bool may, finalizing;
     const bool running = s->state == RUNNING || (s->state == ENDING && s->stream.end_wanted);
-    if (s->stream.swap != SWAP_WANTED || !running || s->held.n || s->stream.finalize_wanted)
+    if (s->stream.swap != SWAP_WANTED || !running || s->held.full || s->stream.finalize_wanted)
         return;
     pthread_mutex_lock(&s->mx);
     finalizing = s->notes.finalizing;
@@ -58,8 +58,7 @@ void steno_ws_session_want_swap(steno_ws_session *s, bool clears)
     if (s->state != RUNNING || !s->stream.opened)
         return;
     if (clears) {
-        s->audio.lost += (int64_t)s->held.n;
-        steno_ws_session_drop_held(s);
+        s->held.full = false;
         steno_buf_reset(&s->held.bytes);
     }
     s->stream.clears |= clears;

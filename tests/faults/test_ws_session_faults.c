@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "server/live/ws_session.h"
+#include "tests/support/free_room.h"
 #include "tests/support/alloc_fail.h"
 
 static bool jansson_too;
@@ -48,13 +49,20 @@ static steno_status open_place(void *ctx, const struct steno_native_start *s, in
     return STENO_OK;
 }
 
-static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+static steno_status room(void *ctx, size_t least, size_t most, float **to, size_t *n,
+                         steno_err *err)
+{
+    (void)err;
+    *n = give_room(((struct fake *)ctx)->room, least, most, to);
+    return STENO_OK;
+}
+
+static steno_status add(void *ctx, const float *pcm, size_t n, steno_err *err)
 {
     struct fake *f = ctx;
     (void)pcm, (void)err;
-    *taken = n < f->room ? n : f->room;
-    f->room -= *taken;
-    f->taken += *taken;
+    f->room -= n;
+    f->taken += n;
     return STENO_OK;
 }
 
@@ -69,8 +77,12 @@ static void end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {
-    .resolve = resolve, .open = open_place, .push = push, .finalize = finalize, .end = end};
+static const struct steno_ws_engine engine = {.resolve = resolve,
+                                              .open = open_place,
+                                              .room = room,
+                                              .add = add,
+                                              .finalize = finalize,
+                                              .end = end};
 
 static void text(steno_ws_session *s, const char *t)
 {

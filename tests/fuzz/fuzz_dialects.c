@@ -17,6 +17,7 @@
 
 #include "server/live/ws_session.h"
 #include "tests/fuzz/require.h"
+#include "tests/support/free_room.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -55,12 +56,19 @@ static steno_status open_place(void *ctx, const struct steno_native_start *s, in
     return STENO_OK;
 }
 
-static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+static steno_status room(void *ctx, size_t least, size_t most, float **to, size_t *n,
+                         steno_err *err)
 {
     struct world *w = ctx;
-    (void)pcm, (void)err;
+    (void)err;
     REQUIRE(w->opens == 1 && !w->ends);
-    *taken = n;
+    *n = give_room(most, least, most, to);
+    return STENO_OK;
+}
+
+static steno_status add(void *ctx, const float *pcm, size_t n, steno_err *err)
+{
+    (void)ctx, (void)pcm, (void)n, (void)err;
     return STENO_OK;
 }
 
@@ -96,7 +104,8 @@ static steno_status check(void *ctx, const struct steno_native_start *s, char *m
 
 static const struct steno_ws_engine engine = {.resolve = resolve,
                                               .open = open_place,
-                                              .push = push,
+                                              .room = room,
+                                              .add = add,
                                               .finalize = finalize,
                                               .end = end,
                                               .cancel = end,

@@ -21,6 +21,7 @@
 #include "protocol/stream_native.h"
 #include "server/live/ws_session.h"
 #include "tests/fuzz/require.h"
+#include "tests/support/free_room.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -65,16 +66,25 @@ static steno_status open_place(void *ctx, const struct steno_native_start *s, in
     return STENO_OK;
 }
 
-static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+static steno_status room(void *ctx, size_t least, size_t most, float **to, size_t *n,
+                         steno_err *err)
+{
+    struct world *w = ctx;
+    (void)err;
+    REQUIRE(w->opens == 1 && !w->ends && least <= most);
+    *n = give_room(w->room, least, most, to);
+    return STENO_OK;
+}
+
+static steno_status add(void *ctx, const float *pcm, size_t n, steno_err *err)
 {
     struct world *w = ctx;
     (void)err;
     REQUIRE(w->opens == 1 && !w->ends);
     for (size_t i = 0; i < n; i++)
         REQUIRE(pcm[i] == pcm[i]); /* no NaN arrives */
-    *taken = n < w->room ? n : w->room;
-    w->room -= *taken;
-    w->taken += *taken;
+    w->room -= n < w->room ? n : w->room;
+    w->taken += n;
     return STENO_OK;
 }
 
@@ -92,8 +102,12 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {
-    .resolve = resolve, .open = open_place, .push = push, .finalize = finalize, .end = end};
+static const struct steno_ws_engine engine = {.resolve = resolve,
+                                              .open = open_place,
+                                              .room = room,
+                                              .add = add,
+                                              .finalize = finalize,
+                                              .end = end};
 
 static void check_answer(struct world *w, const struct steno_buf *b)
 {

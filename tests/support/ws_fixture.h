@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "server/live/ws_session.h"
+#include "tests/support/free_room.h"
 
 #define START "{\"type\":\"start\",\"resumable\":true}"
 
@@ -40,13 +41,20 @@ static steno_status fake_open(void *ctx, const struct steno_native_start *s, int
     return STENO_OK;
 }
 
-static steno_status fake_push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+static steno_status fake_room(void *ctx, size_t least, size_t most, float **to, size_t *n,
+                              steno_err *err)
+{
+    (void)err;
+    *n = give_room(((struct fake *)ctx)->room, least, most, to);
+    return STENO_OK;
+}
+
+static steno_status fake_add(void *ctx, const float *pcm, size_t n, steno_err *err)
 {
     struct fake *f = ctx;
     (void)err;
-    *taken = n < f->room ? n : f->room;
-    f->room -= *taken;
-    for (size_t i = 0; i < *taken; i++) {
+    f->room -= n;
+    for (size_t i = 0; i < n; i++) {
         assert_true(f->n < sizeof f->received / sizeof *f->received);
         f->received[f->n++] = (int16_t)(pcm[i] * 32768.0f);
     }
@@ -83,7 +91,8 @@ static void open_session(struct fixture *f, size_t send_bytes, size_t resume_byt
     f->fake.room = SIZE_MAX;
     f->engine = (struct steno_ws_engine){.resolve = fake_resolve,
                                          .open = fake_open,
-                                         .push = fake_push,
+                                         .room = fake_room,
+                                         .add = fake_add,
                                          .finalize = fake_finalize,
                                          .end = fake_end,
                                          .store = store};

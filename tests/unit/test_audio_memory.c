@@ -203,8 +203,8 @@ static void three_hours_of_silence_need_no_more_memory_than_a_second(void **stat
     steno_audio_get_info(a, &info);
     assert_int_equal(samples, (size_t)16000 * 3 * 3600);
     assert_false(info.truncated);
-    assert_true(total > 5900);
-#if !defined(STENO_SANITIZE) /* a sanitizer's own bookkeeping grows */
+    assert_true(total > 5800); /* without the block in which the minute ends */
+#if !defined(STENO_SANITIZE)   /* a sanitizer's own bookkeeping grows */
     assert_true(peak_kib() - before < 1024);
 #endif
     (void)before;

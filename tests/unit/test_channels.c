@@ -146,28 +146,29 @@ static float sample(int i, unsigned channel)
     return f ? 0.3f * (float)sin(6.283185307179586 * f * (double)i / RATE) : 0.0f;
 }
 
-/* Push frames [from, to) in pieces, the untaken part again once there is room. */
+/* Push frames [from, to) in pieces, as there is room. */
 static void push(steno_channels *s, struct client *c, unsigned n, unsigned first, int from, int to,
                  int piece)
 {
-    float *x = malloc((size_t)piece * n * sizeof *x);
-    assert_non_null(x);
     while (from < to) {
-        int k = to - from < piece ? to - from : piece, rooms;
-        size_t taken = 0;
-        for (int i = 0; i < k; i++)
-            for (unsigned ch = 0; ch < n; ch++)
-                x[(unsigned)i * n + ch] = sample(from + i, first + ch);
+        const int k = to - from < piece ? to - from : piece;
+        int rooms;
+        size_t room = 0;
+        float *x;
         pthread_mutex_lock(&c->lock);
         rooms = c->rooms;
         pthread_mutex_unlock(&c->lock);
-        assert_int_equal(steno_channels_push(s, x, (size_t)k, &taken, NULL), STENO_OK);
-        assert_true(taken <= (size_t)k);
-        from += (int)taken;
-        if (taken < (size_t)k)
+        assert_int_equal(steno_channels_room(s, 1, (size_t)k, &x, &room, NULL), STENO_OK);
+        assert_true(room <= (size_t)k);
+        for (size_t i = 0; i < room; i++)
+            for (unsigned ch = 0; ch < n; ch++)
+                x[i * n + ch] = sample(from + (int)i, first + ch);
+        if (room)
+            steno_channels_add(s, room);
+        else
             wait_until(c, &c->rooms, rooms + 1);
+        from += (int)room;
     }
-    free(x);
 }
 
 static steno_channels *open_in(steno_pool *p, struct client *c, unsigned n)
@@ -269,8 +270,8 @@ static void a_channel_that_fails_takes_no_text_from_the_others(void **state)
         struct client c;
         steno_pool *p;
         steno_channels *s;
-        float x[CHANNELS] = {0};
-        size_t taken;
+        float *x;
+        size_t room;
         int failed = 0;
         assert_int_equal(steno_pool_open(&p, model, &o, NULL), STENO_OK);
         s = open_in(p, &c, CHANNELS);
@@ -290,7 +291,7 @@ static void a_channel_that_fails_takes_no_text_from_the_others(void **state)
         assert_int_equal(failed, 1);
         assert_int_equal(c.status, STENO_ERR_INTERNAL);
         assert_string_equal(c.message, "the network broke");
-        assert_int_equal(steno_channels_push(s, x, 1, &taken, NULL), STENO_ERR_CANCELLED);
+        assert_int_equal(steno_channels_room(s, 1, 1, &x, &room, NULL), STENO_ERR_CANCELLED);
         steno_channels_close(s);
         assert_int_equal(c.done, 1);
         client_free(&c);

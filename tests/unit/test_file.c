@@ -23,13 +23,11 @@ struct clip {
     struct steno_audio_info info;
 };
 
-/* Read in pieces of `piece` samples, by the two ways in turn. Returns the first error; the clip has
- * the samples before it. */
+/* Read in pieces of `piece` samples. Returns the first error; the clip has the samples before it.
+ */
 static steno_status drain(steno_audio *a, size_t piece, struct clip *c, steno_err *err)
 {
     size_t cap = 1 << 16, n;
-    const float *there;
-    bool copy = true;
     steno_status st;
     c->n = 0;
     c->x = malloc(cap * sizeof *c->x);
@@ -40,15 +38,9 @@ static steno_status drain(steno_audio *a, size_t piece, struct clip *c, steno_er
             c->x = realloc(c->x, cap * sizeof *c->x);
             assert_non_null(c->x);
         }
-        if (copy)
-            st = steno_audio_read(a, c->x + c->n, piece, &n, err);
-        else
-            st = steno_audio_next(a, &there, piece, &n, err);
+        st = steno_audio_read(a, c->x + c->n, piece, &n, err);
         if (st || !n)
             break;
-        if (!copy)
-            memcpy(c->x + c->n, there, n * sizeof *there);
-        copy = !copy;
         c->n += n;
     }
     steno_audio_get_info(a, &c->info);

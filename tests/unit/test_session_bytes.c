@@ -152,9 +152,17 @@ static steno_status open_stream(void *ctx, const struct steno_native_start *s, i
     return steno_pool_stream_open(&t->stream, t->pool, &o, on_note, t, err);
 }
 
-static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+static steno_status room(void *ctx, size_t least, size_t wanted, float **to, size_t *n,
+                         steno_err *err)
 {
-    return steno_pool_stream_push(((struct talk *)ctx)->stream, pcm, n, taken, err);
+    return steno_pool_stream_room(((struct talk *)ctx)->stream, least, wanted, to, n, err);
+}
+
+static steno_status add(void *ctx, const float *pcm, size_t n, steno_err *err)
+{
+    (void)pcm, (void)err;
+    steno_pool_stream_add(((struct talk *)ctx)->stream, n);
+    return STENO_OK;
 }
 
 static steno_status finalize(void *ctx, steno_err *err)
@@ -167,8 +175,12 @@ static void end(void *ctx)
     steno_pool_stream_end(((struct talk *)ctx)->stream);
 }
 
-static const struct steno_ws_engine engine = {
-    .resolve = resolve, .open = open_stream, .push = push, .finalize = finalize, .end = end};
+static const struct steno_ws_engine engine = {.resolve = resolve,
+                                              .open = open_stream,
+                                              .room = room,
+                                              .add = add,
+                                              .finalize = finalize,
+                                              .end = end};
 static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144,
                                                       0,       false,   NULL};
 

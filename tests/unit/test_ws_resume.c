@@ -96,10 +96,9 @@ static void repeated_samples_are_skipped_and_half_samples_come_again(void **stat
     in_order(f, 30);
 }
 
-static void audio_that_waits_for_room_counts_as_received(void **state)
+/* 20 samples, for which there is too little room; then the connection is lost. */
+static void lose_while_full(struct fixture *f)
 {
-    struct fixture *f = *state;
-    struct steno_pool_note room = {.kind = STENO_POOL_ROOM};
     int16_t all[20];
     for (int i = 0; i < 20; i++)
         all[i] = (int16_t)i;
@@ -108,6 +107,25 @@ static void audio_that_waits_for_room_counts_as_received(void **state)
     steno_ws_session_binary(f->s, all, sizeof all, true, true);
     assert_false(steno_ws_session_readable(f->s));
     steno_ws_session_detach(f->s);
+}
+
+static void audio_that_waits_for_room_comes_again(void **state)
+{
+    struct fixture *f = *state;
+    lose_while_full(f);
+    f->fake.room = SIZE_MAX;
+    assert_int_equal(attach(f, 0, -1, NULL), STENO_OK);
+    EXPECT(f, "ready", "\"samples\":5,");
+    assert_true(steno_ws_session_readable(f->s));
+    say(f, 5, 20);
+    in_order(f, 20);
+}
+
+static void audio_that_found_room_in_the_meantime_counts_as_received(void **state)
+{
+    struct fixture *f = *state;
+    struct steno_pool_note room = {.kind = STENO_POOL_ROOM};
+    lose_while_full(f);
     f->fake.room = SIZE_MAX;
     steno_ws_session_note(f->s, 0, &room, NULL);
     steno_ws_session_resume(f->s);
@@ -251,7 +269,8 @@ int main(void)
         CASE(finals_in_the_meantime_are_sent_once_and_the_next_sample_is_named),
         CASE(lost_messages_are_sent_again),
         CASE(repeated_samples_are_skipped_and_half_samples_come_again),
-        CASE(audio_that_waits_for_room_counts_as_received),
+        CASE(audio_that_waits_for_room_comes_again),
+        CASE(audio_that_found_room_in_the_meantime_counts_as_received),
         CASE(a_session_that_ended_in_the_meantime_says_so_and_closes),
         CASE(a_drain_in_the_meantime_is_reported),
         cmocka_unit_test(unavailable_positions_are_refused_and_nothing_changes),

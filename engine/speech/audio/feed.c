@@ -10,6 +10,8 @@
 /* Interleaved samples decoded at a time: 8 KiB of stack, which a live session would hold for the
  * whole of its life otherwise. */
 #define BLOCK 2048
+#define CONTAINER_FRAMES 8192 /* of what a process has decoded, taken at a time at most */
+#define OGG_PACKETS 4         /* of the longest, decoded at a time */
 
 enum kind { RAW, WAV, PACKETS, OGG, CONTAINER };
 
@@ -179,32 +181,34 @@ static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, st
     return STENO_OK;
 }
 
+/* Read up to the first sample. */
+static steno_status push_wav_header(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
+                                    steno_err *err)
+{
+    size_t frames;
+    steno_status st = steno_wav_push(f->wav, p, n, used, NULL, 0, &frames, err);
+    return st ? st : accept_wav(f, steno_wav_info(f->wav), err);
+}
+
 static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
                              float *out, size_t max, size_t *made, steno_err *err)
 {
-    float block[BLOCK], *to;
+    float block[BLOCK];
+    float *to = f->channels == 1 ? out : block;
     size_t at = 0, got = 0, frames, k, room;
-    const struct steno_wav_info *w;
     steno_status st;
-    while (at < n && got < max) {
-        /* the header gives the number of channels, and so the number of samples that fill `out` */
-        room = f->rate ? (max - got) / width(f) * f->channels : STENO_CHANNELS_MAX;
-        room = room < BLOCK ? room : BLOCK;
+    do {
+        room = (max - got) / width(f) * f->channels;
+        room = to != block || room < BLOCK ? room : BLOCK;
         if (room < STENO_CHANNELS_MAX)
             break; /* nearly full: the reader needs room for a frame of the most channels */
-        to = f->rate && f->channels == 1 ? out + got : block;
-        st = steno_wav_push(f->wav, p + at, n - at, &k, to, room, &frames, err);
+        st = steno_wav_push(f->wav, p + at, n - at, &k, to == block ? to : to + got, room, &frames,
+                            err);
         if (st && st != STENO_NEED_MORE)
             return st;
         at += k;
-        w = steno_wav_info(f->wav);
-        if (w && !f->rate) {
-            st = accept_wav(f, w, err);
-            if (st)
-                return st;
-        }
-        got += deliver(f, to, frames, out + got);
-    }
+        got += deliver(f, to == block ? to : out + got, frames, out + got);
+    } while (at < n);
     *used = at;
     *made = got;
     return got || at < n ? STENO_OK : STENO_NEED_MORE;
@@ -229,16 +233,14 @@ static steno_status pull_container(steno_feed *f, float *out, size_t max, size_t
 {
     size_t k;
     steno_status st = STENO_OK;
-    while (*made + (f->rate ? width(f) : 1) <= max && !f->over) {
+    while ((!f->rate || *made + width(f) <= max) && !f->over) {
         if (!f->left) {
             st = steno_container_read(f->container, false, &f->at, &f->left, err);
             if (st)
                 return st;
             f->over = !f->left;
             if (!f->rate && !f->over)
-                st = accept_container(f, err);
-            if (st)
-                return st;
+                return accept_container(f, err);
         }
         k = (max - *made) / width(f);
         k = f->left < k ? f->left : k;
@@ -275,18 +277,52 @@ bool steno_feed_decodes(const steno_feed *f)
     return f->container && !f->over;
 }
 
+void steno_feed_room(const steno_feed *f, const void *data, size_t n, size_t *least, size_t *most)
+{
+    const struct steno_pcm *pcm = &f->pcm;
+    *least = 1;
+    *most = CONTAINER_FRAMES;
+    if (f->kind == PACKETS) {
+        *least = *most = steno_opus_frames(f->opus, data, n);
+    } else if (f->kind == OGG) {
+        *least = STENO_OPUS_MAX_FRAMES(f->rate);
+        *most = OGG_PACKETS * *least;
+    } else if (!f->rate) {
+        *least = *most = 0;
+    } else if (f->kind == WAV) {
+        *least = STENO_CHANNELS_MAX;
+        *most = n / (f->channels * steno_pcm_bytes(steno_wav_info(f->wav)->format)) + *least;
+    } else if (f->kind == RAW) {
+        *most = ((pcm->have + n) / steno_pcm_bytes(pcm->format) + f->partial) / f->channels;
+    }
+    *most = *most > *least ? *most : *least;
+}
+
+static steno_status push_packet(steno_feed *f, const void *data, size_t n, size_t *used, float *out,
+                                size_t max, size_t *made, steno_err *err)
+{
+    steno_status st = steno_opus_push(f->opus, data, n, out, max, made, err);
+    if (st)
+        return st;
+    *used = n;
+    return *made ? STENO_OK : STENO_NEED_MORE;
+}
+
 steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used, float *out,
                              size_t max, size_t *made, steno_err *err)
 {
-    steno_status st;
-    if (max < STENO_FEED_MIN_OUT)
-        return steno_fail(err, STENO_ERR_INVAL, "audio: room for %zu samples, at least %d needed",
-                          max, STENO_FEED_MIN_OUT);
+    size_t least, most;
+    *made = 0;
+    steno_feed_room(f, data, n, &least, &most);
+    if (max < least * width(f))
+        return steno_fail(err, STENO_ERR_INVAL, "audio: room for %zu samples, at least %zu needed",
+                          max, least * width(f));
     switch (f->kind) {
     case RAW:
         return push_raw(f, data, n, used, out, max, made);
     case WAV:
-        return push_wav(f, data, n, used, out, max, made, err);
+        return f->rate ? push_wav(f, data, n, used, out, max, made, err)
+                       : push_wav_header(f, data, n, used, err);
     case OGG:
         return steno_ogg_opus_push(f->ogg, data, n, used, out, max, made, err);
     case CONTAINER:
@@ -294,11 +330,7 @@ steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *
     case PACKETS:
         break;
     }
-    st = steno_opus_push(f->opus, data, n, out, max, made, err);
-    if (st)
-        return st;
-    *used = n;
-    return *made ? STENO_OK : STENO_NEED_MORE;
+    return push_packet(f, data, n, used, out, max, made, err);
 }
 
 steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err *err)

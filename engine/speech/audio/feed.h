@@ -32,13 +32,16 @@ STENO_MUST steno_status steno_feed_open_container(steno_feed **out,
                                                   unsigned channel, steno_err *err);
 void steno_feed_close(steno_feed *f);
 
+/* The room that a push of these bytes needs, in frames: *least for it to get on, *most for all that
+ * the bytes may become, as far as they tell. 0: the rate is not known yet, and they give none. */
+void steno_feed_room(const steno_feed *f, const void *data, size_t n, size_t *least, size_t *most);
 /* Append bytes, cut anywhere ("opus": exactly one packet; n = 0 is a lost one).
- * out [max] mono f32 (or whole frames of all channels), max >= STENO_FEED_MIN_OUT; *used, *made as
- * in steno_resampler_push. STENO_NEED_MORE: all bytes were taken and no sample is complete. Errors
- * are final for wav and ogg-opus; after a damaged Opus packet the feed continues. A container:
- * *used and *made may be 0 with STENO_OK, and n may be 0; then wait for its descriptors (SIGPIPE
- * must be ignored). */
-#define STENO_FEED_MIN_OUT 5760 /* an Opus packet of 120 ms at 48 kHz */
+ * out [max] mono f32 (or whole frames of all channels), max as steno_feed_room says; *used, *made
+ * as in steno_resampler_push. The push that makes the rate known gives no samples. STENO_NEED_MORE:
+ * all bytes were taken and no sample is complete. Errors are final for wav and ogg-opus; after a
+ * damaged Opus packet the feed continues. A container: *used and *made may be 0 with STENO_OK, and
+ * n may be 0; then wait for its descriptors (SIGPIPE must be ignored). */
+#define STENO_FEED_MIN_OUT 5760 /* an Opus packet of 120 ms at 48 kHz: is enough for all */
 STENO_MUST steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used,
                                         float *out, size_t max, size_t *made, steno_err *err);
 /* Discard the bytes of an unfinished sample or packet: the following bytes begin a new one. Returns

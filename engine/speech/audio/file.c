@@ -20,7 +20,8 @@
 #include <string.h>
 
 #define IN_BYTES 65536
-#define BLOCK_SAMPLES 8192 /* interleaved */
+#define BLOCK_SAMPLES 8192                      /* interleaved */
+#define LEAST_ROOM STENO_OPUS_MAX_FRAMES(48000) /* of our own readers */
 #define PIPE_BYTES_DEFAULT ((size_t)512 << 20)
 #define MAX_WAV_HEADER (1 << 20) /* of a pipe, up to which libsndfile may begin anew */
 #define MPEG_LOST 2304           /* samples that a decoder may drop at its start: two frames */
@@ -52,6 +53,8 @@ struct steno_audio {
     unsigned channels;
     int rate;
     bool ended;
+    float *out; /* [room] where our own readers decode to: `block`, or where samples are wanted */
+    size_t room;
     float block[BLOCK_SAMPLES];
 
     /* blocks of another rate than the first one's */
@@ -86,6 +89,12 @@ static void set_block(steno_audio *a, const float *at, size_t frames, int rate, 
     a->channels = channels;
 }
 
+static void decode_to(steno_audio *a, float *out, size_t room)
+{
+    a->out = out;
+    a->room = room;
+}
+
 static steno_status fill_wav(steno_audio *a, steno_err *err)
 {
     steno_status st;
@@ -94,15 +103,15 @@ static steno_status fill_wav(steno_audio *a, steno_err *err)
         st = refill(a, &a->ended, err);
         if (st || a->ended)
             return st ? st : steno_wav_end(a->wav, &a->info.truncated, err);
-        st = steno_wav_push(a->wav, a->input + a->in_at, a->in_len - a->in_at, &used, a->block,
-                            BLOCK_SAMPLES, &frames, err);
+        st = steno_wav_push(a->wav, a->input + a->in_at, a->in_len - a->in_at, &used, a->out,
+                            a->room, &frames, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         a->in_at += used;
         if (a->src.pos > MAX_WAV_HEADER)
             steno_source_stream(&a->src);
     }
-    set_block(a, a->block, frames, steno_wav_info(a->wav)->sample_rate,
+    set_block(a, a->out, frames, steno_wav_info(a->wav)->sample_rate,
               steno_wav_info(a->wav)->channels);
     return STENO_OK;
 }
@@ -146,14 +155,14 @@ static steno_status fill_opus(steno_audio *a, steno_err *err)
         st = refill(a, &a->ended, err);
         if (st || a->ended)
             return st ? st : steno_ogg_opus_end(a->opus, &a->info.truncated, err);
-        st = steno_ogg_opus_push(a->opus, a->input + a->in_at, a->in_len - a->in_at, &used,
-                                 a->block, BLOCK_SAMPLES, &made, err);
+        st = steno_ogg_opus_push(a->opus, a->input + a->in_at, a->in_len - a->in_at, &used, a->out,
+                                 a->room, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         a->in_at += used;
         a->info.gaps = steno_ogg_opus_gaps(a->opus);
     }
-    set_block(a, a->block, made, a->info.sample_rate, 1); /* already mono */
+    set_block(a, a->out, made, a->info.sample_rate, 1); /* already mono */
     return STENO_OK;
 }
 
@@ -686,6 +695,7 @@ static steno_status open_any(steno_audio **out, const struct steno_source *src,
     if (!a)
         return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     a->src = *src;
+    decode_to(a, a->block, BLOCK_SAMPLES);
     steno_buf_init(&a->mono, MAX_MONO_BYTES);
     if (opt)
         a->opt = *opt;
@@ -849,23 +859,21 @@ static steno_status take_frames(steno_audio *a, size_t max, const float **at, si
     return STENO_OK;
 }
 
-steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n, steno_err *err)
+/* Whether the next block can be decoded to where it is wanted, max samples. */
+static bool decodes_in_place(const steno_audio *a, size_t max)
 {
-    const float *at;
-    steno_status st = take_frames(a, max, &at, n, err);
-    if (!st)
-        steno_pcm_mix(at, *n, a->channels, wanted_channel(a), mono);
-    return st;
+    return !a->block_frames && a->channels == 1 && (a->wav || a->opus) && max >= LEAST_ROOM;
 }
 
-steno_status steno_audio_next(steno_audio *a, const float **mono, size_t max, size_t *n,
-                              steno_err *err)
+steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n, steno_err *err)
 {
-    steno_status st = take_frames(a, max < BLOCK_SAMPLES ? max : BLOCK_SAMPLES, mono, n, err);
-    if (st || a->channels == 1)
-        return st;
-    /* a->block has room: its own frames up to these were delivered, a container's lie elsewhere */
-    steno_pcm_mix(*mono, *n, a->channels, wanted_channel(a), a->block);
-    *mono = a->block;
-    return STENO_OK;
+    const float *at = mono;
+    steno_status st;
+    if (decodes_in_place(a, max))
+        decode_to(a, mono, max);
+    st = take_frames(a, max, &at, n, err);
+    decode_to(a, a->block, BLOCK_SAMPLES);
+    if (!st && at != mono)
+        steno_pcm_mix(at, *n, a->channels, wanted_channel(a), mono);
+    return st;
 }

@@ -68,9 +68,6 @@ void steno_audio_get_info(const steno_audio *a, struct steno_audio_info *info);
  * delivered). STENO_NEED_MORE: with dont_wait, there are none now. */
 STENO_MUST steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n,
                                          steno_err *err);
-/* The same without a copy: *mono [n] is valid until the next call. At most 8192 come at once. */
-STENO_MUST steno_status steno_audio_next(steno_audio *a, const float **mono, size_t max, size_t *n,
-                                         steno_err *err);
 /* Say what is wrong with a recording that was read to its end: cut short, damaged, foreign bytes
  * before it. text [n] is "" if nothing is. seconds: the audio that was read. */
 void steno_audio_warning(const struct steno_audio_info *info, double seconds, char *text, size_t n);

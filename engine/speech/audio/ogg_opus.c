@@ -78,19 +78,29 @@ void steno_opus_close(steno_opus *o)
     free(o);
 }
 
+size_t steno_opus_frames(const steno_opus *o, const void *packet, size_t n)
+{
+    const int frames = !n            ? o->last
+                       : n > INT_MAX ? -1
+                                     : opus_decoder_get_nb_samples(o->dec, packet, (opus_int32)n);
+    return frames > 0 ? (size_t)frames : STENO_OPUS_MAX_FRAMES(o->rate);
+}
+
 steno_status steno_opus_push(steno_opus *o, const void *packet, size_t n, float *out, size_t max,
                              size_t *frames, steno_err *err)
 {
-    int want = (int)STENO_OPUS_MAX_FRAMES(o->rate), got;
-    if (max < (size_t)want)
-        return steno_fail(err, STENO_ERR_INVAL, "Opus: room for %zu samples, %d needed", max, want);
+    const size_t want = steno_opus_frames(o, packet, n);
+    int got;
+    if (max < want)
+        return steno_fail(err, STENO_ERR_INVAL, "Opus: room for %zu samples, %zu needed", max,
+                          want);
     if (n > INT_MAX)
         return steno_fail(err, STENO_ERR_FORMAT, "Opus: packet of %zu bytes", n);
     if (!n && !o->last) {
         *frames = 0;
         return STENO_OK;
     }
-    got = n ? opus_decode_float(o->dec, packet, (opus_int32)n, out, want, 0)
+    got = n ? opus_decode_float(o->dec, packet, (opus_int32)n, out, (int)want, 0)
             : opus_decode_float(o->dec, NULL, 0, out, o->last, 0);
     if (got < 0)
         return steno_fail(err, got == OPUS_ALLOC_FAIL ? STENO_ERR_NOMEM : STENO_ERR_FORMAT,

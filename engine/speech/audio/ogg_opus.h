@@ -20,9 +20,12 @@ typedef struct steno_opus steno_opus;
  * mixes stereo packets. Confined. */
 STENO_MUST steno_status steno_opus_open(steno_opus **out, int rate, steno_err *err);
 void steno_opus_close(steno_opus *o);
-/* Decode one packet to mono out [max], max >= STENO_OPUS_MAX_FRAMES(rate); *frames samples were
- * written. n = 0: the packet was lost; as many samples as in the previous packet are concealed
- * (none before the first packet). STENO_ERR_FORMAT: a damaged packet; the decoder stays usable. */
+/* The samples of a packet, or of a lost one (n = 0); where it does not tell, the most that any
+ * has. */
+size_t steno_opus_frames(const steno_opus *o, const void *packet, size_t n);
+/* Decode one packet to mono out [max], max >= steno_opus_frames; *frames samples were written. n =
+ * 0: the packet was lost; as many samples as in the previous packet are concealed (none before the
+ * first packet). STENO_ERR_FORMAT: a damaged packet; the decoder stays usable. */
 STENO_MUST steno_status steno_opus_push(steno_opus *o, const void *packet, size_t n, float *out,
                                         size_t max, size_t *frames, steno_err *err);
 

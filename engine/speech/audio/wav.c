@@ -379,10 +379,11 @@ steno_status steno_wav_push(steno_wav *w, const void *data, size_t n, size_t *us
     const unsigned char *p = data;
     size_t at = 0, got = 0, k;
     steno_status st = STENO_OK;
-    if (max < STENO_CHANNELS_MAX)
+    if (max && max < STENO_CHANNELS_MAX)
         return steno_fail(err, STENO_ERR_INVAL, "WAV: room for %zu samples, at least %d needed",
                           max, STENO_CHANNELS_MAX);
-    while ((at < n || w->state == HELD) && !got && w->state != FAILED) {
+    while ((at < n || w->state == HELD) && !got && w->state != FAILED &&
+           (max || !steno_wav_info(w))) {
         if (w->state == HELD) {
             give_held(w, out, max, &got);
         } else if (w->state == DATA) {
@@ -403,7 +404,7 @@ steno_status steno_wav_push(steno_wav *w, const void *data, size_t n, size_t *us
         return fail_again(w, err);
     *used = at;
     *frames = got;
-    return got ? STENO_OK : STENO_NEED_MORE;
+    return got || (!max && steno_wav_info(w)) ? STENO_OK : STENO_NEED_MORE;
 }
 
 const struct steno_wav_info *steno_wav_info(const steno_wav *w)

@@ -35,7 +35,8 @@ void steno_wav_free(steno_wav *w);
 /* Append bytes.
  * data:   [n] bytes, borrowed; *used of them were taken (all, unless out is full: call again).
  * out:    [max] f32 interleaved, max >= STENO_CHANNELS_MAX; *frames receives the number of whole
- *         frames, of info->channels samples each.
+ *         frames, of info->channels samples each. max = 0: only the header is read, and STENO_OK
+ *         says that it is known.
  * STENO_NEED_MORE: all bytes were taken and no frame is complete yet (header, skipped chunk).
  * STENO_ERR_FORMAT, _UNSUPPORTED: a fault in the header; the message names field, value and byte
  * offset, and every later call fails in the same way. */

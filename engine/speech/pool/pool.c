@@ -1,6 +1,7 @@
 /* Life of pool and streams. schedule.c chooses streams, worker.c does the work. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/processors.h"
@@ -464,27 +465,72 @@ static void mark(steno_pool_stream *ps)
     ps->marks[ps->n_marks - 1].end = ps->pushed;
 }
 
+/* ps->lock is held. No room: a note will follow when there is some. */
+static steno_status reserve_room(steno_pool_stream *ps, size_t least, size_t most, float **to,
+                                 size_t *room, steno_err *err)
+{
+    *room = 0;
+    if (ps->done || ps->end || ps->cancel)
+        return steno_fail(err, STENO_ERR_CANCELLED, "stream is over");
+    if (steno_ring_room(&ps->ring, least, most, to, room))
+        return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
+    ps->want_room |= !*room;
+    return STENO_OK;
+}
+
+/* ps->lock is held. */
+static void count_pushed(steno_pool_stream *ps, size_t n)
+{
+    ps->pushed += (int64_t)n;
+    ps->stats.audio_seconds = (double)ps->pushed / ps->rate;
+    mark(ps);
+    pthread_mutex_lock(&ps->pool->lock);
+    ps->pool->stats.audio_seconds += (double)n / ps->rate;
+    pthread_mutex_unlock(&ps->pool->lock);
+    steno_pool_hurry(ps); /* to listen: sound may drop what is not needed yet */
+}
+
+steno_status steno_pool_stream_room(steno_pool_stream *ps, size_t least, size_t most, float **to,
+                                    size_t *room, steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&ps->lock);
+    st = reserve_room(ps, least, most, to, room, err);
+    if (!st && !*room)
+        wake(ps);
+    pthread_mutex_unlock(&ps->lock);
+    return st;
+}
+
+void steno_pool_stream_add(steno_pool_stream *ps, size_t n)
+{
+    pthread_mutex_lock(&ps->lock);
+    steno_ring_add(&ps->ring, n);
+    if (n) {
+        count_pushed(ps, n);
+        wake(ps);
+    }
+    pthread_mutex_unlock(&ps->lock); /* from here on ps may be freed: closed in a callback */
+}
+
 steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n,
                                     size_t *taken, steno_err *err)
 {
     steno_status st = STENO_OK;
+    size_t room = 1;
+    float *to;
     *taken = 0;
     pthread_mutex_lock(&ps->lock);
-    if (ps->done || ps->end || ps->cancel)
-        st = steno_fail(err, STENO_ERR_CANCELLED, "stream is over");
-    else if (steno_ring_push(&ps->ring, pcm, n, taken))
-        st = steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
-    if (!st && *taken) {
-        ps->pushed += (int64_t)*taken;
-        ps->stats.audio_seconds = (double)ps->pushed / ps->rate;
-        mark(ps);
-        pthread_mutex_lock(&ps->pool->lock);
-        ps->pool->stats.audio_seconds += (double)*taken / ps->rate;
-        pthread_mutex_unlock(&ps->pool->lock);
-        steno_pool_hurry(ps); /* to listen: sound may drop what is not needed yet */
+    while (!st && room && *taken < n) {
+        st = reserve_room(ps, 1, n - *taken, &to, &room, err);
+        if (st || !room)
+            break;
+        memcpy(to, pcm + *taken, room * sizeof *to);
+        steno_ring_add(&ps->ring, room);
+        *taken += room;
     }
-    if (!st && *taken < n)
-        ps->want_room = true;
+    if (*taken)
+        count_pushed(ps, *taken);
     if (!st)
         wake(ps);
     pthread_mutex_unlock(&ps->lock); /* from here on ps may be freed: closed in a callback */

@@ -143,6 +143,15 @@ STENO_MUST steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c,
 STENO_MUST steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
                                                const struct steno_pool_stream_options *opt,
                                                steno_pool_fn fn, void *user, steno_err *err);
+/* Reserve room at the end of the stream's buffer, in one piece: what is written to *to [*room] f32
+ * becomes its audio with steno_pool_stream_add. least <= *room <= most; least may pass the buffer's
+ * limit. *room = 0: it is full; one ROOM note follows, and nothing was reserved. Never waits. One
+ * caller at a time; until the add the stream is neither pushed to, ended nor closed.
+ * STENO_ERR_CANCELLED after end, cancel or a failure. */
+STENO_MUST steno_status steno_pool_stream_room(steno_pool_stream *ps, size_t least, size_t most,
+                                               float **to, size_t *room, steno_err *err);
+/* Give the room back: its first n samples are audio. */
+void steno_pool_stream_add(steno_pool_stream *ps, size_t n);
 /* Copy as much of pcm [n] f32 as fits into the stream's buffer; *taken <= n. If it is less than n,
  * one ROOM note follows. Never waits. STENO_ERR_CANCELLED after end, cancel or a failure. */
 STENO_MUST steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n,

@@ -18,16 +18,18 @@ void steno_ring_free(struct steno_ring *r)
     steno_ring_init(r, r->max);
 }
 
+/* Copy all samples to `out`, in one piece. */
 static void copy_all(const struct steno_ring *r, float *out)
 {
-    const size_t first = r->len < r->cap - r->head ? r->len : r->cap - r->head;
+    const size_t first = r->len < r->end - r->head ? r->len : r->end - r->head;
     if (!r->len)
         return;
     memcpy(out, r->data + r->head, first * sizeof *out);
     memcpy(out + first, r->data, (r->len - first) * sizeof *out);
 }
 
-static steno_status grow(struct steno_ring *r, size_t want)
+/* Make room for `want` samples in all, at most the limit and `least`. */
+static steno_status grow(struct steno_ring *r, size_t want, size_t least)
 {
     size_t cap = r->cap ? r->cap : FIRST;
     float *p;
@@ -36,8 +38,8 @@ static steno_status grow(struct steno_ring *r, size_t want)
             cap *= 2;
     else if (cap < want) /* usually a network's window and a chunk: exactly that */
         cap = (want + FIRST - 1) / FIRST * FIRST;
-    if (cap > r->max)
-        cap = r->max;
+    if (cap > r->max) /* so that half of it empty is `least` in one piece */
+        cap = r->max + least;
     p = malloc(cap * sizeof *p);
     if (!p)
         return STENO_ERR_NOMEM;
@@ -47,32 +49,67 @@ static steno_status grow(struct steno_ring *r, size_t want)
     else
         free(r->data);
     r->data = p;
-    r->cap = cap;
+    r->cap = r->end = cap;
     r->head = 0;
     return STENO_OK;
 }
 
-steno_status steno_ring_push(struct steno_ring *r, const float *pcm, size_t n, size_t *taken)
+/* The room behind the last sample, in one piece from *tail on. */
+static size_t room_at_tail(const struct steno_ring *r, size_t *tail)
 {
-    size_t tail, first;
-    if (n > r->max - r->len)
-        n = r->max - r->len;
-    if (r->len + n > r->cap && grow(r, r->len + n))
-        return STENO_ERR_NOMEM;
-    *taken = n;
-    if (!n)
+    const bool wrapped = r->head + r->len >= r->end;
+    *tail = r->head + r->len - (wrapped ? r->end : 0);
+    return (wrapped ? r->head : r->cap) - *tail;
+}
+
+steno_status steno_ring_room(struct steno_ring *r, size_t least, size_t most, float **to,
+                             size_t *room)
+{
+    size_t free_now = r->len < r->max ? r->max - r->len : 0, tail, n;
+    *room = 0;
+    if (!free_now)
         return STENO_OK;
-    tail = (r->head + r->len) % r->cap;
-    first = n < r->cap - tail ? n : r->cap - tail;
-    memcpy(r->data + tail, pcm, first * sizeof *pcm);
-    memcpy(r->data, pcm + first, (n - first) * sizeof *pcm);
-    r->len += n;
+    if (!r->len) {
+        r->head = 0;
+        r->end = r->cap;
+    }
+    if (most > free_now)
+        most = free_now > least ? free_now : least;
+    n = room_at_tail(r, &tail);
+    if (n < least && r->head + r->len < r->end && r->head >= least) {
+        r->end = tail; /* the rest stays empty: the next samples go to the front */
+        n = room_at_tail(r, &tail);
+    }
+    if (n < least && r->len + least <= r->cap && r->len > r->max / 2)
+        return STENO_OK; /* there is room in two pieces: the samples would have to move */
+    if (n < least || r->len + most > r->cap) {
+        if (grow(r, r->len + most, least))
+            return STENO_ERR_NOMEM;
+        n = room_at_tail(r, &tail);
+    }
+    *to = r->data + tail;
+    *room = n < most ? n : most;
+    r->reserved = true;
     return STENO_OK;
+}
+
+/* Of an empty ring: after a burst a stream may be silent for long. */
+static void shrink(struct steno_ring *r)
+{
+    if (!r->len && !r->reserved && !r->held && r->cap > KEEP)
+        steno_ring_free(r);
+}
+
+void steno_ring_add(struct steno_ring *r, size_t n)
+{
+    r->len += n;
+    r->reserved = false;
+    shrink(r);
 }
 
 const float *steno_ring_hold(struct steno_ring *r, size_t *n)
 {
-    const size_t piece = r->len < r->cap - r->head ? r->len : r->cap - r->head;
+    const size_t piece = r->len < r->end - r->head ? r->len : r->end - r->head;
     *n = *n < piece ? *n : piece;
     r->held = true;
     return r->data + r->head;
@@ -83,10 +120,11 @@ void steno_ring_drop(struct steno_ring *r, size_t n)
     free(r->left);
     r->left = NULL;
     r->held = false;
-    if (!n)
-        return;
-    r->head = (r->head + n) % r->cap;
+    r->head += n;
     r->len -= n;
-    if (!r->len && r->cap > KEEP) /* after a burst: a stream may be silent for long */
-        steno_ring_free(r);
+    if (n && r->head == r->end) {
+        r->head = 0;
+        r->end = r->cap;
+    }
+    shrink(r);
 }

@@ -7,21 +7,25 @@
 
 struct steno_ring {
     float *data;
-    size_t cap, max; /* samples; cap <= max */
+    size_t cap, max; /* samples; cap <= max, and room that had to pass it */
     size_t head, len;
-    bool held;   /* samples at the head are being read */
-    float *left; /* where they lie, if that is no longer data */
+    size_t end;    /* behind the sample after which the samples go on at 0; <= cap */
+    bool held;     /* samples at the head are being read */
+    bool reserved; /* samples are being written behind the last one */
+    float *left;   /* where held samples lie, if that is no longer data */
 };
 
 void steno_ring_init(struct steno_ring *r, size_t max);
 void steno_ring_free(struct steno_ring *r);
-/* Append as much of pcm [n] as the limit allows; *taken <= n. STENO_ERR_NOMEM: nothing was
- * appended. */
-STENO_MUST steno_status steno_ring_push(struct steno_ring *r, const float *pcm, size_t n,
-                                        size_t *taken);
+/* Reserve room behind the last sample, in one piece: *to [*room] may be written without the mutex,
+ * whatever is read, until steno_ring_add. least <= *room <= most; it may pass the limit by least.
+ * *room = 0: the ring is full, or more than half full and has no such piece. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_ring_room(struct steno_ring *r, size_t least, size_t most, float **to,
+                                        size_t *room);
+void steno_ring_add(struct steno_ring *r, size_t n); /* the first n samples that were reserved */
 /* The samples at the head that lie in one piece, at most *n; *n becomes their number. They may be
- * read without the mutex, whatever is pushed, until the next steno_ring_drop. */
+ * read without the mutex, whatever is written, until the next steno_ring_drop. */
 const float *steno_ring_hold(struct steno_ring *r, size_t *n);
-void steno_ring_drop(struct steno_ring *r, size_t n); /* n <= len */
+void steno_ring_drop(struct steno_ring *r, size_t n); /* n <= those held */
 
 #endif
