@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "protocol/deepgram.h"
+#include "base/utf8.h"
 #include "protocol/json_text.h"
 #include "protocol/word.h"
 

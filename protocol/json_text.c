@@ -2,28 +2,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <utf8proc.h>
 
-/* Length of the UTF-8 sequence at s; 0 if there is none. */
-static size_t sequence(const char *s, size_t n)
-{
-    utf8proc_int32_t cp;
-    utf8proc_ssize_t k =
-        utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)(n < 4 ? n : 4), &cp);
-    return k > 0 ? (size_t)k : 0;
-}
-
-bool steno_utf8_valid(const char *s, size_t n)
-{
-    while (n) {
-        size_t k = sequence(s, n);
-        if (!k)
-            return false;
-        s += k;
-        n -= k;
-    }
-    return true;
-}
+#include "base/utf8.h"
 
 static steno_status put_escaped(struct steno_buf *out, unsigned char c)
 {
@@ -49,9 +29,10 @@ static steno_status put_characters(struct steno_buf *out, const char *s, size_t 
     size_t plain = 0, i = 0; /* s[plain, i) is still to be copied unchanged */
     steno_status st = STENO_OK;
     while (!st && i < n) {
-        unsigned char c = (unsigned char)s[i];
-        size_t k = c >= 0x20 && c != '"' && c != '\\' ? sequence(s + i, n - i) : 0;
-        if (k) {
+        const unsigned char c = (unsigned char)s[i];
+        int32_t character;
+        const size_t k = steno_utf8_next(s + i, n - i, &character);
+        if (character >= 0x20 && c != '"' && c != '\\') {
             i += k;
             continue;
         }

@@ -26,7 +26,5 @@ STENO_MUST steno_status steno_json_put_spaced(struct steno_buf *out, const char 
 /* Check that text [n] keeps these limits before a parser makes a tree of it. Brackets and commas
  * within strings do not count. Does not check that the text is valid. STENO_ERR_LIMIT. */
 STENO_MUST steno_status steno_json_check(const char *text, size_t n, steno_err *err);
-/* Whether s [n] is valid UTF-8. */
-bool steno_utf8_valid(const char *s, size_t n);
 
 #endif

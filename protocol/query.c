@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/hex.h"
+#include "base/utf8.h"
 #include "protocol/json_text.h"
 
 size_t steno_query_path_len(const char *target)

@@ -5,6 +5,7 @@
  *
  * Offline: each recording begins with 8 bytes, its rate and number of bytes. It gets one result
  * once it is whole; "Done" closes. The first bytes tell which of the two a client speaks. */
+#include "base/little_endian.h"
 #include "protocol/dialect.h"
 
 #include <string.h>
@@ -46,36 +47,31 @@ static void sherpa_free(struct steno_dialect_session *d)
 
 /* ---- the offline protocol -------------------------------------------------------------------- */
 
-static uint32_t u32(const char *p)
-{
-    const unsigned char *b = (const unsigned char *)p;
-    return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-}
-
 bool steno_sherpa_is_header(const char *p, size_t n)
 {
-    return n >= HEADER && u32(p) >= STENO_AUDIO_MIN_RATE && u32(p) <= STENO_AUDIO_MAX_RATE &&
-           u32(p + 4) && u32(p + 4) % 4 == 0 && u32(p + 4) <= INT32_MAX;
+    return n >= HEADER && steno_le32(p) >= STENO_AUDIO_MIN_RATE &&
+           steno_le32(p) <= STENO_AUDIO_MAX_RATE && steno_le32(p + 4) &&
+           steno_le32(p + 4) % 4 == 0 && steno_le32(p + 4) <= INT32_MAX;
 }
 
 /* A whole header is there. */
 static steno_status begin_recording(struct steno_dialect_session *d, steno_err *err)
 {
     struct state *s = d->state;
-    const int rate = (int)u32(s->header);
+    const int rate = (int)steno_le32(s->header);
     double start;
     s->have = 0;
     if (!steno_sherpa_is_header(s->header, HEADER))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "header: %u Hz and %u bytes are no recording of float32", u32(s->header),
-                          u32(s->header + 4));
+                          "header: %u Hz and %u bytes are no recording of float32",
+                          steno_le32(s->header), steno_le32(s->header + 4));
     if (s->known && rate != d->start.audio.sample_rate)
         return steno_fail(err, STENO_ERR_INVAL, "header: %d Hz after a recording of %d Hz", rate,
                           d->start.audio.sample_rate);
     d->start.audio.sample_rate = rate;
     d->start.endpointing = d->start.interim = false;
     s->known = s->offline = true;
-    s->left = u32(s->header + 4);
+    s->left = steno_le32(s->header + 4);
     start = (double)s->bytes / (double)sizeof(float) / rate;
     s->bytes += s->left;
     return steno_buf_add(&s->starts, (const char *)&start, sizeof start);

@@ -57,6 +57,12 @@ steno_status steno_path_make_dirs(const char *path, mode_t mode, steno_err *err)
     return STENO_OK;
 }
 
+bool steno_path_ends(const char *name, const char *ending)
+{
+    const size_t n = strlen(name), k = strlen(ending);
+    return n > k && !strcmp(name + n - k, ending);
+}
+
 bool steno_path_is_dir(const char *path)
 {
     struct stat sb;

@@ -18,6 +18,8 @@ bool steno_path_readable(const char *dir, const char *file);
  * is. STENO_ERR_INVAL: the path is too long; STENO_ERR_IO: the reason. Messages begin with the
  * path. */
 STENO_MUST steno_status steno_path_make_dirs(const char *path, mode_t mode, steno_err *err);
+/* Whether a name ends in `ending`, and has something before it. */
+bool steno_path_ends(const char *name, const char *ending);
 /* Whether there is a directory at this path. */
 bool steno_path_is_dir(const char *path);
 /* The last name of a path and its length *n, without slashes at the end of the path. */

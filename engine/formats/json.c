@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hex.h"
+#include "base/utf8.h"
 
 struct steno_json {
     steno_arena *mem;
@@ -102,12 +103,11 @@ static steno_status parse_string(struct parser *s, const char **out)
         } else if ((unsigned char)*s->p < 0x80) {
             *to++ = *s->p++;
         } else {
-            utf8proc_int32_t c;
-            utf8proc_ssize_t n =
-                utf8proc_iterate((const utf8proc_uint8_t *)s->p, s->end - s->p, &c);
-            if (n <= 0)
+            int32_t c;
+            const size_t n = steno_utf8_next(s->p, (size_t)(s->end - s->p), &c);
+            if (c < 0)
                 return wrong_json(s, "a string is not UTF-8");
-            memmove(to, s->p, (size_t)n);
+            memmove(to, s->p, n);
             to += n;
             s->p += n;
         }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "base/pages.h"
 #include "formats/json.h"
 #include "base/map.h"
@@ -134,14 +135,6 @@ static steno_status read_tensors(steno_safetensors *s, const struct reader *r)
     return STENO_OK;
 }
 
-static uint64_t le64(const unsigned char *p)
-{
-    uint64_t v = 0;
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
-}
-
 static steno_status read_file(steno_safetensors *s, const unsigned char *p, size_t n,
                               const char *name, steno_err *err)
 {
@@ -150,7 +143,7 @@ static steno_status read_file(steno_safetensors *s, const unsigned char *p, size
     steno_status st;
     if (n < 8)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu bytes, too few for safetensors", name, n);
-    header = le64(p);
+    header = steno_le64(p);
     if (header > n - 8)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: a header of %llu bytes, the file has %zu after the length", name,

@@ -1,5 +1,7 @@
 #include "formats/zip.h"
 
+#include "base/little_endian.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -13,16 +15,6 @@
 #define LOCATOR64_SIZE 20
 #define END64_SIZE 56
 
-static unsigned get16(const uint8_t *p)
-{
-    return p[0] | (unsigned)p[1] << 8;
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    return get16(p) | (uint32_t)get16(p + 2) << 16;
-}
-
 static steno_status bad_zip(steno_err *err, const char *name, const char *what)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", name, what);
@@ -35,7 +27,7 @@ static const uint8_t *find_end(const uint8_t *p, size_t n)
     if (n < END_SIZE)
         return NULL;
     for (size_t at = n - END_SIZE + 1; at-- > first;)
-        if (get32(p + at) == 0x06054b50u && at + END_SIZE + get16(p + at + 20) <= n)
+        if (steno_le32(p + at) == 0x06054b50u && at + END_SIZE + steno_le16(p + at + 20) <= n)
             return p + at;
     return NULL;
 }
@@ -45,17 +37,12 @@ static const uint8_t *find_end(const uint8_t *p, size_t n)
 static steno_status locate(const uint8_t *p, size_t n, const char *name, size_t local,
                            struct steno_zip_member *m, steno_err *err)
 {
-    if (local > n || n - local < LOCAL_SIZE || get32(p + local) != 0x04034b50u)
+    if (local > n || n - local < LOCAL_SIZE || steno_le32(p + local) != 0x04034b50u)
         return bad_zip(err, name, "damaged archive: a member's header is not where it should be");
-    m->at = local + LOCAL_SIZE + get16(p + local + 26) + get16(p + local + 28);
+    m->at = local + LOCAL_SIZE + steno_le16(p + local + 26) + steno_le16(p + local + 28);
     if (m->at > n || n - m->at < m->packed)
         return bad_zip(err, name, "damaged archive: a member reaches past the end");
     return STENO_OK;
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    return get32(p) | (uint64_t)get32(p + 4) << 32;
 }
 
 /* Where the central directory is and how many entries it has. */
@@ -68,19 +55,19 @@ static steno_status read_end64(const uint8_t *p, size_t n, const char *name, con
                                struct directory *d, steno_err *err)
 {
     uint64_t at;
-    if (end - p < LOCATOR64_SIZE || get32(end - LOCATOR64_SIZE) != 0x07064b50u)
+    if (end - p < LOCATOR64_SIZE || steno_le32(end - LOCATOR64_SIZE) != 0x07064b50u)
         return STENO_OK; /* 0xffff entries, but no ZIP64 */
-    at = get64(end - LOCATOR64_SIZE + 8);
-    if (at > n || n - at < END64_SIZE || get32(p + at) != 0x06064b50u)
+    at = steno_le64(end - LOCATOR64_SIZE + 8);
+    if (at > n || n - at < END64_SIZE || steno_le32(p + at) != 0x06064b50u)
         return bad_zip(err, name,
                        "damaged archive: its ZIP64 end record is not where it should be");
-    if (get64(p + at + 32) > MAX_MEMBERS)
+    if (steno_le64(p + at + 32) > MAX_MEMBERS)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %llu members, the limit is %d", name,
-                          (unsigned long long)get64(p + at + 32), MAX_MEMBERS);
-    if (get64(p + at + 48) > n)
+                          (unsigned long long)steno_le64(p + at + 32), MAX_MEMBERS);
+    if (steno_le64(p + at + 48) > n)
         return bad_zip(err, name, "damaged archive: bad central directory");
-    d->count = (size_t)get64(p + at + 32);
-    d->at = (size_t)get64(p + at + 48);
+    d->count = (size_t)steno_le64(p + at + 32);
+    d->at = (size_t)steno_le64(p + at + 48);
     return STENO_OK;
 }
 
@@ -91,8 +78,8 @@ static steno_status read_end(const uint8_t *p, size_t n, const char *name, struc
     steno_status st = STENO_OK;
     if (!end)
         return bad_zip(err, name, "not a ZIP archive");
-    d->count = get16(end + 10);
-    d->at = get32(end + 16);
+    d->count = steno_le16(end + 10);
+    d->at = steno_le32(end + 16);
     if (d->count == UINT16_MAX || d->at == UINT32_MAX)
         st = read_end64(p, n, name, end, d, err);
     if (!st && d->count > MAX_MEMBERS)
@@ -107,20 +94,20 @@ static bool read_extra64(const uint8_t *extra, size_t n, struct steno_zip_member
 {
     size_t *const wide[] = {&m->size, &m->packed, local};
     while (n >= 4) {
-        size_t length = get16(extra + 2);
+        size_t length = steno_le16(extra + 2);
         const uint8_t *p = extra + 4;
         if (length > n - 4)
             return false;
         extra += 4 + length;
         n -= 4 + length;
-        if (get16(p - 4) != 1)
+        if (steno_le16(p - 4) != 1)
             continue;
         for (int i = 0; i < 3; i++) {
             if (*wide[i] != UINT32_MAX)
                 continue;
             if (length < 8)
                 return false;
-            *wide[i] = (size_t)get64(p);
+            *wide[i] = (size_t)steno_le64(p);
             p += 8;
             length -= 8;
         }
@@ -136,24 +123,24 @@ static steno_status read_entry(const uint8_t *p, size_t n, const char *name, siz
     const size_t rest = *at <= n ? n - *at : 0;
     const uint8_t *e = p + *at;
     size_t length;
-    if (rest < ENTRY_SIZE || get32(e) != 0x02014b50u)
+    if (rest < ENTRY_SIZE || steno_le32(e) != 0x02014b50u)
         return bad_zip(err, name, "damaged archive: bad central directory");
-    length = ENTRY_SIZE + (size_t)get16(e + 28) + get16(e + 30) + get16(e + 32);
+    length = ENTRY_SIZE + (size_t)steno_le16(e + 28) + steno_le16(e + 30) + steno_le16(e + 32);
     if (rest < length)
         return bad_zip(err, name, "damaged archive: central directory cut short");
     *at += length;
     *m = (struct steno_zip_member){.name = (const char *)e + ENTRY_SIZE,
-                                   .name_len = get16(e + 28),
-                                   .size = get32(e + 24),
-                                   .packed = get32(e + 20),
-                                   .method = get16(e + 10),
-                                   .crc = get32(e + 16)};
-    *local = get32(e + 42);
-    if (get16(e + 8) & 1)
+                                   .name_len = steno_le16(e + 28),
+                                   .size = steno_le32(e + 24),
+                                   .packed = steno_le32(e + 20),
+                                   .method = steno_le16(e + 10),
+                                   .crc = steno_le32(e + 16)};
+    *local = steno_le32(e + 42);
+    if (steno_le16(e + 8) & 1)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %.*s is encrypted", name,
                           (int)m->name_len, m->name);
     if ((m->size == UINT32_MAX || m->packed == UINT32_MAX || *local == UINT32_MAX) &&
-        !read_extra64(e + ENTRY_SIZE + m->name_len, get16(e + 30), m, local))
+        !read_extra64(e + ENTRY_SIZE + m->name_len, steno_le16(e + 30), m, local))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %.*s has no ZIP64 sizes", name,
                           (int)m->name_len, m->name);
     return STENO_OK;

@@ -1,7 +1,7 @@
 #include "server/core/word_list.h"
 
 #include "base/file.h"
-#include "protocol/json_text.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/support/whisper_models.h"
+#include "base/utf8.h"
 #include "speech/text/bpe.h"
 
 static steno_bpe *parse(const char *text)

@@ -1,5 +1,7 @@
 #include "nn/network/cache_key.h"
 
+#include "base/path.h"
+
 #include "base/buf.h"
 #include "base/atomic_file.h"
 #include "base/file.h"
@@ -159,12 +161,6 @@ bool steno_cache_current(const struct steno_cache_id *id, const char *path)
 
 /* ---- caches that are no longer used ---- */
 
-static bool ends(const char *name, const char *end)
-{
-    size_t n = strlen(name), e = strlen(end);
-    return n > e && !strcmp(name + n - e, end);
-}
-
 /* True when a note in the folder says that some path has this model. */
 static bool held(const char *dir, const struct steno_content *model)
 {
@@ -174,7 +170,7 @@ static bool held(const char *dir, const struct steno_content *model)
     struct note n;
     bool found = false;
     while (d && !found && (e = readdir(d)))
-        found = ends(e->d_name, ".stenokey") &&
+        found = steno_path_ends(e->d_name, ".stenokey") &&
                 snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path &&
                 read_note(path, &n) && steno_content_equal(&n.model, model);
     if (d)
@@ -189,7 +185,7 @@ static void sweep(const struct steno_cache_id *id, const char *dir)
     char path[PATH_MAX];
     struct steno_content model;
     while (d && (e = readdir(d)))
-        if (ends(e->d_name, ".stenopack") &&
+        if (steno_path_ends(e->d_name, ".stenopack") &&
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path &&
             steno_cache_model(path, &model) && steno_content_equal(&model, &id->before))
             unlink(path);

@@ -4,6 +4,7 @@
  * are brought to the rate of the first. */
 #include "speech/audio/file.h"
 
+#include "base/little_endian.h"
 #include "speech/audio/detect.h"
 #include "speech/audio/mpeg.h"
 #include "speech/audio/ogg_opus.h"
@@ -176,8 +177,7 @@ static int opus_rate(steno_audio *a)
     n = steno_source_peek(&a->src, 0, page, (size_t)(field + 4 - page));
     if (n < field + 4 - page || memcmp(field - 12, "OpusHead", 8))
         return 48000; /* behind other streams: the rate does not matter enough to look for it */
-    rate = (uint32_t)field[0] | (uint32_t)field[1] << 8 | (uint32_t)field[2] << 16 |
-           (uint32_t)field[3] << 24;
+    rate = steno_le32(field);
     return rate && rate < 48000 ? steno_opus_rate_for((int)rate) : 48000;
 }
 

@@ -1,5 +1,7 @@
 #include "speech/audio/pcm.h"
 
+#include "base/little_endian.h"
+
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -82,16 +84,6 @@ static int alaw_to_s16(unsigned char a)
     return v & 0x80 ? t : -t;
 }
 
-static uint32_t le16(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
-}
-
-static uint32_t le32(const unsigned char *p)
-{
-    return le16(p) | le16(p + 2) << 16;
-}
-
 static float clean(float v)
 {
     /* One comparison rejects NaN and infinities. The limit keeps squares and sums finite. */
@@ -102,15 +94,12 @@ static float clean(float v)
 
 static float f32_at(const unsigned char *p)
 {
-    uint32_t u = le32(p);
-    float v;
-    memcpy(&v, &u, sizeof v);
-    return clean(v);
+    return clean(steno_le_f32(p));
 }
 
 static float f64_at(const unsigned char *p)
 {
-    uint64_t u = le32(p) | (uint64_t)le32(p + 4) << 32;
+    uint64_t u = steno_le64(p);
     double v;
     memcpy(&v, &u, sizeof v);
     if (!(fabs(v) <= (double)STENO_PCM_FLOAT_MAX))
@@ -129,16 +118,16 @@ void steno_pcm_decode(enum steno_pcm_format f, const void *in, size_t n, float *
         break;
     case STENO_PCM_S16LE:
         for (i = 0; i < n; i++)
-            out[i] = (float)(int16_t)le16(p + 2 * i) * (1.0f / 32768);
+            out[i] = (float)(int16_t)steno_le16(p + 2 * i) * (1.0f / 32768);
         break;
     case STENO_PCM_S24LE: /* placed in the upper three bytes, so that the sign is right */
         for (i = 0; i < n; i++, p += 3)
-            out[i] =
-                (float)(int32_t)((uint32_t)p[0] << 8 | le16(p + 1) << 16) * (1.0f / 2147483648.0f);
+            out[i] = (float)(int32_t)((uint32_t)p[0] << 8 | steno_le16(p + 1) << 16) *
+                     (1.0f / 2147483648.0f);
         break;
     case STENO_PCM_S32LE:
         for (i = 0; i < n; i++)
-            out[i] = (float)(int32_t)le32(p + 4 * i) * (1.0f / 2147483648.0f);
+            out[i] = (float)(int32_t)steno_le32(p + 4 * i) * (1.0f / 2147483648.0f);
         break;
     case STENO_PCM_F32LE:
         for (i = 0; i < n; i++)

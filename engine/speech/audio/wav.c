@@ -3,6 +3,8 @@
  * data chunk are not collected: they go directly from the input to the output. */
 #include "speech/audio/wav.h"
 
+#include "base/little_endian.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,21 +47,6 @@ struct steno_wav {
     struct steno_wav_info info;
     steno_err error;
 };
-
-static uint32_t le16(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
-}
-
-static uint32_t le32(const unsigned char *p)
-{
-    return le16(p) | le16(p + 2) << 16;
-}
-
-static uint64_t le64(const unsigned char *p)
-{
-    return le32(p) | (uint64_t)le32(p + 4) << 32;
-}
 
 steno_wav *steno_wav_new(void)
 {
@@ -117,7 +104,7 @@ static steno_status on_riff(steno_wav *w)
         return steno_fail(&w->error, STENO_ERR_FORMAT,
                           "WAV: bytes 8 to 11 are %02x %02x %02x %02x, not 'WAVE'", h[8], h[9],
                           h[10], h[11]);
-    w->riff_size = le32(h + 4);
+    w->riff_size = steno_le32(h + 4);
     collect_next(w, CHUNK, 8);
     return STENO_OK;
 }
@@ -183,7 +170,8 @@ static steno_status check_fmt(steno_wav *w, uint32_t rate, unsigned channels, un
 static steno_status on_fmt(steno_wav *w)
 {
     const unsigned char *h = w->head;
-    unsigned tag = le16(h), channels = le16(h + 2), align = le16(h + 12), bits = le16(h + 14);
+    unsigned tag = steno_le16(h), channels = steno_le16(h + 2), align = steno_le16(h + 12),
+             bits = steno_le16(h + 14);
     steno_status st;
     if (tag == TAG_EXTENSIBLE) {
         if (w->have < FMT_MAX)
@@ -193,16 +181,16 @@ static steno_status on_fmt(steno_wav *w)
         if (!is_ks_guid(h + 24))
             return steno_fail(&w->error, STENO_ERR_UNSUPPORTED,
                               "WAV: extensible sub-format is not one of Microsoft's (tag 0x%04x)",
-                              (unsigned)le16(h + 24));
-        tag = le16(h + 24);
+                              (unsigned)steno_le16(h + 24));
+        tag = steno_le16(h + 24);
     }
     st = sample_format(w, tag, bits, &w->info.format);
     if (!st)
-        st = check_fmt(w, le32(h + 4), channels, align);
+        st = check_fmt(w, steno_le32(h + 4), channels, align);
     if (st)
         return st;
     w->info.channels = channels;
-    w->info.sample_rate = (int)le32(h + 4);
+    w->info.sample_rate = (int)steno_le32(h + 4);
     w->align = channels * (unsigned)steno_pcm_bytes(w->info.format);
     w->have_fmt = true;
     skip_then_chunk(w, w->chunk_rest);
@@ -211,8 +199,8 @@ static steno_status on_fmt(steno_wav *w)
 
 static void on_ds64(steno_wav *w)
 {
-    w->riff_size = le64(w->head);
-    w->ds64_data = le64(w->head + 8);
+    w->riff_size = steno_le64(w->head);
+    w->ds64_data = steno_le64(w->head + 8);
     w->have_ds64 = true;
     skip_then_chunk(w, w->chunk_rest);
 }
@@ -261,7 +249,7 @@ static steno_status on_data(steno_wav *w, uint32_t size)
  * and ends within the RIFF size; random bytes match that in 1 of 10^5 files of 2 MB. */
 static void on_probe(steno_wav *w)
 {
-    bool chunk = w->offset + le32(w->head + 4) <= w->riff_size + 8;
+    bool chunk = w->offset + steno_le32(w->head + 4) <= w->riff_size + 8;
     for (int i = 0; i < 4; i++)
         chunk = chunk && w->head[i] >= 0x20 && w->head[i] < 0x7F;
     if (chunk) {
@@ -277,7 +265,7 @@ static void on_probe(steno_wav *w)
 /* A chunk header is complete: its id decides the next state. */
 static steno_status on_chunk(steno_wav *w)
 {
-    uint32_t size = le32(w->head + 4);
+    uint32_t size = steno_le32(w->head + 4);
     uint64_t padded = (uint64_t)size + (size & 1);
     if (!memcmp(w->head, "data", 4))
         return on_data(w, size);

@@ -12,12 +12,6 @@
 #define VERBALIZER "_itn_verbalizer.fst"
 #define MAX_PATH 4096
 
-static bool ends_with_itn_files(const char *name, const char *end)
-{
-    const size_t n = strlen(name), k = strlen(end);
-    return n > k && !strcmp(name + n - k, end);
-}
-
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
 /* Read dir/tagger and dir/verbalizer. */
@@ -74,7 +68,7 @@ static bool find_tagger(const struct listing *l, char (*name)[MAX_PATH])
 {
     const char *found = NULL;
     for (int i = 0; i < l->n; i++)
-        if (ends_with_itn_files(l->entry[i]->d_name, TAGGER)) {
+        if (steno_path_ends(l->entry[i]->d_name, TAGGER)) {
             if (found)
                 return false;
             found = l->entry[i]->d_name;
@@ -88,12 +82,12 @@ static bool find_tagger(const struct listing *l, char (*name)[MAX_PATH])
 
 static bool is_fst(const char *name)
 {
-    return ends_with_itn_files(name, ".fst");
+    return steno_path_ends(name, ".fst");
 }
 
 static bool is_far(const char *name)
 {
-    return ends_with_itn_files(name, ".far");
+    return steno_path_ends(name, ".far");
 }
 
 /* In a model's folder other transducers may lie, such as graphs of words. */

@@ -58,8 +58,7 @@ static enum layout layout_of(const char *path)
 
 static int is_onnx(const struct dirent *e)
 {
-    const size_t n = strlen(e->d_name);
-    return *e->d_name != '.' && n > 5 && !strcmp(e->d_name + n - 5, ".onnx");
+    return *e->d_name != '.' && steno_path_ends(e->d_name, ".onnx");
 }
 
 /* The path of the first network of a folder by name, and its layout. NULL: none. */

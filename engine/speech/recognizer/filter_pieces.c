@@ -4,22 +4,14 @@
 #include <string.h>
 #include <utf8proc.h>
 
-size_t steno_filter_character(const char *text, size_t n, utf8proc_int32_t *c)
-{
-    const utf8proc_ssize_t k =
-        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, c);
-    if (k > 0)
-        return (size_t)k;
-    *c = -1;
-    return 1;
-}
+#include "base/utf8.h"
 
 void steno_filter_lower(char *text, size_t n)
 {
     for (size_t i = 0, k; i < n; i += k) {
-        utf8proc_int32_t c;
+        int32_t c;
         utf8proc_uint8_t lower[4];
-        k = steno_filter_character(text + i, n - i, &c);
+        k = steno_utf8_next(text + i, n - i, &c);
         if (c >= 0 && (size_t)utf8proc_encode_char(utf8proc_tolower(c), lower) == k)
             memcpy(text + i, lower, k);
     }
@@ -32,7 +24,7 @@ static bool is_inner(unsigned char c)
 
 /* False: out of memory. */
 static bool add_filter_piece(struct steno_filter_text *t, const char *text, size_t n, size_t gap,
-                              size_t word)
+                             size_t word)
 {
     struct steno_filter_piece *p = &t->piece[t->n];
     size_t end = n;

@@ -10,8 +10,8 @@
 struct steno_filter_piece {
     const char *text; /* [n] */
     size_t n;
-    size_t gap;         /* bytes before it that lie between it and the piece before */
-    const char *core;   /* [core_n] text + at in lower case */
+    size_t gap;       /* bytes before it that lie between it and the piece before */
+    const char *core; /* [core_n] text + at in lower case */
     size_t core_n, at;
     size_t first, last; /* the words that it comes from */
     bool changed, gone;
@@ -26,9 +26,6 @@ struct steno_filter_text {
     bool changed;
 };
 
-/* Read the first character of text [n > 0] into *c. Returns its bytes. A byte that is not UTF-8
- * counts as a character, -1. */
-size_t steno_filter_character(const char *text, size_t n, int32_t *c);
 /* Lower-case a text in place. A letter whose lower case has another number of bytes stays. */
 void steno_filter_lower(char *text, size_t n);
 

@@ -40,16 +40,11 @@ static const char *hugging_face_file(const char *dir)
     return first_of(dir, files, sizeof files / sizeof *files);
 }
 
-static bool ends_in(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 /* GGUF by its name, ggml by its content as well, since others call theirs .bin, too. */
 static bool is_whole_model(const char *path)
 {
-    return ends_in(path, ".gguf") || (ends_in(path, ".bin") && steno_family_of(path));
+    return steno_path_ends(path, ".gguf") ||
+           (steno_path_ends(path, ".bin") && steno_family_of(path));
 }
 
 /* Count the GGUF and ggml files of a directory. *path: one of them, to be freed by the caller;

@@ -5,6 +5,7 @@
 
 #include "base/english.h"
 #include "base/list.h"
+#include "base/utf8.h"
 
 enum { PCI = 1, SSN = 2, NUMBERS = 4, EMAIL = 8, PHONE = 16, EVERY_NUMBER = 32 };
 
@@ -78,8 +79,8 @@ static bool is_number(const struct steno_filter_piece *p, bool *tens, size_t *di
 {
     *digits = 0;
     for (size_t i = 0; i < p->core_n;) {
-        utf8proc_int32_t c;
-        i += steno_filter_character(p->core + i, p->core_n - i, &c);
+        int32_t c;
+        i += steno_utf8_next(p->core + i, p->core_n - i, &c);
         *digits += c >= 0 && utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
     }
     if (*digits || !p->core_n) {

@@ -12,12 +12,6 @@ struct found {
     char *sortformer, *segmentation, *embedding;
 };
 
-static bool is_onnx(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 5 && !strcmp(name + n - 5, ".onnx");
-}
-
 /* Take the file if it is one of ours and the first of its kind; path is freed otherwise. */
 static void look(struct found *f, char *path)
 {
@@ -50,7 +44,7 @@ static void search_networks(struct found *f, const char *dir, bool deeper)
         char *path = i < MAX_FILES ? steno_path_join(dir, list[i]->d_name) : NULL;
         if (path && deeper && steno_path_is_dir(path))
             search_networks(f, path, false);
-        if (path && is_onnx(path) && !steno_path_is_dir(path))
+        if (path && steno_path_ends(path, ".onnx") && !steno_path_is_dir(path))
             look(f, path);
         else
             free(path);

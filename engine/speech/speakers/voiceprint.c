@@ -10,6 +10,8 @@
 
 #include "base/base64.h"
 #include "base/hex.h"
+#include "base/little_endian.h"
+#include "base/utf8.h"
 #include "steno.h"
 
 #define HEAD "steno voice print 1"
@@ -51,17 +53,6 @@ static bool read_head(struct steno_voiceprint *v, const char **p, const char *en
            !line[used];
 }
 
-static void swap_to_host(float *x, size_t n)
-{
-    uint8_t b[4];
-    for (size_t i = 0; i < n; i++) {
-        memcpy(b, &x[i], sizeof b);
-        const uint32_t u =
-            (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-        memcpy(&x[i], &u, sizeof u);
-    }
-}
-
 /* The last line. False: it is wrong, or *no_memory. */
 static bool read_print(struct steno_voiceprint *v, const char *p, const char *end, bool *no_memory)
 {
@@ -77,10 +68,11 @@ static bool read_print(struct steno_voiceprint *v, const char *p, const char *en
     v->n = bytes / sizeof *v->print;
     if (!v->n || v->n > STENO_VOICEPRINT_FLOATS || bytes % sizeof *v->print)
         return false;
-    swap_to_host(v->print, v->n);
-    for (size_t i = 0; i < v->n; i++)
+    for (size_t i = 0; i < v->n; i++) {
+        v->print[i] = steno_le_f32(&v->print[i]);
         if (!(fabsf(v->print[i]) <= 1))
             return false;
+    }
     return true;
 }
 
@@ -106,13 +98,8 @@ steno_status steno_voiceprint_write(struct steno_buf *out, const struct steno_vo
     steno_status st = steno_buf_printf(
         out, HEAD "\nnetwork %016" PRIx64 "\nseconds %.1f\nsince %" PRId64 "\n" PRINT, v->network,
         v->seconds, v->since);
-    float *x = st ? NULL : malloc(v->n * sizeof *x);
-    if (st || !x)
-        return st ? st : STENO_ERR_NOMEM;
-    memcpy(x, v->print, v->n * sizeof *x);
-    swap_to_host(x, v->n); /* its own inverse */
-    st = steno_base64_put(out, x, v->n * sizeof *x);
-    free(x);
+    if (!st) /* the machines that it is built for are little-endian */
+        st = steno_base64_put(out, v->print, v->n * sizeof *v->print);
     return st ? st : steno_buf_puts(out, "\n");
 }
 
@@ -124,12 +111,10 @@ bool steno_voiceprint_name_ok(const char *name)
     if (!n || n >= STENO_SPEAKER_NAME || name[0] == ' ' || name[n - 1] == ' ')
         return false;
     for (size_t i = 0; i < n;) {
-        utf8proc_int32_t c;
-        const utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)name + i, (utf8proc_ssize_t)(n - i), &c);
-        if (k <= 0 || utf8proc_category(c) == UTF8PROC_CATEGORY_CC)
+        int32_t c;
+        i += steno_utf8_next(name + i, n - i, &c);
+        if (c < 0 || utf8proc_category(c) == UTF8PROC_CATEGORY_CC)
             return false;
-        i += (size_t)k;
     }
     return true;
 }

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 
 #define WORD_MAX 1024 /* maximum of bytes merged at a time: merging is quadratic */
 #define NO_PIECE INT32_MAX
@@ -71,16 +72,15 @@ steno_status steno_bpe_put_printed(steno_bpe *b, int64_t id, const char *text, s
     char bytes[STENO_BPE_MAX_PIECE + 1];
     size_t len = 0;
     for (size_t at = 0; at < n && len <= STENO_BPE_MAX_PIECE; len++) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t step =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
-        int byte = step > 0 ? printed_byte(c) : -1;
+        int32_t c;
+        const size_t step = steno_utf8_next(text + at, n - at, &c);
+        const int byte = printed_byte(c);
         if (byte < 0)
             return steno_fail(err, STENO_ERR_FORMAT,
                               "%s: piece %lld: character %zu does not represent a byte", name,
                               (long long)id, len);
         bytes[len] = (char)byte;
-        at += (size_t)step;
+        at += step;
     }
     return steno_bpe_put(b, id, bytes, len, name, err);
 }
@@ -201,11 +201,8 @@ static bool is_blank(utf8proc_int32_t c)
 /* Kind of the character at p, *len bytes. Invalid UTF-8 is one byte of OTHER. */
 static enum kind kind_at(const char *p, const char *end, size_t *len)
 {
-    utf8proc_int32_t c;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)p, end - p, &c);
-    *len = n > 0 ? (size_t)n : 1;
-    if (n <= 0)
-        return OTHER;
+    int32_t c;
+    *len = steno_utf8_next(p, (size_t)(end - p), &c);
     if (is_blank(c))
         return BLANK;
     switch (utf8proc_category(c)) {
@@ -421,42 +418,6 @@ steno_status steno_bpe_bytes(const steno_bpe *b, const int32_t *ids, size_t n,
         if (ids[i] < 0 || ids[i] >= b->regular)
             continue;
         st = steno_buf_add(out, b->piece[ids[i]].p, b->piece[ids[i]].n);
-        if (st)
-            return st;
-    }
-    return STENO_OK;
-}
-
-/* The longest prefix of the bytes at p that some character begins with, at least 1 byte. (Unicode
- * 15, table 3-7) */
-static size_t broken_part(const unsigned char *p, size_t n)
-{
-    size_t want = *p >= 0xF0 && *p <= 0xF4 ? 4 : *p >= 0xE0 ? 3 : *p >= 0xC2 ? 2 : 1, at = 1;
-    unsigned char low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80;
-    unsigned char high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
-    if (*p > 0xF4)
-        return 1;
-    for (; at < want && at < n && p[at] >= low && p[at] <= high; at++) {
-        low = 0x80;
-        high = 0xBF;
-    }
-    return at;
-}
-
-steno_status steno_utf8_repair(const char *bytes, size_t n, struct steno_buf *out)
-{
-    for (size_t at = 0, good = 0; at < n || good < at; good = at) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t step = 0;
-        steno_status st;
-        while (at < n && (step = utf8proc_iterate((const utf8proc_uint8_t *)bytes + at,
-                                                  (utf8proc_ssize_t)(n - at), &c)) > 0)
-            at += (size_t)step;
-        st = steno_buf_add(out, bytes + good, at - good);
-        if (!st && at < n) {
-            st = steno_buf_puts(out, "\xEF\xBF\xBD");
-            at += broken_part((const unsigned char *)bytes + at, n - at);
-        }
         if (st)
             return st;
     }

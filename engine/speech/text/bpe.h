@@ -72,11 +72,8 @@ STENO_MUST steno_status steno_bpe_encode(const steno_bpe *b, const char *text, s
  * incomplete. STENO_ERR_NOMEM, STENO_ERR_LIMIT (of the buffer). */
 STENO_MUST steno_status steno_bpe_bytes(const steno_bpe *b, const int32_t *ids, size_t n,
                                         struct steno_buf *out);
-/* The same as UTF-8: invalid bytes become U+FFFD, one for each maximal part of a character (Unicode
- * 15, section 3.9; Python's errors="replace"). */
+/* The same as UTF-8 (steno_utf8_repair). */
 STENO_MUST steno_status steno_bpe_text(const steno_bpe *b, const int32_t *ids, size_t n,
                                        struct steno_buf *out);
-/* Append n bytes with the same replacement. */
-STENO_MUST steno_status steno_utf8_repair(const char *bytes, size_t n, struct steno_buf *out);
 
 #endif

@@ -15,18 +15,12 @@ static void read_line(const char *p, size_t n, size_t ids, struct steno_bpe_line
     line->id = id;
 }
 
-bool steno_bpe_list_next(struct steno_bpe_list *l, size_t ids, struct steno_bpe_line *line)
+bool steno_bpe_list_next(struct steno_lines *l, size_t ids, struct steno_bpe_line *line)
 {
-    while (l->p < l->end) {
-        const char *p = l->p, *stop = memchr(p, '\n', (size_t)(l->end - p));
-        size_t n = (size_t)((stop ? stop : l->end) - p);
-        l->p = stop ? stop + 1 : l->end;
-        l->line++;
-        n -= n && p[n - 1] == '\r';
-        if (n) {
-            read_line(p, n, ids, line);
+    while (steno_lines_next(l))
+        if (l->n) {
+            read_line(l->line, l->n, ids, line);
             return true;
         }
-    }
     return false;
 }

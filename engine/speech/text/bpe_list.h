@@ -3,12 +3,9 @@
 #ifndef STENO_TEXT_BPE_LIST_H
 #define STENO_TEXT_BPE_LIST_H
 
+#include "base/lines.h"
 #include "base/status.h"
 
-struct steno_bpe_list {
-    const char *p, *end; /* what is not read yet */
-    size_t line;         /* number of the line read last; 0 at first */
-};
 struct steno_bpe_line {
     const char *text; /* base64 [n]; "=" alone: the number is not used */
     size_t n, id;
@@ -16,7 +13,6 @@ struct steno_bpe_line {
 
 /* Read the next line that is not empty. False: the end. line->n is 0 if the line is no piece and a
  * number below `ids`. */
-STENO_MUST bool steno_bpe_list_next(struct steno_bpe_list *l, size_t ids,
-                                    struct steno_bpe_line *line);
+STENO_MUST bool steno_bpe_list_next(struct steno_lines *l, size_t ids, struct steno_bpe_line *line);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/lines.h"
 #include "formats/json.h"
 
 static steno_status wrong(const char *name, const struct steno_json_node *n, const char *what,
@@ -96,15 +97,10 @@ static steno_status read_json(steno_bpe *b, const void *bytes, size_t n, const c
 static steno_status read_lines(steno_bpe *b, const char *p, size_t n, const char *name,
                                steno_err *err)
 {
-    const char *end = p + n;
+    struct steno_lines l = {.p = p, .end = p + n};
     steno_status st = STENO_OK;
-    for (int64_t id = 0; p < end && !st; id++) {
-        const char *line = p, *stop = memchr(p, '\n', (size_t)(end - p));
-        p = stop ? stop + 1 : end;
-        stop = stop ? stop : end;
-        stop -= stop > line && stop[-1] == '\r';
-        st = steno_bpe_put_printed(b, id, line, (size_t)(stop - line), name, err);
-    }
+    while (!st && steno_lines_next(&l))
+        st = steno_bpe_put_printed(b, (int64_t)l.number - 1, l.line, l.n, name, err);
     return st;
 }
 

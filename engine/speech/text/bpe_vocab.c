@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/lines.h"
 
 #define ZIPF_OFFSET 10.0F /* of a rank: cuts 99 % of words as unigram models of 500 to 5,000 */
 #define JOINED_SHARE 0.95 /* of the pieces of "bpe"; the others may be symbols of the user */
@@ -75,23 +76,18 @@ static bool split_line(const char *s, size_t n, size_t *piece, float *score)
 static steno_status parse_lines(steno_bpe_vocab *v, const char *bytes, size_t n, const char *name,
                                 const steno_tokens *tokens, steno_err *err)
 {
-    size_t line = 0;
-    for (const char *end = bytes + n; bytes < end;) {
-        const char *nl = memchr(bytes, '\n', (size_t)(end - bytes));
-        size_t len = (size_t)((nl ? nl : end) - bytes), piece;
+    struct steno_lines l = {.p = bytes, .end = bytes + n};
+    while (steno_lines_next(&l)) {
+        size_t piece;
         float score;
-        line++;
-        if (len && bytes[len - 1] == '\r')
-            len--;
-        if (len && (!split_line(bytes, len, &piece, &score) || memchr(bytes, '\0', len)))
+        if (l.n && (!split_line(l.line, l.n, &piece, &score) || memchr(l.line, '\0', l.n)))
             return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: expected \"piece score\"", name,
-                              line);
+                              l.number);
         if (v->n == STENO_TOKENS_MAX)
             return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d pieces", name,
                               STENO_TOKENS_MAX);
-        if (len && add_scored_piece(v, bytes, piece, score, tokens))
+        if (l.n && add_scored_piece(v, l.line, piece, score, tokens))
             return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-        bytes = nl ? nl + 1 : end;
     }
     return v->n ? STENO_OK : steno_fail(err, STENO_ERR_FORMAT, "%s: there are no pieces", name);
 }

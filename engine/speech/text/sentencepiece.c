@@ -2,11 +2,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 #include <xxhash.h>
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/hex.h"
+#include "base/utf8.h"
 #include "sentencepiece.pb-c.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
@@ -56,35 +57,17 @@ static void heap_free(void *data, void *p)
     free(p);
 }
 
-static bool is_text(const uint8_t *s, size_t n)
+static bool is_text(const void *s, size_t n)
 {
-    while (n > 0) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t k = utf8proc_iterate(s, (utf8proc_ssize_t)n, &c);
-        if (k <= 0 || c == 0)
-            return false;
-        s += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return steno_utf8_valid(s, n) && !memchr(s, '\0', n);
 }
 
 /* "<0xE4>" */
 static int byte_of(const char *p)
 {
-    int hi, lo;
-    if (strlen(p) != 6 || memcmp(p, "<0x", 3) != 0 || p[5] != '>')
-        return -1;
-    hi = hex(p[3]);
-    lo = hex(p[4]);
-    return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
+    const bool is = strlen(p) == 6 && memcmp(p, "<0x", 3) == 0 && p[5] == '>' &&
+                    strspn(p + 3, "0123456789ABCDEF") == 2;
+    return is ? steno_hex(p[3]) * 16 + steno_hex(p[4]) : -1;
 }
 
 static size_t slot_of_piece(const steno_sentencepiece *s, const char *piece)
@@ -160,8 +143,7 @@ static steno_status take_model(steno_sentencepiece *s, const StenoSpm__Model *m,
     if (s->model_type < 1 || s->model_type > 4)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: model type %d, expected 1 to 4", name,
                           s->model_type);
-    if (strlen(surface) > STENO_SENTENCEPIECE_MAX_PIECE ||
-        !is_text((const uint8_t *)surface, strlen(surface)))
+    if (strlen(surface) > STENO_SENTENCEPIECE_MAX_PIECE || !is_text(surface, strlen(surface)))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: trainer_spec.unk_surface is not a short text",
                           name);
     s->dummy_prefix = !n || n->add_dummy_prefix;
@@ -298,16 +280,13 @@ static steno_status add_piece_text(const steno_sentencepiece *s, const char *pie
 }
 
 /* Append a run of byte pieces. */
-static steno_status add_bytes(const unsigned char *p, size_t n, struct steno_buf *out)
+static steno_status add_bytes(const char *p, size_t n, struct steno_buf *out)
 {
     steno_status st = STENO_OK;
-    while (n > 0 && !st) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t k = utf8proc_iterate(p, (utf8proc_ssize_t)n, &c);
-        st = k > 0 ? steno_buf_add(out, p, (size_t)k) : steno_buf_puts(out, REPLACEMENT);
-        k = k > 0 ? k : 1;
-        p += k;
-        n -= (size_t)k;
+    for (size_t k; n && !st; p += k, n -= k) {
+        int32_t c;
+        k = steno_utf8_next(p, n, &c);
+        st = c >= 0 ? steno_buf_add(out, p, k) : steno_buf_puts(out, REPLACEMENT);
     }
     return st;
 }
@@ -316,13 +295,13 @@ steno_status steno_sentencepiece_decode(const steno_sentencepiece *s, const char
                                         size_t n, struct steno_buf *out)
 {
     size_t begin = out->len, run = 0;
-    unsigned char *bytes = malloc(n ? n : 1);
+    char *bytes = malloc(n ? n : 1);
     bool first = true, seen = false;
     steno_status st = bytes ? STENO_OK : STENO_ERR_NOMEM;
     for (size_t i = 0; i <= n && !st; i++) {
         int32_t id = i < n ? steno_sentencepiece_find(s, pieces[i]) : -1;
         if (id >= 0 && s->pieces[id].type == STENO_SENTENCEPIECE_BYTE) {
-            bytes[run++] = s->pieces[id].byte;
+            bytes[run++] = (char)s->pieces[id].byte;
             continue;
         }
         st = add_bytes(bytes, run, out);

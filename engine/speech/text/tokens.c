@@ -9,6 +9,8 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/hex.h"
+#include "base/lines.h"
+#include "base/utf8.h"
 #include "speech/text/bpe.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
@@ -40,27 +42,13 @@ bool steno_tokens_is_cjk(int32_t c)
            (c >= 0x20000 && c <= 0x3FFFF);
 }
 
-static bool utf8_valid(const char *s, size_t n)
-{
-    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)s;
-    while (n > 0) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t k = utf8proc_iterate(p, (utf8proc_ssize_t)n, &c);
-        if (k <= 0)
-            return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 /* Nothing but marks that stand behind a word, without a space before them. */
 static bool is_mark_text_tokens(const char *s, size_t n)
 {
-    utf8proc_int32_t c = 0;
-    for (utf8proc_ssize_t k; n > 0; s += k, n -= (size_t)k) {
-        k = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
-        switch (k > 0 ? utf8proc_category(c) : UTF8PROC_CATEGORY_CN) {
+    int32_t c = 0;
+    for (size_t k; n > 0; s += k, n -= k) {
+        k = steno_utf8_next(s, n, &c);
+        switch (utf8proc_category(c)) {
         case UTF8PROC_CATEGORY_PO:
         case UTF8PROC_CATEGORY_PE:
         case UTF8PROC_CATEGORY_PF:
@@ -92,7 +80,7 @@ static int byte_piece(const char *p, size_t n)
 
 static void classify(struct token *t, size_t n)
 {
-    utf8proc_int32_t c;
+    int32_t c;
     int byte = byte_piece(t->piece, n);
     t->text = t->piece;
     t->len = (uint16_t)n;
@@ -109,8 +97,7 @@ static void classify(struct token *t, size_t n)
         t->text += 1;
         t->len = (uint16_t)(n - 1);
         t->flags = STENO_TOKEN_WORD;
-    } else if (n &&
-               utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) > 0) {
+    } else if (n && steno_utf8_next(t->piece, n, &c) && c >= 0) {
         t->flags = steno_tokens_is_cjk(c)             ? STENO_TOKEN_ALONE
                    : is_mark_text_tokens(t->piece, n) ? STENO_TOKEN_FOLLOWS
                                                       : 0;
@@ -276,7 +263,7 @@ static steno_status parse_line(steno_tokens *t, const char *s, size_t n, const c
     if (len > STENO_TOKENS_MAX_PIECE)
         return steno_fail(err, STENO_ERR_LIMIT, "%s:%zu: piece of %zu bytes, at most %d", name,
                           line, len, STENO_TOKENS_MAX_PIECE);
-    if (memchr(s, '\0', len) || !utf8_valid(s, len))
+    if (memchr(s, '\0', len) || !steno_utf8_valid(s, len))
         return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: piece is not UTF-8 text", name, line);
     if (grow_tokens(t, id))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
@@ -294,26 +281,13 @@ static steno_status parse_line(steno_tokens *t, const char *s, size_t n, const c
 static steno_status parse_lines(steno_tokens *t, const char *bytes, size_t n, const char *name,
                                 steno_err *err)
 {
-    const char *end = bytes + n;
-    size_t line = 0;
+    struct steno_lines l = {.p = bytes, .end = bytes + n};
+    steno_status st = STENO_OK;
     if (n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0)
-        bytes += 3;
-    while (bytes < end) {
-        const char *nl = memchr(bytes, '\n', (size_t)(end - bytes));
-        size_t len = (size_t)((nl ? nl : end) - bytes);
-        line++;
-        if (len && bytes[len - 1] == '\r')
-            len--;
-        if (len) {
-            steno_status st = parse_line(t, bytes, len, name, line, err);
-            if (st)
-                return st;
-        }
-        if (!nl)
-            break;
-        bytes = nl + 1;
-    }
-    return STENO_OK;
+        l.p += 3;
+    while (!st && steno_lines_next(&l))
+        st = l.n ? parse_line(t, l.line, l.n, name, l.number, err) : STENO_OK;
+    return st;
 }
 
 /* NULL: out of memory. */
@@ -338,7 +312,7 @@ static void classify_bytes(struct token *t, size_t n)
     if (n && blank == n) {
         t->len = 0;
         t->flags = STENO_TOKEN_WORD;
-    } else if (!utf8_valid(t->text, t->len)) {
+    } else if (!steno_utf8_valid(t->text, t->len)) {
         const uint8_t flags = byte_flags((unsigned char)t->text[0]);
         t->flags = t->flags & STENO_TOKEN_WORD ? STENO_TOKEN_WORD | STENO_TOKEN_BYTE : flags;
     }

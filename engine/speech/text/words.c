@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 
 #define MAX_TEXT (64u << 20)
 
@@ -54,17 +54,13 @@ steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t byt
 static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n,
                                  const char *instead)
 {
-    while (n) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
-        bool good = k > 0 && c != 0;
-        steno_status st = good ? steno_buf_add(out, s, (size_t)k) : steno_buf_puts(out, instead);
-        if (st)
-            return st;
-        s += k > 0 ? k : 1;
-        n -= k > 0 ? (size_t)k : 1;
+    steno_status st = STENO_OK;
+    for (size_t k; n && !st; s += k, n -= k) {
+        int32_t c;
+        k = steno_utf8_next(s, n, &c);
+        st = c > 0 ? steno_buf_add(out, s, k) : steno_buf_puts(out, instead);
     }
-    return STENO_OK;
+    return st;
 }
 
 /* The bytes of the open word are at the end of w->words, from `from` on. Where pieces often end
@@ -85,13 +81,12 @@ static steno_status repair(struct steno_words *w, size_t from, bool cut_characte
 static bool spaced(const struct steno_words *w, const struct open_word *o)
 {
     size_t at = w->line.len;
-    utf8proc_int32_t c = 0;
+    int32_t c;
     if (!o->spaced || !w->n || !o->byte_level || !at)
         return o->spaced && w->n;
     while (--at && ((unsigned char)w->line.data[at] & 0xC0) == 0x80)
         ;
-    (void)utf8proc_iterate((const utf8proc_uint8_t *)w->line.data + at,
-                           (utf8proc_ssize_t)(w->line.len - at), &c);
+    (void)steno_utf8_next(w->line.data + at, w->line.len - at, &c);
     return !steno_tokens_apart(c);
 }
 

@@ -25,9 +25,7 @@ struct steno_turn_judge {
 
 static int wanted(const struct dirent *e)
 {
-    const size_t n = strlen(e->d_name);
-    return n > 5 && !strcmp(e->d_name + n - 5, ".onnx") &&
-           !strncmp(e->d_name, NAME, sizeof NAME - 1);
+    return steno_path_ends(e->d_name, ".onnx") && !strncmp(e->d_name, NAME, sizeof NAME - 1);
 }
 
 /* The path of the last such file of a directory by name: the newest version. NULL: none. */

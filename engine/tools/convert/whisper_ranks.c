@@ -43,7 +43,7 @@ static steno_status put_piece(struct steno_buf *b, const char *s, size_t n, size
 steno_status steno_whisper_ranks(struct steno_buf *b, const void *bytes, size_t n, const char *name,
                                  steno_err *err)
 {
-    struct steno_bpe_list list = {.p = bytes, .end = (const char *)bytes + n};
+    struct steno_lines list = {.p = bytes, .end = (const char *)bytes + n};
     struct steno_bpe_line line;
     size_t next = 0;
     steno_status st = steno_buf_puts(b, "{");
@@ -51,7 +51,7 @@ steno_status steno_whisper_ranks(struct steno_buf *b, const void *bytes, size_t 
         st = line.id == next ? put_piece(b, line.text, line.n, next) : STENO_ERR_FORMAT;
         if (st == STENO_ERR_FORMAT)
             return steno_fail(err, st, "%s:%zu: expected \"piece %zu\" with the piece in base64",
-                              name, list.line, next);
+                              name, list.number, next);
     }
     if (!st)
         st = steno_buf_printf(b, "\"<|endoftext|>\": %zu}\n", next);

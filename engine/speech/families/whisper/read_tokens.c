@@ -40,7 +40,7 @@ steno_status steno_whisper_parse_tokens(steno_whisper_weights *w, const char *by
 {
     struct list l = {.w = w, .path = name, .err = err};
     const char *end = bytes + n;
-    struct steno_bpe_list lines = {.p = bytes, .end = end};
+    struct steno_lines lines = {.p = bytes, .end = end};
     struct steno_bpe_line line;
     steno_status st = STENO_OK;
     for (const char *p = bytes; n && p && p < end; l.lines++) {
@@ -54,7 +54,7 @@ steno_status steno_whisper_parse_tokens(steno_whisper_weights *w, const char *by
     if (!l.piece)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     while (!st && steno_bpe_list_next(&lines, l.lines, &line))
-        st = read_line(&l, &line, lines.line);
+        st = read_line(&l, &line, lines.number);
     return st ? st : steno_bpe_new(&w->bpe, l.piece, l.lines, name, err);
 }
 

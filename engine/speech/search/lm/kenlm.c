@@ -6,6 +6,8 @@
  * end. Numbers are little-endian. */
 #include "speech/search/lm/kenlm.h"
 
+#include "base/little_endian.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,27 +60,6 @@ struct place {
     bool more; /* longer n-grams may exist */
 };
 
-static uint32_t get32(const unsigned char *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static uint64_t get64(const unsigned char *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static float get_float(const unsigned char *p)
-{
-    float v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* ---- look-up ------------------------------------------------------------------------------- */
 
 /* MurmurHash64A (Appleby, public domain), seed 0. */
@@ -89,7 +70,7 @@ static uint64_t hash_word(const char *word, size_t n)
     uint64_t h = n * by, tail = 0;
     size_t left = n;
     for (; left >= 8; left -= 8, p += 8) {
-        uint64_t k = get64(p) * by;
+        uint64_t k = steno_le64(p) * by;
         h = (h ^ ((k ^ (k >> 47)) * by)) * by;
     }
     memcpy(&tail, p, left);
@@ -110,7 +91,7 @@ static const unsigned char *find_key(const struct table *t, uint64_t key)
     uint64_t i = key % t->n;
     for (;; i = i + 1 == t->n ? 0 : i + 1) {
         const unsigned char *p = t->at + i * t->size;
-        uint64_t got = get64(p);
+        uint64_t got = steno_le64(p);
         if (!got) /* test this before the key: 0 is an empty bucket */
             return NULL;
         if (got == key)
@@ -121,7 +102,7 @@ static const unsigned char *find_key(const struct table *t, uint64_t key)
 /* Read `bits` <= 57 bits, from a bit position on; 8 more bytes follow every table. */
 static uint64_t get_bits(const struct table *t, uint64_t from, unsigned bits)
 {
-    return (get64(t->at + from / 8) >> (from % 8)) & ((1ULL << bits) - 1);
+    return (steno_le64(t->at + from / 8) >> (from % 8)) & ((1ULL << bits) - 1);
 }
 
 static float get_bits_float(const struct table *t, uint64_t from, unsigned bits)
@@ -169,9 +150,9 @@ static bool longer_in_trie(const steno_kenlm *m, const struct table *t, uint64_t
 /* A set sign bit of a probability says that no n-gram continues to the left. */
 static void put_value(const unsigned char *value, bool has_backoff, struct place *p)
 {
-    float prob = get_float(value);
+    float prob = steno_le_f32(value);
     p->prob = -fabsf(prob);
-    p->backoff = has_backoff ? get_float(value + 4) : 0;
+    p->backoff = has_backoff ? steno_le_f32(value + 4) : 0;
     p->more = !signbit(prob);
 }
 
@@ -181,8 +162,8 @@ static void look_up_word(const steno_kenlm *m, uint64_t word, struct place *p)
     put_value(at, true, p);
     p->hash = word;
     if (m->type == TRIE) {
-        p->begin = get64(at + 8);
-        p->end = get64(at + 24);
+        p->begin = steno_le64(at + 8);
+        p->end = steno_le64(at + 24);
         p->more = p->begin < p->end;
     }
 }
@@ -274,9 +255,9 @@ static steno_status read_kenlm_header(struct reader *r)
     if (!take_bytes(r, FIXED_BYTES, 1, &at))
         return wrong(r, "a KenLM binary that ends in its header");
     m->order = at[0];
-    m->multiplier = get_float(at + 4);
+    m->multiplier = steno_le_f32(at + 4);
     m->has_words = at[12] != 0;
-    st = check_type(r, get32(at + 8), get32(at + 16));
+    st = check_type(r, steno_le32(at + 8), steno_le32(at + 16));
     if (st)
         return st;
     if (m->order < 2 || m->order > STENO_KENLM_MAX_ORDER)
@@ -288,7 +269,7 @@ static steno_status read_kenlm_header(struct reader *r)
     if (!take_bytes(r, (uint64_t)m->order, 8, &counts))
         return wrong(r, "a KenLM binary that ends in its header");
     for (int i = 1; i <= m->order; i++) {
-        m->counts[i] = get64(counts + 8 * (i - 1));
+        m->counts[i] = steno_le64(counts + 8 * (i - 1));
         if (m->counts[i] > r->n || m->counts[i] > INT32_MAX - 2)
             return steno_fail(r->err, STENO_ERR_FORMAT,
                               "%s: the header says %llu %d-grams, the file has %zu bytes", r->name,
@@ -315,7 +296,7 @@ static steno_status read_buckets(struct reader *r, struct table *t, uint64_t n, 
     if (!take_bytes(r, t->n, size, &t->at))
         return too_short(r, "a hash table", order);
     for (uint64_t i = 0; i < t->n; i++)
-        used += get64(t->at + i * size) != 0;
+        used += steno_le64(t->at + i * size) != 0;
     return used < t->n
                ? STENO_OK
                : steno_fail(r->err, STENO_ERR_FORMAT,
@@ -341,15 +322,15 @@ static steno_status read_hashed_vocabulary(struct reader *r)
     steno_status st;
     if (!take_bytes(r, 8, 1, &at))
         return too_short(r, "the vocabulary", 1);
-    if (get32(at) != 0)
+    if (steno_le32(at) != 0)
         return wrong(r, "a vocabulary of another version than 0");
-    m->n_words = get32(at + 4);
+    m->n_words = steno_le32(at + 4);
     if (!m->n_words || m->n_words > m->counts[1] + 1)
         return wrong(r, "more words than 1-grams, or none");
     st = read_buckets(r, &m->vocabulary, m->counts[1], 12, 1);
     for (uint64_t i = 0; i < m->vocabulary.n && !st; i++) {
         const unsigned char *p = m->vocabulary.at + i * 12;
-        if (get64(p) && get32(p + 8) >= m->n_words)
+        if (steno_le64(p) && steno_le32(p + 8) >= m->n_words)
             st = wrong(r, "a word without the number of a 1-gram");
     }
     return st;
@@ -364,7 +345,8 @@ static steno_status read_hashed(struct reader *r)
     if (!take_bytes(r, m->counts[1] + 1, 8, &m->unigrams))
         return too_short(r, "the table", 1);
     for (uint64_t i = 0; i < m->n_words; i++)
-        if (!good(get_float(m->unigrams + 8 * i)) || !good(get_float(m->unigrams + 8 * i + 4)))
+        if (!good(steno_le_f32(m->unigrams + 8 * i)) ||
+            !good(steno_le_f32(m->unigrams + 8 * i + 4)))
             return bad_number(r, 1, i);
     for (int n = 2; n <= m->order; n++) {
         struct table *t = &m->tables[n];
@@ -374,8 +356,9 @@ static steno_status read_hashed(struct reader *r)
             return st;
         for (uint64_t i = 0; i < t->n; i++) {
             const unsigned char *p = t->at + i * t->size;
-            bool fine = good(get_float(p + 8)) && (!t->has_backoff || good(get_float(p + 12)));
-            if (get64(p) && !fine)
+            bool fine =
+                good(steno_le_f32(p + 8)) && (!t->has_backoff || good(steno_le_f32(p + 12)));
+            if (steno_le64(p) && !fine)
                 return bad_number(r, n, i);
         }
     }
@@ -402,7 +385,7 @@ static steno_status read_trie_words(struct reader *r)
     uint64_t before = 0;
     if (!take_bytes(r, 1, 8, &at))
         return too_short(r, "the vocabulary", 1);
-    m->vocabulary.n = get64(at);
+    m->vocabulary.n = steno_le64(at);
     if (m->vocabulary.n >= m->counts[1])
         return wrong(r, "more words than 1-grams");
     m->n_words = m->vocabulary.n + 1;
@@ -412,8 +395,8 @@ static steno_status read_trie_words(struct reader *r)
         return too_short(r, "the table", 1);
     for (uint64_t i = 0; i <= m->n_words; i++) {
         const unsigned char *p = m->unigrams + 16 * i;
-        uint64_t next = get64(p + 8);
-        if (i < m->n_words && !(good(get_float(p)) && good(get_float(p + 4))))
+        uint64_t next = steno_le64(p + 8);
+        if (i < m->n_words && !(good(steno_le_f32(p)) && good(steno_le_f32(p + 4))))
             return bad_number(r, 1, i);
         if (next < before || next > m->counts[2])
             return bad_pointer(r, 1, i);
@@ -516,10 +499,10 @@ int32_t steno_kenlm_word(const steno_kenlm *m, const char *word)
     uint64_t hash = hash_word(word, strlen(word)), low = 0, high = m->vocabulary.n;
     if (m->type == PROBING) {
         const unsigned char *p = find_key(&m->vocabulary, hash);
-        return p ? (int32_t)get32(p + 8) : 0;
+        return p ? (int32_t)steno_le32(p + 8) : 0;
     }
     while (low < high) { /* sorted; a word's number is its position, with <unk> before all */
-        uint64_t mid = low + (high - low) / 2, got = get64(m->vocabulary.at + 8 * mid);
+        uint64_t mid = low + (high - low) / 2, got = steno_le64(m->vocabulary.at + 8 * mid);
         if (got == hash)
             return (int32_t)mid + 1;
         if (got < hash)

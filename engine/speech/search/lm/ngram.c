@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/file.h"
+#include "base/lines.h"
 #include "speech/search/lm/kenlm.h"
 
 #define ABSENT 1.0F            /* not an n-gram itself: a context of longer ones */
@@ -50,9 +51,9 @@ struct steno_ngram {
 
 struct reader {
     steno_ngram *m;
-    const char *at, *end, *name;
-    size_t line;
-    const char *text; /* the current line, [len], without its line end */
+    const char *name;
+    struct steno_lines lines;
+    const char *text; /* the current line, [len], without blanks at its end */
     size_t len;
     steno_err *err;
 };
@@ -169,13 +170,9 @@ static int32_t add_child(steno_ngram *m, int32_t parent, int32_t word)
 /* Read the next line that is not blank; false at the end. */
 static bool next_line(struct reader *r)
 {
-    while (r->at < r->end) {
-        const char *nl = memchr(r->at, '\n', (size_t)(r->end - r->at));
-        const char *stop = nl ? nl : r->end;
-        r->text = r->at;
-        r->len = (size_t)(stop - r->at);
-        r->at = nl ? nl + 1 : r->end;
-        r->line++;
+    while (steno_lines_next(&r->lines)) {
+        r->text = r->lines.line;
+        r->len = r->lines.n;
         while (r->len && strchr(" \t\r", r->text[r->len - 1]))
             r->len--;
         if (r->len)
@@ -191,7 +188,7 @@ static bool line_is(const struct reader *r, const char *text)
 
 static steno_status wrong(const struct reader *r, const char *what)
 {
-    return steno_fail(r->err, STENO_ERR_FORMAT, "%s:%zu: %s", r->name, r->line, what);
+    return steno_fail(r->err, STENO_ERR_FORMAT, "%s:%zu: %s", r->name, r->lines.number, what);
 }
 
 /* "ngram 2=17": order and count; false if it is no such line. */
@@ -295,7 +292,8 @@ static steno_status read_section(struct reader *r, int n)
     int64_t count = 0;
     snprintf(title, sizeof title, "\\%d-grams:", n);
     if (!line_is(r, title))
-        return steno_fail(r->err, STENO_ERR_FORMAT, "%s:%zu: expected %s", r->name, r->line, title);
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s:%zu: expected %s", r->name, r->lines.number,
+                          title);
     while (next_line(r) && r->text[0] != '\\') {
         steno_status st = read_ngram(r, n);
         if (st)
@@ -304,7 +302,8 @@ static steno_status read_section(struct reader *r, int n)
     }
     if (count != r->m->counts[n])
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s:%zu: %lld %d-grams, the header says %lld",
-                          r->name, r->line, (long long)count, n, (long long)r->m->counts[n]);
+                          r->name, r->lines.number, (long long)count, n,
+                          (long long)r->m->counts[n]);
     return STENO_OK;
 }
 
@@ -346,8 +345,7 @@ static steno_status parse_arpa(steno_ngram **out, const char *bytes, size_t n, c
                                steno_err *err)
 {
     struct reader r = {.m = calloc(1, sizeof *r.m),
-                       .at = bytes,
-                       .end = bytes + n,
+                       .lines = {.p = bytes, .end = bytes + n},
                        .name = name,
                        .text = "",
                        .err = err};
