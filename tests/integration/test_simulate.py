@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-from daemon import BUILD, ROOT, Skip, case, tap
+from daemon import BUILD, ROOT, Skip, case, need_descriptors, tap
 
 sys.path.insert(0, os.path.join(ROOT, "loadtest"))
 import roll  # noqa: E402
@@ -64,6 +64,7 @@ def two_daemons_refuse_as_simulated():
 
     async def all_of(port):
         return sum(await asyncio.gather(*(client(port, *a) for a in arrivals)))
+    need_descriptors(4096)  # haproxy's, for maxconn 2000
     with roll.Pair("pool.capacity=1000", "limits.sessions=10") as p:
         got = asyncio.run(all_of(p.port))
     # places are free again a little later than in the simulation: when the close was answered
