@@ -32,6 +32,8 @@ so=$root/usr/lib/libsteno.so
 want=$(grep -hE '^STENO_API' "$root/usr/include/steno/steno.h" | grep -oE '\bsteno_[a-z0-9_]+\(' | tr -d '(' | sort)
 got=$(nm -D --defined-only --without-symbol-versions "$so" 2>&1 | awk '$2 != "A" {print $3}' | sort)
 [ -n "$want" ] && [ "$want" = "$got" ]; check $? "the shared library exports the $(wc -w <<<"$want") functions of steno.h alone" "$(diff <(echo "$want") <(echo "$got"))"
+got=$(sed -n 's/^ \(steno_[a-z0-9_]*\)@.*/\1/p' debian/libsteno0.symbols | sort)
+[ "$want" = "$got" ]; check $? "debian/libsteno0.symbols names them" "$(diff <(echo "$want") <(echo "$got"))"
 got=$(nm -D --defined-only "$so" | awk '$2 != "A" {print $3}' | grep -v '@@STENO_0\.[0-9]*$')
 [ -z "$got" ]; check $? "every exported function has a version" "$got"
 abi=$(sed -n 's/^#define STENO_ABI_VERSION \([0-9]*\).*/\1/p' "$root/usr/include/steno/steno.h")

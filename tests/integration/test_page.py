@@ -45,7 +45,8 @@ class Browser:
         if self.microphone:
             args += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
                      f"--use-file-for-fake-audio-capture={self.microphone}"]  # again and again
-        self.proc = subprocess.Popen([*args, "about:blank"], stderr=subprocess.PIPE, text=True)
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}  # by which it reads the names of files
+        self.proc = subprocess.Popen([*args, "about:blank"], stderr=subprocess.PIPE, text=True, env=env)
         address = next((m[1] for line in self.proc.stderr if (m := re.search(r"listening on (ws://\S+)", line))), None)
         threading.Thread(target=self.proc.stderr.read, daemon=True).start()
         host = re.match(r"ws://([^/]+)/", address)[1]
@@ -542,15 +543,15 @@ def http2_proxy(port, dir_):
         own = free.server_address[1]
     conf = os.path.join(dir_, "nginx.conf")
     with open(conf, "w", encoding="utf-8") as f:
-        f.write(f"""daemon off; pid {dir_}/pid; error_log {dir_}/error.log; worker_processes 1;
+        f.write(f"""daemon off; pid "{dir_}/pid"; error_log "{dir_}/error.log"; worker_processes 1;
 events {{}}
 http {{
-  access_log off; client_body_temp_path {dir_}/body; proxy_temp_path {dir_}/proxy; fastcgi_temp_path {dir_}/f;
-  uwsgi_temp_path {dir_}/u; scgi_temp_path {dir_}/s;
+  access_log off; client_body_temp_path "{dir_}/body"; proxy_temp_path "{dir_}/proxy"; fastcgi_temp_path "{dir_}/f";
+  uwsgi_temp_path "{dir_}/u"; scgi_temp_path "{dir_}/s";
   map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
   upstream steno {{ server 127.0.0.1:{port}; keepalive 4; }}
   server {{
-    listen 127.0.0.1:{own} ssl http2; ssl_certificate {cert}; ssl_certificate_key {key}; client_max_body_size 100m;
+    listen 127.0.0.1:{own} ssl http2; ssl_certificate "{cert}"; ssl_certificate_key "{key}"; client_max_body_size 100m;
     location / {{
       proxy_pass http://steno; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_request_buffering off;
       proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $connection_upgrade;
