@@ -65,6 +65,7 @@ export STENO_DATA=$PWD/$B/data # no other models that this user has fetched
 . tests/promtool.sh
 
 logs=$(mktemp -d)
+chmod 711 "$logs" # programs of other users have their folders in it, too
 trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
 
@@ -73,11 +74,13 @@ job() {
     local name=$1 limit=$2 out
     shift 2
     out="$logs/${name//\//_}"
-    local TIMEFORMAT='%1R %1U %1S'
+    local TIMEFORMAT='%1R %1U %1S' TMPDIR=$logs/t$BASHPID # short: sockets lie in it
+    mkdir -m 1777 "$TMPDIR"
     {
-        time CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$limit" "$@" >"$out.out" 2>"$out.err" </dev/null
+        time CMOCKA_MESSAGE_OUTPUT=TAP TMPDIR=$TMPDIR timeout -k 5 "$limit" "$@" >"$out.out" 2>"$out.err" </dev/null
         echo $? >"$out.rc"
     } 2>"$out.s"
+    rm -rf "$TMPDIR"
 }
 
 # Add a program's TAP to the totals; print failures, and reasons for skipping.
