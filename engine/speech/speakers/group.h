@@ -14,7 +14,8 @@
 /* A speaker of a window. */
 struct steno_group_item {
     uint32_t window;
-    float seconds; /* of clean speech behind its vector */
+    float seconds;     /* of clean speech behind its vector */
+    float new_seconds; /* of these, in no earlier window */
     uint8_t speaker;
     int32_t cluster; /* out */
 };

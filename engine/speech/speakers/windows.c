@@ -167,15 +167,37 @@ static steno_status sum_pieces(struct windows *d, struct voice *v, steno_err *er
     return v->frames ? STENO_OK : STENO_NEED_MORE;
 }
 
+/* Frames [from, to) in which the speaker talks alone. */
+static size_t alone_frames(const uint8_t *sets, int s, size_t from, size_t to)
+{
+    size_t frames = 0;
+    for (size_t f = from; f < to; f++)
+        frames += sets[f] == 1u << s;
+    return frames;
+}
+
+static float frame_seconds(const struct steno_segmentation *g, size_t frames)
+{
+    return (float)((double)(frames * g->shift) / g->rate);
+}
+
+/* The first frame of the current window that no earlier one has. */
+static size_t first_new_frame(const struct windows *d)
+{
+    const struct steno_segmentation *g = &d->base.speakers->segmentation;
+    return d->windows ? g->frames - (steno_turns_first_frame(d->hop, g->shift, d->windows) -
+                                     steno_turns_first_frame(d->hop, g->shift, d->windows - 1))
+                      : 0;
+}
+
 static steno_status add_speaker(struct windows *d, const uint8_t *sets, int s, size_t samples,
                                 steno_err *err)
 {
+    const struct steno_segmentation *net = &d->base.speakers->segmentation;
     struct steno_group_items *g = &d->items;
-    size_t frames = 0;
+    const size_t frames = alone_frames(sets, s, 0, net->frames);
     steno_status st;
     float *out;
-    for (size_t f = 0; f < d->base.speakers->segmentation.frames; f++)
-        frames += sets[f] == 1u << s;
     if (frames < CLEAN_FRAMES)
         return STENO_OK;
     if (reserve_items(d, err))
@@ -191,8 +213,8 @@ static steno_status add_speaker(struct windows *d, const uint8_t *sets, int s, s
     g->item[g->n++] = (struct steno_group_item){
         .window = (uint32_t)d->windows,
         .speaker = (uint8_t)s,
-        .seconds = (float)((double)(frames * d->base.speakers->segmentation.shift) /
-                           d->base.speakers->segmentation.rate)};
+        .seconds = frame_seconds(net, frames),
+        .new_seconds = frame_seconds(net, alone_frames(sets, s, first_new_frame(d), net->frames))};
     return STENO_OK;
 }
 
@@ -331,7 +353,7 @@ static float voice_windows(const steno_diarization *base, int found, float *out)
             continue;
         for (size_t k = 0; k < g->dim; k++)
             out[k] += g->vector[i * g->dim + k] * g->item[i].seconds;
-        seconds += g->item[i].seconds;
+        seconds += g->item[i].new_seconds;
     }
     return seconds;
 }
