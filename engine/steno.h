@@ -182,7 +182,8 @@ STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given
  * to seconds. Messages name file and place. STENO_ERR_IO: a file is missing or cannot be read.
  * STENO_ERR_FORMAT: a file is damaged, or the directory is of no known family.
  * STENO_ERR_UNSUPPORTED: an operator or feature that this library does not have. STENO_ERR_INVAL:
- * an option that the family does not have, or an unknown CPU level. STENO_ERR_NOMEM. */
+ * an option that the family does not have, an unknown CPU level or precision, or threads below 0.
+ * STENO_ERR_NOMEM. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
                                                    const struct steno_model_options *opt,
                                                    steno_err *err);
@@ -211,8 +212,8 @@ struct steno_model_languages {
  * before the model is open. Loads no weights. */
 STENO_API bool steno_model_languages(const char *dir, struct steno_model_languages *out);
 /* Check that the family of the directory has these options, and that the directory has the files
- * that they need. Loads nothing. STENO_ERR_INVAL names the option; STENO_ERR_IO: this is no model
- * directory. */
+ * that they need. Loads nothing. STENO_ERR_INVAL names the option; STENO_ERR_FORMAT: this is no
+ * model directory; STENO_ERR_IO: it is not there. */
 STENO_API STENO_MUST steno_status steno_model_check(const char *dir,
                                                     const struct steno_option *options, size_t n,
                                                     steno_err *err);

@@ -617,6 +617,8 @@ def bad_options_are_named(d):
     refused(d, whole, "--query-head-dim: stack 2: 16, but", 64, *HEADS, "--query-head-dim", "8,16,8")
     refused(d, whole, "--num-encoder-layers: stack 2: 3, but", 64, *HEADS, "--num-encoder-layers", "1,3,1")
     refused(d, whole, "--encoder-dim: stack 1: 192, but", 64, *HEADS, "--encoder-dim", "192,256,384")
+    for option, value in (("--value-head-dim", "99,99,99"), ("--pos-head-dim", "99,99,99"), ("--cnn-module-kernel", "99,99,99"), ("--decoder-dim", "99"), ("--joiner-dim", "99")):
+        refused(d, whole, f"{option}: ", 64, *HEADS, option, value)
     refused(d, whole, "--downsampling-factor: 6 numbers", 64, *HEADS, "--downsampling-factor", "1,2,4,8,4,2")
     refused(d, whole, "--context-size: 1, but", 64, *HEADS, "--context-size", "1")
     refused(d, whole, "--causal 1: the convolutions in", 64, *HEADS, "--causal", "1")

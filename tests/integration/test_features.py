@@ -121,7 +121,7 @@ def wrong_input_is_named_with_its_exit_code():
     with open(os.path.join(WORK, "text.wav"), "w", encoding="utf-8") as f:
         f.write("Hello world, this is text")
     for path, code, says in ((f.name, 65, 'not a recognised audio format (starts with "Hello wor")'),
-                             ("/nowhere.wav", 74, "/nowhere.wav"), (WORK, 74, "directory")):
+                             ("/nowhere.wav", 66, "/nowhere.wav"), (WORK, 74, "directory")):
         p = subprocess.run([os.path.join(BUILD, "steno"), "features", "--output", os.path.join(WORK, "no.npy"), path],
                            capture_output=True, text=True, check=False, timeout=60 * SLOW)
         assert p.returncode == code and says in p.stderr, (path, p.returncode, p.stderr)

@@ -538,7 +538,7 @@ def the_command_submits_a_folder_watches_and_writes_the_texts():
         run("remove", ids[0])
         assert "there is no such job" in run("get", ids[0], code=64).stderr
         assert "beem" in run("submit", "--set", "beem=4", DIGITS, code=64).stderr
-        assert "/no/such.wav" in run("submit", "/no/such.wav", code=74).stderr
+        assert "/no/such.wav" in run("submit", "/no/such.wav", code=66).stderr
         assert run("watch").stdout == ""
         slow = json.loads(d.request("POST", "/v1/jobs?expires=600", longer(600))[2])["id"]
         run("get", slow, code=75)

@@ -63,7 +63,7 @@ def in_onnxruntime(d):
     onnx.save(m, b)
     assert "ONNX Runtime: " in steno("verify", a, b, "--onnxruntime", want=64)[1]
     with mock.patch.dict(os.environ, STENO_PYTHON=f"{d}/nothing"):
-        assert f"ONNX Runtime: {d}/nothing: No such file" in steno("verify", a, "--onnxruntime", want=64)[1]
+        assert f"ONNX Runtime: {d}/nothing: No such file" in steno("verify", a, "--onnxruntime", want=74)[1]
 
 
 def different_networks(d):
@@ -125,7 +125,7 @@ def refusals(d):
 
 def recordings(_):
     out, _ = steno("verify", "--model", DIGITS, "--audio", RECORDING)
-    assert "1 recordings, 0 differ; 0 of 7 words" in out, out
+    assert "1 recording, 0 differ; 0 of 7 words" in out, out
     r = json.loads(steno("verify", "--model", DIGITS, "--model", DIGITS, "--audio", os.path.dirname(RECORDING),
                          "--json")[0])
     assert r["recordings"] == 1 and r["results"][0]["same"] and r["results"][0]["a"], r

@@ -120,10 +120,11 @@ static void missing_files_of_a_directory_are_named(void **state)
     struct dir d = {.path = "/tmp/steno-test-XXXXXX"};
     assert_non_null(mkdtemp(d.path));
     fails_with(
-        &d, STENO_ERR_IO,
+        &d, STENO_ERR_FORMAT,
         ": not a model's directory: it has the files of none of the families ctc_streaming, ");
     steno_err err;
-    assert_int_equal(steno_model_open(&(steno_model *){NULL}, d.path, NULL, &err), STENO_ERR_IO);
+    assert_int_equal(steno_model_open(&(steno_model *){NULL}, d.path, NULL, &err),
+                     STENO_ERR_FORMAT);
     assert_non_null(strstr(err.msg, " (docs/models.md says which those are)"));
     for (size_t i = 0; steno_families[i]; i++) /* however many families there are */
         assert_non_null(strstr(err.msg, steno_families[i]->name));

@@ -149,7 +149,7 @@ static steno_status unknown_family(const char *dir, steno_err *err)
     for (size_t i = 0; steno_families[i] && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
                               steno_families[i]->name);
-    return steno_fail(err, STENO_ERR_IO,
+    return steno_fail(err, STENO_ERR_FORMAT,
                       "%s: not a model's directory: it has the files of none of the families %s "
                       "(docs/models.md says which those are)",
                       dir, names);
@@ -180,6 +180,11 @@ static steno_status open_impl(steno_model *m, const char *path,
                                   .n_options = opt->n_options,
                                   .observer = observer};
     steno_status st = steno_options_check(m->family, o.options, o.n_options, err);
+    if (!st && opt->threads < 0)
+        st = steno_fail(err, STENO_ERR_INVAL, "threads: %d is below 0", opt->threads);
+    if (!st && (unsigned)opt->precision > STENO_AUTO_WEIGHTS)
+        st = steno_fail(err, STENO_ERR_INVAL, "precision: there is no number %u",
+                        (unsigned)opt->precision);
     if (st)
         return steno_fail_in(err, st, "%s", m->dir);
     st = m->family->open(&m->impl, &o, err);

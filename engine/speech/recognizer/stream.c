@@ -69,6 +69,9 @@ static steno_status check_options(steno_stream *s, steno_err *err)
         s->opt.sample_rate = i->sample_rate;
     if (!isfinite(e->silence_alone) || !isfinite(e->silence_after) || !isfinite(e->longest))
         return steno_fail(err, STENO_ERR_INVAL, "endpoint rules must be finite numbers");
+    if (!isfinite(s->opt.utterance_end) || s->opt.utterance_end < 0)
+        return steno_fail(err, STENO_ERR_INVAL, "utterance_end: %g is not a number of at least 0",
+                          s->opt.utterance_end);
     if (e->silence_alone <= 0)
         e->silence_alone = i->endpoint.silence_alone;
     if (e->silence_after <= 0)

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "nn/network/network.h"
+#include "steno.h"
 
 struct cli_command {
     const char *name, *args, *about;
@@ -35,6 +36,14 @@ int cli_jobs(int argc, char **argv);
 int cli_fail(const steno_err *err);
 /* Check that path can be opened for reading: EX_OK, or EX_NOINPUT with the reason printed. */
 int cli_readable(const char *path);
+/* The same of each path: [n]. */
+int cli_all_readable(const char *const *path, int n);
+/* Open the model of --model NAME|DIR, or of another option that takes one (option; NULL: --model),
+ * with which errors begin. Returns an exit code; an error is printed. */
+int cli_open_model(steno_model **out, const char *option, const char *name,
+                   const struct steno_model_options *o);
+/* Write what waits for standard output. False: it cannot be written, which main says at the end. */
+bool cli_flush(void);
 /* Whether the name is that of a network: NAME.onnx. */
 bool cli_is_onnx(const char *name);
 /* Print "steno: ..." and the hint to --help. Returns EX_USAGE. */

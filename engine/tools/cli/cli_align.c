@@ -33,8 +33,8 @@ static steno_status read_lines(struct align_job *j, const char *name, steno_err 
     size_t n = 0;
     steno_status st = steno_file_read(strcmp(name, "-") ? name : "/dev/stdin", STENO_ALIGNMENT_TEXT,
                                       &text, &n, err);
-    if (!st)
-        st = steno_text_lines_cut(&j->text, text, n, err);
+    if (!st && (st = steno_text_lines_cut(&j->text, text, n, err)))
+        st = steno_fail_in(err, STENO_ERR_FORMAT, "%s", name);
     free(text);
     return st;
 }
@@ -90,26 +90,27 @@ static steno_status align_recording(struct align_job *j, steno_model *m, const c
     return st && !named ? steno_fail_in(err, st, "%s", name) : st;
 }
 
-static steno_status align(struct align_job *j, const char *text, const char *recording,
-                          steno_err *err)
+/* Returns an exit code; an error is printed. */
+static int align(struct align_job *j, const char *text, const char *recording)
 {
     struct steno_model_options mo = steno_model_options_default();
     steno_model *m = NULL;
-    char *dir = NULL;
-    steno_status st = read_lines(j, text, err);
+    steno_err err = {0};
+    int rc = strcmp(text, "-") ? cli_readable(text) : EX_OK;
+    if (rc == EX_OK)
+        rc = cli_readable(recording);
     mo.threads = (int)j->threads;
     mo.cpu = j->cpu;
     mo.precision = STENO_AUTO_WEIGHTS;
-    if (!st)
-        st = steno_model_find(&dir, j->model_dir, err);
-    if (!st)
-        st = steno_model_open(&m, dir, &mo, err);
-    if (!st)
-        st = align_recording(j, m, recording, err);
+    if (rc == EX_OK && read_lines(j, text, &err))
+        rc = cli_fail(&err);
+    if (rc == EX_OK)
+        rc = cli_open_model(&m, NULL, j->model_dir, &mo);
+    if (rc == EX_OK && align_recording(j, m, recording, &err))
+        rc = cli_fail(&err);
     steno_model_close(m);
-    steno_free(dir);
     steno_text_lines_free(&j->text);
-    return st;
+    return rc;
 }
 
 int cli_align(int argc, char **argv)
@@ -132,13 +133,14 @@ int cli_align(int argc, char **argv)
         {"--cpu", CLI_TEXT, "LEVEL", &j.cpu, 0, 0, CLI_CPU_LEVELS},
         {0}};
     const char *names[2];
-    steno_err err = {0};
-    int n = 0;
-    const int rc = cli_parse(argc, argv, usage, options, names, 2, &n);
+    int n = 0, rc = cli_parse(argc, argv, usage, options, names, 2, &n);
     if (rc)
         return rc < 0 ? EX_OK : rc;
     if (n < 2)
         return cli_usage("align: a text and a recording are needed");
     j.output.format = formats[j.format];
-    return align(&j, names[0], names[1], &err) ? cli_fail(&err) : EX_OK;
+    if (j.output.format != CLI_FORMAT_JSON && j.output.format != CLI_FORMAT_WHISPERX &&
+        (rc = cli_idle("align", "--characters", "is for --format json or whisperx")))
+        return rc;
+    return align(&j, names[0], names[1]);
 }

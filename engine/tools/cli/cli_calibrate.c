@@ -187,7 +187,8 @@ static steno_status compare_list(struct calibration *c, const char *name, steno_
             st = compare_recording(c, line, tab + 1, err);
     }
     free(list);
-    return st;
+    return !st && !c->recordings ? steno_fail(err, STENO_ERR_FORMAT, "%s: it has no line", name)
+                                 : st;
 }
 
 /* ---- the report ------------------------------------------------------------------------------ */
@@ -226,8 +227,11 @@ static void print_measures(const struct calibration *c, double error)
            c->recordings, c->n, 100 * right / n, confidence / n);
     printf("word error rate %.2f %% of %ld\n", 100 * (double)c->edits / fmax(1, (double)c->words),
            c->words);
-    printf("calibration error %.3f, area under the curve %.3f\n", error,
-           confidence_area(c->sample, c->n));
+    printf("calibration error %.3f, area under the curve ", error);
+    if (right > 0 && right < (double)c->n)
+        printf("%.3f\n", confidence_area(c->sample, c->n));
+    else
+        puts("none: all words are right, or all are wrong");
 }
 
 static int report(struct calibration *c, const struct steno_confidence_map *stored, steno_err *err)
@@ -262,27 +266,26 @@ static int calibrate(struct calibration *c, const char *model, const char *list)
     struct steno_model_options mo = steno_model_options_default();
     struct steno_confidence_map stored = {0};
     steno_err err = {0};
-    char *dir = NULL;
-    int rc;
-    steno_status st = steno_model_find(&dir, model, &err);
+    steno_status st = STENO_OK;
+    int rc = cli_readable(list);
     mo.threads = (int)c->threads;
     mo.cpu = c->cpu;
     mo.precision = (enum steno_precision)c->precision;
-    if (!st)
-        st = steno_model_open(&c->m, dir, &mo, &err);
-    if (!st) { /* words and confidences as the network has them */
+    if (rc == EX_OK)
+        rc = cli_open_model(&c->m, NULL, model, &mo);
+    if (rc == EX_OK) { /* words and confidences as the network has them */
         stored = c->m->confidence;
         c->m->confidence.n = 0;
         st = steno_model_use_grammars(c->m, "none", &err);
     }
-    if (!st)
+    if (rc == EX_OK && !st)
         st = steno_model_use_punctuators(c->m, "none", &err);
-    if (!st)
+    if (rc == EX_OK && !st)
         st = compare_list(c, list, &err);
-    rc = st ? cli_fail(&err) : report(c, &stored, &err);
+    if (rc == EX_OK)
+        rc = st ? cli_fail(&err) : report(c, &stored, &err);
     free(c->sample);
     steno_model_close(c->m);
-    steno_free(dir);
     return rc;
 }
 

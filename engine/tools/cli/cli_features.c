@@ -2,7 +2,7 @@
 #include "speech/audio/file.h"
 #include "speech/audio/resample.h"
 #include "formats/npy.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/options.h"
 #include "speech/features/cmvn.h"
 #include "speech/features/logmel.h"
 
@@ -16,31 +16,20 @@
 
 #define BLOCK 4096
 
-static const char help_text[] =
+static const char usage[] =
     "Usage: steno features [OPTION]... --output OUT.npy FILE|-\n"
-    "Writes the log-mel features of a recording as a NumPy array [frames, bins], float32.\n\n"
-    "  --type TYPE      kaldi (default), nemo, espnet, whisper\n"
-    "  --sample-rate N  resample to N Hz first (default 16000)\n"
-    "  --bins N         mel filters (default 80)\n"
-    "  --low HZ         lowest edge of the filters (kaldi 20, others 0)\n"
-    "  --high HZ        highest edge; 0 or less counts down from half the sample rate (0)\n"
-    "  --snip-edges B   kaldi, nemo: true or false, as in Kaldi (kaldi true, nemo false)\n"
-    "  --window NAME    povey, hanning, hann, hamming, blackman, rectangular\n"
-    "  --scale X        scale of the samples: 1 (default) or 32768\n"
-    "  --n-fft N        espnet: window and FFT (default 512)\n"
-    "  --hop N          espnet: samples between frames (default 128)\n"
-    "  --normalize HOW  none (default), per-feature (as in NeMo), utterance (mean and variance)\n"
-    "  --chunk N        feed N samples at a time (the result is the same for every N)\n"
-    "  --channel N      use channel N, counted from 1, instead of the mean of all\n";
+    "Writes the log-mel features of a recording as a NumPy array [frames, bins], float32.\n";
 
 enum type { KALDI, NEMO, ESPNET, WHISPER };
 
+enum norm { NORM_NONE, NORM_PER_FEATURE, NORM_UTTERANCE };
+
 struct job {
-    enum type type;
+    int type, norm, snip; /* enum type, enum norm, index of "true|false" */
+    long rate, bins, fft, hop, chunk, channel;
+    double low, high, scale;
+    const char *file, *output, *window;
     struct steno_fbank_options fb;
-    const char *file, *output, *normalize;
-    size_t chunk;
-    struct steno_audio_options audio;
 };
 
 struct features {
@@ -52,119 +41,75 @@ struct features {
 
 /* ---- options ---------------------------------------------------------------------------------*/
 
-enum {
-    TYPE,
-    RATE,
-    BINS,
-    LOW,
-    HIGH,
-    SNIP,
-    WINDOW,
-    SCALE,
-    N_FFT,
-    HOP,
-    NORM,
-    CHUNK,
-    CHANNEL,
-    OUTPUT,
-    N_OPTIONS
-};
-static const char *const names[N_OPTIONS + 1] = {
-    "--type",       "--sample-rate", "--bins",    "--low",    "--high",
-    "--snip-edges", "--window",      "--scale",   "--n-fft",  "--hop",
-    "--normalize",  "--chunk",       "--channel", "--output", NULL};
-
-static bool option_to_number(const char *option, const char *s, double *out)
+/* EX_OK; EX_USAGE with the reason printed: an option that the front end has no use for. */
+static int check_type(const struct job *j)
 {
-    char *end;
-    *out = strtod(s, &end);
-    if (end != s && !*end)
-        return true;
-    (void)cli_usage("%s: '%s' is not a number", option, s);
-    return false;
+    int rc = EX_OK;
+    if (j->type != ESPNET)
+        rc = cli_idle("features", "--n-fft, --hop", "is for --type espnet");
+    if (rc == EX_OK && j->type != KALDI && j->type != NEMO)
+        rc = cli_idle("features", "--snip-edges", "is for --type kaldi or nemo");
+    if (rc == EX_OK && j->type == WHISPER)
+        rc = cli_idle("features", "--sample-rate", "is not for --type whisper: 16000 Hz");
+    return rc;
 }
 
-static bool parse_type(const char *s, enum type *out)
+static int choose_front_end(struct job *j)
 {
-    static const char *const types[] = {"kaldi", "nemo", "espnet", "whisper"};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(s, types[i])) {
-            *out = (enum type)i;
-            return true;
-        }
-    (void)cli_usage("--type: '%s' is none of kaldi, nemo, espnet, whisper", s);
-    return false;
-}
-
-/* Build the extractor from options as strings; the last one given counts, so --type may stand
- * anywhere. */
-static bool build_extractor(struct job *j, const char *const *v)
-{
-    long rate = 16000, bins = 80, fft = 512, hop = 128, chunk = BLOCK, channel = 0;
-    double low = 0, high = 0, scale = 1;
+    const size_t bins = (size_t)j->bins, fft = (size_t)j->fft;
     steno_err err;
-    if ((v[TYPE] && !parse_type(v[TYPE], &j->type)) ||
-        (v[RATE] && !cli_int(names[RATE], v[RATE], STENO_RATE_MIN, STENO_RATE_MAX, &rate)) ||
-        (v[BINS] && !cli_int(names[BINS], v[BINS], 1, 512, &bins)) ||
-        (v[N_FFT] && !cli_int(names[N_FFT], v[N_FFT], 16, 65536, &fft)) ||
-        (v[HOP] && !cli_int(names[HOP], v[HOP], 1, 65536, &hop)) ||
-        (v[CHUNK] && !cli_int(names[CHUNK], v[CHUNK], 1, 1000000000, &chunk)) ||
-        (v[CHANNEL] && !cli_int(names[CHANNEL], v[CHANNEL], 0, STENO_CHANNELS_MAX, &channel)) ||
-        (v[LOW] && !option_to_number(names[LOW], v[LOW], &low)) ||
-        (v[HIGH] && !option_to_number(names[HIGH], v[HIGH], &high)) ||
-        (v[SCALE] && !option_to_number(names[SCALE], v[SCALE], &scale)))
-        return false;
     if (j->type == KALDI)
-        j->fb = steno_fbank_kaldi((int)rate, (size_t)bins);
+        j->fb = steno_fbank_kaldi((int)j->rate, bins);
     else if (j->type == NEMO)
-        j->fb = steno_fbank_nemo((int)rate, (size_t)bins);
+        j->fb = steno_fbank_nemo((int)j->rate, bins);
     else if (j->type == ESPNET)
-        j->fb = steno_logmel_espnet((int)rate, (size_t)fft, (size_t)fft, (size_t)hop, (size_t)bins,
-                                    0, 0);
+        j->fb = steno_logmel_espnet((int)j->rate, fft, fft, (size_t)j->hop, bins, 0, 0);
     else
-        j->fb = steno_logmel_whisper((size_t)bins);
-    j->fb.scale = (float)scale;
-    j->fb.high = high;
-    if (v[LOW])
-        j->fb.low = low;
-    if (v[SNIP] && (j->type == KALDI || j->type == NEMO))
-        j->fb.edges = strcmp(v[SNIP], "false") ? STENO_EDGES_SNIP : STENO_EDGES_REFLECT;
-    if (v[WINDOW] && steno_window_parse(v[WINDOW], &j->fb.window, &err)) {
-        (void)cli_usage("%s", err.msg);
-        return false;
-    }
-    if (v[NORM])
-        j->normalize = v[NORM];
-    j->chunk = (size_t)chunk;
-    j->audio.channel = (unsigned)channel;
-    return true;
+        j->fb = steno_logmel_whisper(bins);
+    j->fb.scale = (float)j->scale;
+    j->fb.high = j->high;
+    if (cli_given("--low"))
+        j->fb.low = j->low;
+    if (cli_given("--snip-edges"))
+        j->fb.edges = j->snip ? STENO_EDGES_REFLECT : STENO_EDGES_SNIP;
+    if (j->window && steno_window_parse(j->window, &j->fb.window, &err))
+        return cli_usage("%s", err.msg);
+    return EX_OK;
 }
 
-/* EX_OK to continue, else the exit code; *done when it was only --help. */
-static int parse_features(struct job *j, int argc, char **argv, bool *done)
+/* EX_OK, -1 after --help, EX_USAGE. */
+static int parse_features(struct job *j, int argc, char **argv)
 {
-    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
-    const char *given[N_OPTIONS] = {0}, *value;
-    int o;
-    while ((o = cli_next(&a, names, &value)) != CLI_END) {
-        if (o == CLI_ERROR)
-            return EX_USAGE;
-        if (o == CLI_HELP) {
-            fputs(help_text, stdout);
-            *done = true;
-            return EX_OK;
-        }
-        if (o >= 0)
-            given[o] = value;
-        else if (j->file)
-            return cli_usage("features: only one recording at a time, unexpected '%s'", value);
-        else
-            j->file = value;
-    }
-    j->output = given[OUTPUT];
-    if (!j->file || !j->output)
-        return cli_usage("features: a recording and --output are needed");
-    return build_extractor(j, given) ? EX_OK : EX_USAGE;
+    const struct cli_option options[] = {
+        {"--output", CLI_TEXT, "OUT.npy", &j->output, 0, 0, "file to write"},
+        {"--type", CLI_CHOICE, "kaldi|nemo|espnet|whisper", &j->type, 0, 0, "kaldi by default"},
+        {"--sample-rate", CLI_NUMBER, "N", &j->rate, STENO_RATE_MIN, STENO_RATE_MAX,
+         "resample to N Hz first (default 16000; whisper has no other)"},
+        {"--bins", CLI_NUMBER, "N", &j->bins, 1, 512, "mel filters (default 80)"},
+        {"--low", CLI_REAL, "HZ", &j->low, 0, 0, "lowest edge of the filters (kaldi 20, others 0)"},
+        {"--high", CLI_REAL, "HZ", &j->high, -STENO_RATE_MAX, 0,
+         "highest edge; 0 or less counts down from half the sample rate (0)"},
+        {"--snip-edges", CLI_CHOICE, "true|false", &j->snip, 0, 0,
+         "kaldi, nemo: as in Kaldi (kaldi true, nemo false)"},
+        {"--window", CLI_TEXT, "NAME", &j->window, 0, 0,
+         "povey, hanning, hann, hamming, blackman, rectangular"},
+        {"--scale", CLI_REAL, "X", &j->scale, 0, 0, "scale of the samples: 1 (default) or 32768"},
+        {"--n-fft", CLI_NUMBER, "N", &j->fft, 16, 65536, "espnet: window and FFT (default 512)"},
+        {"--hop", CLI_NUMBER, "N", &j->hop, 1, 65536,
+         "espnet: samples between frames (default 128)"},
+        {"--normalize", CLI_CHOICE, "none|per-feature|utterance", &j->norm, 0, 0,
+         "none by default; per-feature: as in NeMo; utterance: mean and variance"},
+        {"--chunk", CLI_NUMBER, "N", &j->chunk, 1, 1000000000,
+         "feed N samples at a time (the result is the same for every N)"},
+        {"--channel", CLI_NUMBER, "N", &j->channel, 1, STENO_CHANNELS_MAX,
+         "use channel N, counted from 1, instead of the mean of all"},
+        {0}};
+    int n, rc = cli_parse(argc, argv, usage, options, &j->file, 1, &n);
+    if (rc == EX_OK && (!j->file || !j->output))
+        rc = cli_usage("features: a recording and --output are needed");
+    if (rc == EX_OK)
+        rc = check_type(j);
+    return rc == EX_OK ? choose_front_end(j) : rc;
 }
 
 /* ---- work ------------------------------------------------------------------------------------*/
@@ -247,7 +192,7 @@ static steno_status read_recording(struct features *f, steno_audio *a, const str
 {
     struct steno_audio_info info;
     float pcm[BLOCK];
-    size_t n, step = j->chunk < BLOCK ? j->chunk : BLOCK;
+    size_t n, step = j->chunk < BLOCK ? (size_t)j->chunk : BLOCK;
     steno_status st;
     steno_audio_get_info(a, &info);
     st = steno_resampler_open(&f->resampler, info.sample_rate, j->fb.sample_rate, err);
@@ -260,21 +205,15 @@ static steno_status read_recording(struct features *f, steno_audio *a, const str
     return st ? st : finish_features(f, err);
 }
 
-static steno_status normalize_columns(struct features *f, const struct job *j, steno_err *err)
+static void normalize_columns(struct features *f, const struct job *j)
 {
     if (j->type == WHISPER) {
         f->frames -= f->frames > 0; /* as in Whisper, the last frame is dropped */
         steno_logmel_whisper_scale(f->x, f->frames, f->bins);
     }
-    if (!strcmp(j->normalize, "per-feature"))
-        steno_cmvn_utterance(f->x, f->frames, f->bins, &STENO_NORM_NEMO);
-    else if (!strcmp(j->normalize, "utterance"))
-        steno_cmvn_utterance(f->x, f->frames, f->bins, &STENO_NORM_ESPNET);
-    else if (strcmp(j->normalize, "none"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "--normalize: '%.32s' is none of none, per-feature, utterance",
-                          j->normalize);
-    return STENO_OK;
+    if (j->norm != NORM_NONE)
+        steno_cmvn_utterance(f->x, f->frames, f->bins,
+                             j->norm == NORM_PER_FEATURE ? &STENO_NORM_NEMO : &STENO_NORM_ESPNET);
 }
 
 static steno_status save(const struct features *f, const char *path, steno_err *err)
@@ -286,47 +225,46 @@ static steno_status save(const struct features *f, const char *path, steno_err *
     return steno_npy_write(path, &a, err);
 }
 
-static steno_status work(const struct job *j, int fd, steno_err *err)
+/* Errors name the recording. */
+static steno_status compute(struct features *f, const struct job *j, steno_err *err)
 {
-    struct features f = {.bins = j->fb.bins};
+    const struct steno_audio_options opt = {.channel = (unsigned)j->channel};
+    const bool pipe = !strcmp(j->file, "-");
+    const int fd = pipe ? STDIN_FILENO : open(j->file, O_RDONLY | O_CLOEXEC);
     steno_audio *a = NULL;
-    steno_status st = steno_audio_open_fd(&a, fd, &j->audio, err);
+    steno_status st = fd < 0 ? steno_fail(err, STENO_ERR_IO, "%s", strerror(errno))
+                             : steno_audio_open_fd(&a, fd, &opt, err);
     if (!st)
-        st = steno_fbank_open(&f.fbank, &j->fb, err);
+        st = steno_fbank_open(&f->fbank, &j->fb, err);
     if (!st)
-        st = reserve_frames(&f, 1, err);
+        st = reserve_frames(f, 1, err);
     if (!st)
-        st = read_recording(&f, a, j, err);
-    if (!st)
-        st = normalize_columns(&f, j, err);
-    if (!st)
-        st = save(&f, j->output, err);
-    free(f.x);
-    steno_resampler_close(f.resampler);
-    steno_fbank_close(f.fbank);
+        st = read_recording(f, a, j, err);
+    steno_resampler_close(f->resampler);
+    steno_fbank_close(f->fbank);
     steno_audio_close(a);
-    return st;
+    if (fd >= 0 && !pipe)
+        close(fd);
+    return st ? steno_fail_in(err, st, "%.100s", pipe ? "standard input" : j->file) : STENO_OK;
 }
 
 int cli_features(int argc, char **argv)
 {
-    struct job j = {.normalize = "none"};
+    struct job j = {.rate = 16000, .bins = 80, .fft = 512, .hop = 128, .chunk = BLOCK, .scale = 1};
+    struct features f = {0};
     steno_err err = {0};
-    bool done = false, pipe;
-    steno_status st;
-    int fd, code = parse_features(&j, argc, argv, &done);
-    if (code || done || !j.file)
-        return code;
-    pipe = !strcmp(j.file, "-");
-    fd = pipe ? STDIN_FILENO : open(j.file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        (void)steno_fail(&err, STENO_ERR_IO, "%.200s: %s", j.file, strerror(errno));
-        return cli_fail(&err);
+    int rc = parse_features(&j, argc, argv);
+    if (rc == EX_OK && strcmp(j.file, "-") != 0)
+        rc = cli_readable(j.file);
+    if (rc != EX_OK)
+        return rc < 0 ? EX_OK : rc;
+    f.bins = j.fb.bins;
+    if (compute(&f, &j, &err)) {
+        rc = cli_fail(&err);
+    } else {
+        normalize_columns(&f, &j);
+        rc = save(&f, j.output, &err) ? cli_fail(&err) : EX_OK;
     }
-    st = work(&j, fd, &err);
-    if (!pipe)
-        close(fd);
-    if (st)
-        (void)steno_fail_in(&err, st, "%.100s", pipe ? "standard input" : j.file);
-    return st ? cli_fail(&err) : EX_OK;
+    free(f.x);
+    return rc;
 }

@@ -2,6 +2,7 @@
 #include "tools/cli/cli.h"
 
 #include "base/atomic_file.h"
+#include "base/path.h"
 #include "tools/cli/download.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
@@ -365,7 +366,7 @@ static steno_status submit_one(void *arg, const char *path, steno_err *err)
     }
     if (!st && !j->watch) {
         printf("%s\t%s\n", text(root, "id"), path);
-        fflush(stdout);
+        cli_flush();
     }
     json_decref(root);
     steno_buf_free(&target);
@@ -434,7 +435,7 @@ static void tell_of_job(const struct job *b)
 {
     printf("%s\t%s\t%s%s%s\n", b->id, b->state, b->name, b->error && *b->error ? "\t" : "",
            b->error ? b->error : "");
-    fflush(stdout);
+    cli_flush();
 }
 
 /* Look at the jobs until all are over. */
@@ -496,21 +497,41 @@ static steno_status write_file(const char *path, const struct steno_buf *b, sten
     return steno_atomic_file_commit(&f, false, err);
 }
 
-/* DIR/NAME.srt for a recording NAME.wav. */
+/* The name of a recording without its folder and its ending: *n bytes. */
+static const char *stem_of(const struct job *b, size_t *n)
+{
+    const char *slash = strrchr(b->name, '/'), *name = slash ? slash + 1 : b->name;
+    const char *dot = strrchr(name, '.');
+    *n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
+/* Whether a job before b has a recording of the same name. */
+static bool is_name_taken(const struct jobs *j, const struct job *b)
+{
+    size_t n, m;
+    const char *stem = stem_of(b, &n);
+    for (const struct job *a = j->v; a < b; a++) {
+        const char *other = stem_of(a, &m);
+        if (m == n && !strncmp(other, stem, n))
+            return true;
+    }
+    return false;
+}
+
+/* DIR/NAME.srt for a recording NAME.wav; DIR/NAME.ID.srt for a second one of that name. */
 static steno_status save_result(const struct jobs *j, const struct job *b, steno_err *err)
 {
-    const char *name = strrchr(b->name, '/');
-    const char *dot;
+    const bool taken = is_name_taken(j, b);
     struct steno_buf out;
     char path[4096];
+    size_t n;
+    const char *stem = stem_of(b, &n);
     steno_status st;
-    name = name ? name + 1 : b->name;
-    dot = strrchr(name, '.');
     steno_buf_init(&out, ANSWER_MAX);
     st = fetch_result(j, b->id, &out, err);
-    snprintf(path, sizeof path, "%s/%.*s.%s", j->output,
-             dot && dot > name ? (int)(dot - name) : (int)strlen(name), name,
-             endings[j->format_at]);
+    snprintf(path, sizeof path, "%s/%.*s%s%s.%s", j->output, (int)n, stem, taken ? "." : "",
+             taken ? b->id : "", endings[j->format_at]);
     if (!st)
         st = write_file(path, &out, err);
     if (!st)
@@ -542,23 +563,44 @@ static steno_status make_output(const struct jobs *j, steno_err *err)
     return STENO_OK;
 }
 
-static int submit(struct jobs *j, const char **what, int n)
+/* What is known before jobs are made: an exit code. */
+static int check_submit(const struct jobs *j, const char **what, int n)
 {
     steno_err err;
-    steno_status st = STENO_OK;
+    int rc = EX_OK;
     if (!n)
         return cli_usage("jobs submit: no recording was given");
     if (j->output && !j->watch)
         return cli_usage("jobs submit: --output-dir needs --watch");
-    st = make_output(j, &err); /* known before jobs are made */
-    for (int i = 0; i < n && !st; i++) {
+    for (int i = 0; i < n && rc == EX_OK; i++) {
+        rc = is_url(what[i]) ? EX_OK : cli_readable(what[i]);
+        if (rc == EX_OK && steno_path_is_dir(what[i]) && !recordings_are(what[i])) {
+            fprintf(stderr, "steno: %s: there is no recording in it\n", what[i]);
+            rc = EX_DATAERR;
+        }
+    }
+    return rc == EX_OK && make_output(j, &err) ? cli_fail(&err) : rc;
+}
+
+/* What the server refuses does not keep it from the others. */
+static int submit(struct jobs *j, const char **what, int n)
+{
+    steno_err err;
+    steno_status st = STENO_OK;
+    int watched, rc = check_submit(j, what, n);
+    if (rc != EX_OK)
+        return rc;
+    for (int i = 0; i < n && (!st || st == STENO_ERR_INVAL); i++) {
         const struct cli_list one = {&what[i], 1};
         st = is_url(what[i]) ? submit_one(j, what[i], &err)
                              : recordings_each(&one, submit_one, j, &err);
+        if (st) {
+            const int failed = cli_fail(&err);
+            rc = rc ? rc : failed;
+        }
     }
-    if (st)
-        return cli_fail(&err);
-    return j->watch ? finish_watch(j) : EX_OK;
+    watched = j->watch ? finish_watch(j) : EX_OK;
+    return rc ? rc : watched;
 }
 
 /* Pass on all jobs of the server in a state ("": any), page after page. */
@@ -744,6 +786,8 @@ int cli_jobs(int argc, char **argv)
     rc = cli_parse(argc, argv, usage, options, args, argc, &n);
     if (!rc && !n)
         rc = cli_usage("jobs: submit, watch, get, list, resend or remove?");
+    if (!rc && j.cafile)
+        rc = cli_readable(j.cafile);
     if (!rc && download_begin(&j.curl, &err))
         rc = cli_fail(&err);
     if (!rc) {

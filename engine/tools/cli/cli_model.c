@@ -189,7 +189,7 @@ int cli_model(int argc, char **argv)
         return EX_USAGE;
     cli_family_give(&o.family, &o.dir, NULL);
     o.dir.precision = precision < 0 ? STENO_AUTO_WEIGHTS : (enum steno_precision)precision;
-    cli_network_resolve(&o.n);
+    (void)cli_network_resolve(&o.n, EX_OK);
     o.what = args[0];
     o.path = args[1];
     if (o.what && !strcmp(o.what, "ops") && !o.path)

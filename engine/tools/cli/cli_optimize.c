@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,12 +138,37 @@ static int optimize_file(struct optimize *o, const char *in, const char *out)
 
 /* ---- directories ---- */
 
+/* Whether both names are those of one file or directory. */
+static bool are_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* NETWORK.onnx.data beside NETWORK.onnx has the weights of the network, which is rewritten with its
+ * own. */
+static bool is_data_of_network(const char *path)
+{
+    static const char end[] = ".onnx.data";
+    char network[4096];
+    const size_t n = strlen(path), more = sizeof ".data" - 1;
+    if (n < sizeof end || strcmp(path + n - (sizeof end - 1), end) != 0 || n >= sizeof network)
+        return false;
+    snprintf(network, sizeof network, "%.*s", (int)(n - more), path);
+    return !access(network, F_OK);
+}
+
 static int copy_file(const char *from, const char *to)
 {
     char buf[65536];
-    FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
+    FILE *in, *out;
     size_t n;
-    bool bad = !in || !out;
+    bool bad;
+    if (are_same(from, to) || is_data_of_network(from))
+        return EX_OK;
+    in = fopen(from, "rb");
+    out = in ? fopen(to, "wb") : NULL;
+    bad = !in || !out;
     while (!bad && (n = fread(buf, 1, sizeof buf, in)) > 0)
         bad = fwrite(buf, 1, n, out) != n;
     bad = bad || ferror(in);
@@ -200,6 +226,40 @@ static int optimize_dir(struct optimize *o, const char *in, const char *out, int
 
 /* ---- arguments ---- */
 
+/* EX_OK; EX_USAGE with the one printed that is no operator with weights. */
+static int check_excluded(const char *list)
+{
+    char pattern[64];
+    for (const char *p = list; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(p, ","), p);
+        if (fnmatch(pattern, "MatMul", 0) && fnmatch(pattern, "Gemm", 0) &&
+            fnmatch(pattern, "Conv", 0))
+            return cli_usage("optimize: --exclude-op: '%s' is none of MatMul, Gemm, Conv", pattern);
+    }
+    return EX_OK;
+}
+
+/* EX_OK; EX_USAGE with the reason printed: an option that does nothing without another. */
+static int check_idle(const struct optimize *o)
+{
+    const bool bytes = o->form || o->precision == TO_INT8, any = bytes || o->precision || o->bits;
+    int rc = EX_OK;
+    if (o->form != QUANTIZE_STATIC)
+        rc = cli_idle("optimize", "--range, --percentile", "needs --quantize static");
+    if (rc == EX_OK && o->method != STENO_RANGE_PERCENTILE)
+        rc = cli_idle("optimize", "--percentile", "needs --range percentile");
+    if (rc == EX_OK && o->form != QUANTIZE_STATIC && !o->layer_errors)
+        rc = cli_idle("optimize", "--calibrate", "needs --quantize static or --layer-errors");
+    if (rc == EX_OK && !o->bits)
+        rc = cli_idle("optimize", "--block", "needs --weight-bits");
+    if (rc == EX_OK && !bytes)
+        rc = cli_idle("optimize", "--reduce-range", "needs --quantize or --precision int8");
+    if (rc == EX_OK && !any)
+        rc = cli_idle("optimize", "--exclude, --exclude-op, --layer-errors",
+                      "needs --quantize, --precision or --weight-bits");
+    return rc;
+}
+
 static int check_combination(const struct optimize *o)
 {
     bool half = o->precision == TO_FP16 || o->precision == TO_BF16;
@@ -213,11 +273,13 @@ static int check_combination(const struct optimize *o)
         return cli_usage("optimize: --convolutions needs --quantize or --precision int8");
     if (o->form == QUANTIZE_STATIC && !o->calibrate.n)
         return cli_usage("optimize: --quantize static needs --calibrate");
+    if (check_excluded(o->quantize.exclude_ops))
+        return EX_USAGE;
     if (o->percentile <= 50 || o->percentile > 100)
         return cli_usage("optimize: --percentile must be more than 50 and at most 100");
     if (o->directory && (o->heads || o->hidden))
         return cli_usage("optimize: --num-heads and --hidden-size need a single network");
-    return EX_OK;
+    return check_idle(o);
 }
 
 /* What follows from the options. */
@@ -252,8 +314,8 @@ static int parse_optimize(int argc, char **argv, struct optimize *o)
     const struct cli_option options[] = {
         {"-o", CLI_TEXT, "OUT", &o->out, 0, 0, "file or directory to write"},
         {"--level", CLI_CHOICE, "basic|extended|layer|all", &o->level, 0, 0,
-         "basic: eliminations; extended: also fusions of primitives;\nlayer: also epilogues and "
-         "whole layers; all: everything, the default"},
+         "basic: eliminations; extended: also fusions of primitives;\nlayer, all: also epilogues "
+         "and whole layers, the default"},
         {"--disable-pass", CLI_TEXT, "LIST", &o->n.net.disable_passes, 0, 0,
          "comma-separated passes to leave out"},
         {"--only", CLI_TEXT, "LIST", &o->n.net.only_passes, 0, 0,
@@ -326,8 +388,10 @@ static int optimize(struct optimize *o)
         return cli_fail(&err);
     rc = o->directory ? optimize_dir(o, o->in, o->out, 0) : optimize_file(o, o->in, o->out);
     if (rc == EX_OK && o->directory && !o->fitting) {
-        (void)steno_fail(&err, STENO_ERR_INVAL,
-                         "%s: no network in it is of the type of --model-type", o->in);
+        (void)steno_fail(&err, STENO_ERR_FORMAT,
+                         o->networks ? "%s: no network in it is of the type of --model-type"
+                                     : "%s: there is no network (.onnx) in it",
+                         o->in);
         rc = cli_fail(&err);
     }
     return rc;
@@ -373,6 +437,8 @@ int cli_optimize(int argc, char **argv)
     int rc = parse_optimize(argc, argv, &o);
     if (rc == EX_OK)
         rc = cli_readable(o.in);
+    if (rc == EX_OK)
+        rc = cli_all_readable(o.calibrate.v, o.calibrate.n);
     open_lists(&o);
     if (rc == EX_OK)
         rc = optimize(&o);

@@ -87,7 +87,7 @@ int cli_profile(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, &o.model, 1, &n);
-    cli_network_resolve(&o.n);
+    rc = cli_network_resolve(&o.n, rc);
     if (rc == EX_OK && !o.model)
         rc = cli_usage("profile needs a model");
     if (rc == EX_OK)

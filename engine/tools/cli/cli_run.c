@@ -156,11 +156,15 @@ int cli_run(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, &o.model, 1, &n);
-    cli_network_resolve(&o.n);
+    rc = cli_network_resolve(&o.n, rc);
     if (rc == EX_OK && (!o.model || !o.dir))
         rc = cli_usage("run needs a model and --output-dir");
     if (rc == EX_OK)
         rc = cli_readable(o.model);
+    for (int i = 0; rc == EX_OK && i < o.inputs.n; i++) {
+        const char *eq = strchr(o.inputs.v[i], '=');
+        rc = eq ? cli_readable(eq + 1) : EX_OK;
+    }
     if (rc == EX_OK)
         rc = run_and_write(&o);
     cli_list_free(&o.inputs);

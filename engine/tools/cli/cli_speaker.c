@@ -74,8 +74,10 @@ static int enroll(const struct work *w)
 {
     steno_speakers *s = NULL;
     steno_err err = {0};
-    int rc = w->n >= 2 ? cli_voices_open(&s, w->dir, &(struct cli_voice_options){0})
+    int rc = w->n >= 2 ? cli_all_readable(w->arg + 1, w->n - 1)
                        : cli_usage("speaker enroll: a name and recordings are needed");
+    if (rc == EX_OK)
+        rc = cli_voices_open(&s, w->dir, &(struct cli_voice_options){0});
     if (rc == EX_OK && enroll_with(s, w, &err))
         rc = cli_fail(&err);
     steno_speakers_close(s);
@@ -89,10 +91,15 @@ static int list(const struct work *w)
     steno_speakers *s = NULL;
     char *found = NULL;
     steno_err err = {0};
-    if (w->n)
-        return cli_usage("speaker list: takes no name");
-    /* without networks: nobody is known */
-    if (!steno_speakers_find(&found, w->dir, NULL))
+    int rc = w->n ? cli_usage("speaker list: takes no name") : EX_OK;
+    if (rc == EX_OK && !w->usual)
+        rc = cli_readable(w->place);
+    if (rc == EX_OK && w->dir)
+        rc = cli_voices_open(&s, w->dir, &(struct cli_voice_options){0});
+    if (rc != EX_OK)
+        return rc;
+    /* without networks nobody knows whose print is of use */
+    if (!s && !steno_speakers_find(&found, NULL, NULL))
         (void)!steno_speakers_open(&s, found, 1, NULL);
     steno_free(found);
     if (steno_enrolled_open(&e, w->place, s, &err)) {
@@ -106,7 +113,7 @@ static int list(const struct work *w)
         if (gmtime_r(&since, &tm))
             (void)!strftime(day, sizeof day, "%Y-%m-%d", &tm);
         printf("%s\t%.1f s\t%s%s\n", who.name, who.seconds, day,
-               who.known ? "" : "\tof another network, or damaged: enroll again");
+               !s || who.known ? "" : "\tof another network, or damaged: enroll again");
     }
     steno_enrolled_close(e);
     steno_speakers_close(s);

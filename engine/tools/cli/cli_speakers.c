@@ -106,7 +106,6 @@ int cli_speakers(int argc, char **argv)
         CLI_KNOWN_OPTIONS(&j.known),
         CLI_VOICE_OPTIONS(&j.voices),
         {0}};
-    steno_err known_err = {0};
     const char **files = calloc((size_t)argc, sizeof *files);
     int n = 0, rc = files ? cli_parse(argc, argv, usage, options, files, argc, &n) : EX_OSERR;
     if (!rc && !n)
@@ -117,16 +116,15 @@ int cli_speakers(int argc, char **argv)
         rc = cli_usage("speakers: --latency needs --live");
     if (!rc)
         rc = cli_voices_open(&j.speakers, j.dir, &j.voices);
-    if (!rc && cli_known_open(&j.known, j.speakers, &known_err)) {
-        rc = cli_fail(&known_err);
-        n = 0;
-    }
-    for (int i = 0; i < n && j.speakers; i++) {
+    if (!rc)
+        rc = cli_known_open(&j.known, j.speakers);
+    for (int i = 0, opened = !rc; i < n && opened; i++) {
         steno_err err = {0};
-        if (j.live ? diarize_live(&j, files[i], &err) : diarize(&j, files[i], &err)) {
-            const int one = cli_fail(&err);
-            rc = rc ? rc : one;
-        }
+        int one = cli_readable(files[i]);
+        if (one == EX_OK &&
+            (j.live ? diarize_live(&j, files[i], &err) : diarize(&j, files[i], &err)))
+            one = cli_fail(&err);
+        rc = rc ? rc : one;
     }
     cli_known_close(&j.known);
     steno_speakers_close(j.speakers);

@@ -262,7 +262,9 @@ int cli_store(int argc, char **argv)
     if (!steno_place_models(s.dir, 0))
         (void)steno_fail(&err, STENO_ERR_INVAL, "no directory of models: set STENO_DATA");
     else if (!steno_catalogue_open(&s.catalogue, s.catalogue_file, &err))
-        rc = !strcmp(s.what, "list") ? list_store(&s) : on_names(&s, args + 1, n - 1);
+        rc = strcmp(s.what, "list") ? on_names(&s, args + 1, n - 1)
+             : n > 1                ? cli_usage("model list: unexpected argument '%s'", args[1])
+                                    : list_store(&s);
     if (err.code)
         rc = cli_fail(&err);
     steno_catalogue_close(s.catalogue);

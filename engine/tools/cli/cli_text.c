@@ -34,12 +34,14 @@ static int write_lines(write_line *write, void *arg)
     ssize_t n;
     for (size_t i = 1; !st && (n = getline(&line, &size, stdin)) > 0; i++) {
         const char *out;
-        line[n - (line[n - 1] == '\n')] = '\0';
-        st = write(arg, line, &out, &err);
-        if (!st && (puts(out) == EOF || fflush(stdout)))
-            st = steno_fail(&err, STENO_ERR_IO, "cannot write the output");
+        n -= line[n - 1] == '\n';
+        line[n] = '\0';
+        st = strlen(line) < (size_t)n ? steno_fail(&err, STENO_ERR_FORMAT, "it has a zero byte")
+                                      : write(arg, line, &out, &err);
         if (st)
             (void)steno_fail_in(&err, st, "line %zu", i);
+        else if (puts(out) == EOF || !cli_flush())
+            break; /* main says it */
     }
     free(line);
     return st ? cli_fail(&err) : EX_OK;
@@ -120,6 +122,8 @@ int cli_itn(int argc, char **argv)
     int n = 0, rc = cli_parse(argc, argv, itn_usage, options, &dir, 1, &n);
     if (!rc && !n)
         rc = cli_usage("itn: the directory of a grammar is missing");
+    if (!rc)
+        rc = cli_readable(dir);
     if (!rc && steno_itn_open(&x.grammar, dir, language, &err))
         rc = cli_fail(&err);
     if (!rc && !(x.writer = steno_itn_writer_new())) {
@@ -168,8 +172,9 @@ int cli_punctuate(int argc, char **argv)
     steno_punctuation_writer *w = NULL;
     steno_err err = {0};
     int n = 0, rc = cli_parse(argc, argv, punctuate_usage, options, NULL, 0, &n);
-    if (!rc && (find_punctuator(dir, model, &err) || steno_punctuator_open(&p, dir, &err) ||
-                steno_punctuation_writer_open(&w, p, &err)))
+    if (!rc)
+        rc = find_punctuator(dir, model, &err) ? cli_fail(&err) : cli_readable(dir);
+    if (!rc && (steno_punctuator_open(&p, dir, &err) || steno_punctuation_writer_open(&w, p, &err)))
         rc = cli_fail(&err);
     if (!rc)
         rc = write_lines(write_punctuated, w);

@@ -82,7 +82,7 @@ static void print_line(struct recording *r, const struct steno_event *ev)
     else
         printf("%.2f %s %s\n", ev->time, kind, ev->text);
     r->shown = tty && ev->kind == STENO_PARTIAL;
-    fflush(stdout);
+    cli_flush();
 }
 
 static steno_status print_json(const struct steno_event *ev)
@@ -93,7 +93,7 @@ static steno_status print_json(const struct steno_event *ev)
     st = steno_event_json_write(&b, ev);
     if (!st) {
         fputs(b.data, stdout);
-        fflush(stdout);
+        cli_flush();
     }
     steno_buf_free(&b);
     return st;
@@ -401,6 +401,9 @@ static int check_job(struct job *j, const char *const *files, int n)
         ((j->words && j->format == CLI_FORMAT_TEXT) || j->format == CLI_FORMAT_NBEST))
         return cli_usage("transcribe: %s says nothing of --speakers; --format json does",
                          j->words ? "--words" : "--format nbest");
+    if (j->aligner_dir && j->format == CLI_FORMAT_TEXT && !j->words && !j->speakers_text)
+        return cli_usage(
+            "transcribe: --align-model gives times, and text without --words has none");
     if (j->stream && j->aligner_dir)
         return cli_usage("transcribe: --align-model needs the whole recording, not --stream");
     if (j->speakers_text && strcmp(j->speakers_text, "auto") != 0 &&
@@ -530,15 +533,7 @@ static steno_status open_vad(struct job *j, steno_err *err)
 static int open_for_job(struct job *j)
 {
     steno_err err = {0};
-    char *dir = NULL;
-    int rc = EX_OK;
-    if (steno_model_find(&dir, j->model_dir, &err))
-        return cli_fail(&err);
-    if (j->model_dir)
-        rc = cli_readable(dir);
-    if (rc == EX_OK && steno_model_open(&j->model, dir, &j->model_opt, &err))
-        rc = cli_fail(&err);
-    free(dir);
+    int rc = cli_open_model(&j->model, NULL, j->model_dir, &j->model_opt);
     if (rc == EX_OK && j->grammars && steno_model_use_grammars(j->model, j->grammars, &err))
         rc = cli_fail(&err);
     if (rc == EX_OK && j->punctuators &&
@@ -553,44 +548,44 @@ static int open_for_job(struct job *j)
                : EX_OK;
 }
 
-static steno_status open_aligner(struct job *j, steno_err *err)
+/* Returns an exit code; an error is printed. */
+static int open_aligner(struct job *j)
 {
-    char *dir = NULL;
     const struct steno_model_options mo = {.cpu = j->model_opt.cpu,
                                            .threads = j->model_opt.threads,
                                            .precision = j->model_opt.precision};
-    steno_status st = j->aligner_dir ? steno_model_find(&dir, j->aligner_dir, err) : STENO_OK;
-    if (!st && dir)
-        st = steno_model_open(&j->aligner, dir, &mo, err);
-    steno_free(dir);
-    return st ? steno_fail_in(err, st, "--align-model") : STENO_OK;
+    return j->aligner_dir ? cli_open_model(&j->aligner, "--align-model", j->aligner_dir, &mo)
+                          : EX_OK;
+}
+
+/* The first failure decides. */
+static int transcribe_files(const struct job *j, const char **files, int n)
+{
+    int code = EX_OK;
+    for (int i = 0; i < n; i++) {
+        const int one = transcribe(j, files[i]);
+        code = code ? code : one;
+    }
+    return code;
 }
 
 static int transcribe_all(struct job *j, const char **files, int n)
 {
     steno_err err = {0};
-    int code = open_vad(j, &err) || open_aligner(j, &err) ? cli_fail(&err) : open_for_job(j);
+    int code = open_vad(j, &err) ? cli_fail(&err) : open_aligner(j);
+    if (code == EX_OK)
+        code = open_for_job(j);
     if (code == EX_OK && j->speakers_text)
         code = cli_voices_open(&j->speakers, j->speakers_dir, &j->voices);
-    if (code == EX_OK && j->speakers && cli_known_open(&j->known, j->speakers, &err))
-        code = cli_fail(&err);
-    const bool opened = code == EX_OK;
-    for (int i = 0; opened && i < n; i++) {
-        int c = transcribe(j, files[i]);
-        if (code == EX_OK)
-            code = c;
-    }
+    if (code == EX_OK && j->speakers)
+        code = cli_known_open(&j->known, j->speakers);
+    if (code == EX_OK)
+        code = transcribe_files(j, files, n);
     steno_model_close(j->model);
     steno_model_close(j->aligner);
     steno_vad_close(j->vad);
     cli_known_close(&j->known);
     steno_speakers_close(j->speakers);
-    if (!opened)
-        return code;
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "steno: standard output: %s\n", strerror(errno));
-        return EX_IOERR;
-    }
     return code;
 }
 

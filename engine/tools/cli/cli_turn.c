@@ -26,12 +26,13 @@ static int open_judge(struct job *j)
     char *found = NULL;
     steno_err err = {0};
     steno_status st = steno_turn_detector_find(&found, j->model, &err);
-    if (!st)
+    int rc = st ? EX_OK : cli_readable(found);
+    if (!st && rc == EX_OK)
         st = steno_turn_detector_open(&j->detector, found, &err);
-    if (!st)
+    if (!st && rc == EX_OK)
         st = steno_turn_judge_open(&j->judge, j->detector, &err);
     steno_free(found);
-    return st ? cli_fail(&err) : EX_OK;
+    return st ? cli_fail(&err) : rc;
 }
 
 static steno_status push_turn(void *recent, const float *pcm, size_t n, steno_err *err)
@@ -69,7 +70,11 @@ static int print(const struct job *j, const char *path)
     steno_recording *r = NULL;
     steno_err err = {0};
     float probability;
-    steno_status st = steno_recording_open(&r, path, (int)j->channel, &err); /* names the path */
+    steno_status st;
+    const int rc = cli_readable(path);
+    if (rc != EX_OK)
+        return rc;
+    st = steno_recording_open(&r, path, (int)j->channel, &err); /* names the path */
     if (!st) {
         st = judge_recording(j, r, &probability, &err);
         if (st)

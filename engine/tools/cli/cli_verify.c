@@ -396,16 +396,24 @@ int cli_verify(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, v.path, 2, &n);
-    cli_network_resolve(&v.n);
+    rc = cli_network_resolve(&v.n, rc);
     v.in.batch = v.batch;
     if (rc == EX_OK && v.models.n && (v.models.n > 2 || !v.audio.n || n))
         rc = cli_usage("verify takes one or two --model with --audio, and no files then");
-    if (rc == EX_OK && v.models.n && v.onnxruntime)
-        rc = cli_usage("verify runs networks in ONNX Runtime, not models");
     if (rc == EX_OK && !v.models.n && (!n || v.audio.n))
         rc = cli_usage("verify needs a network, or --model and --audio");
-    for (int i = 0; rc == EX_OK && i < n; i++)
-        rc = cli_readable(v.path[i]);
+    if (rc == EX_OK && v.models.n)
+        rc = cli_idle("verify",
+                      "--samples, --length, --batch, --seed, --rtol, --atol, --onnxruntime, "
+                      "--no-hard-inputs, --shape, --value, --precision, --cache, --free-batch, "
+                      "--opt-level, --disable-pass, --only",
+                      "is for networks, not for --model");
+    if (rc == EX_OK)
+        rc = cli_all_readable(v.path, n);
+    if (rc == EX_OK)
+        rc = cli_all_readable(v.models.v, v.models.n);
+    if (rc == EX_OK)
+        rc = cli_all_readable(v.audio.v, v.audio.n);
     if (rc == EX_OK)
         rc = v.models.n ? verify_models(&v) : verify_networks(&v);
     cli_list_free(&v.models);

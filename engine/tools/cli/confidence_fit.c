@@ -135,7 +135,7 @@ steno_status confidence_fit(const struct confidence_sample *s, size_t n,
     struct block *b;
     *out = (struct steno_confidence_map){0};
     if (n < 2 * (size_t)STEP_WORDS)
-        return steno_fail(err, STENO_ERR_INVAL, "%zu words are too few for a map: it needs %d", n,
+        return steno_fail(err, STENO_ERR_FORMAT, "%zu words are too few for a map: it needs %d", n,
                           2 * STEP_WORDS);
     b = calloc(n, sizeof *b);
     if (!b)

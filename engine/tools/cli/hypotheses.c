@@ -95,8 +95,8 @@ static void report(const struct comparison *c)
     double rate = h->words ? 100.0 * (double)h->edits / (double)h->words : 0;
     json_t *j;
     if (!c->list) {
-        fprintf(c->out, "%d recordings, %d differ; %ld of %ld words (%.2f %%)\n", h->files,
-                h->differing, h->edits, h->words, rate);
+        fprintf(c->out, "%d recording%s, %d differ; %ld of %ld words (%.2f %%)\n", h->files,
+                h->files == 1 ? "" : "s", h->differing, h->edits, h->words, rate);
         return;
     }
     j = json_pack("{s:i, s:i, s:I, s:I, s:O}", "recordings", h->files, "differing", h->differing,
@@ -113,7 +113,7 @@ steno_status hypotheses_compare(struct hypotheses *h, FILE *out, bool json, sten
     if (!st)
         st = recordings_each(h->audio, one, &c, err);
     if (!st && !h->files)
-        st = steno_fail(err, STENO_ERR_INVAL, "verify: no recordings there");
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no recording in it", h->audio->v[0]);
     if (!st)
         report(&c);
     for (int k = 0; k < 2; k++)

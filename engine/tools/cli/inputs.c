@@ -31,6 +31,13 @@ static steno_status check_names(const struct cli_list *l, const char *option,
     return STENO_OK;
 }
 
+static bool is_number(const char *s)
+{
+    char *end;
+    (void)strtod(s, &end);
+    return end != s && !*end;
+}
+
 static bool parse_dims(const char *s, struct steno_shape *out)
 {
     out->rank = 0;
@@ -179,6 +186,9 @@ steno_status cli_inputs_make(struct cli_inputs *in, const steno_network *n,
     in->t = calloc((size_t)in->n + 1, sizeof *in->t);
     if (!st && !in->t)
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int i = 0; !st && i < o->values.n; i++)
+        if (!is_number(strchr(o->values.v[i], '=') + 1))
+            st = steno_fail(err, STENO_ERR_INVAL, "--value '%s' is not NAME=N", o->values.v[i]);
     for (int i = 0; !st && i < in->n; i++) {
         const struct steno_value *v = steno_network_input(n, i);
         struct steno_tensor *t = &in->t[i];

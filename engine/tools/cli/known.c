@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "speech/store/places.h"
 
@@ -84,14 +85,22 @@ static steno_status take_all(struct cli_known *k, const steno_enrolled *e, const
     return STENO_OK;
 }
 
-steno_status cli_known_open(struct cli_known *k, const steno_speakers *s, steno_err *err)
+int cli_known_open(struct cli_known *k, const steno_speakers *s)
 {
+    steno_err err = {0};
     steno_enrolled *e;
-    steno_status st = open_enrolled(&e, k->enrolled_dir, s, err);
-    if (!st)
-        st = take_all(k, e, s, err);
+    const char *dir = k->enrolled_dir;
+    int rc = dir && strcmp(dir, "none") != 0 ? cli_readable(dir) : EX_OK;
+    for (int i = 0; rc == EX_OK && i < k->given.n; i++) {
+        const char *eq = strchr(k->given.v[i], '=');
+        rc = eq && eq[1] ? cli_readable(eq + 1) : EX_OK;
+    }
+    if (rc != EX_OK)
+        return rc;
+    if (open_enrolled(&e, dir, s, &err) || take_all(k, e, s, &err))
+        rc = cli_fail(&err);
     steno_enrolled_close(e);
-    return st;
+    return rc;
 }
 
 steno_status cli_known_names(const struct cli_known *k, const steno_speakers *s,

@@ -30,10 +30,9 @@ struct cli_known {
  * Errors name it. */
 STENO_MUST steno_status cli_print_make(const steno_speakers *s, const char *path, float *out,
                                        double *seconds, steno_err *err);
-/* Read and make the prints. STENO_ERR_INVAL: not "NAME=FILE", or too little speech. Errors name the
- * recording. */
-STENO_MUST steno_status cli_known_open(struct cli_known *k, const steno_speakers *s,
-                                       steno_err *err);
+/* Read and make the prints. Returns an exit code; an error (not "NAME=FILE", too little speech, no
+ * such place) is printed. */
+int cli_known_open(struct cli_known *k, const steno_speakers *s);
 /* The names of the speakers of a diarization that has ended: *out [speakers], NULL for those that
  * are not known; the caller frees it. */
 STENO_MUST steno_status cli_known_names(const struct cli_known *k, const steno_speakers *s,

@@ -63,6 +63,42 @@ int cli_readable(const char *path)
     return EX_NOINPUT;
 }
 
+int cli_all_readable(const char *const *path, int n)
+{
+    int rc = EX_OK;
+    for (int i = 0; i < n && rc == EX_OK; i++)
+        rc = cli_readable(path[i]);
+    return rc;
+}
+
+int cli_open_model(steno_model **out, const char *option, const char *name,
+                   const struct steno_model_options *o)
+{
+    steno_err err = {0};
+    char *dir = NULL;
+    int rc = EX_OK;
+    steno_status st = steno_model_find(&dir, name, &err);
+    if (!st && name && *name)
+        rc = cli_readable(dir);
+    if (!st && rc == EX_OK)
+        st = steno_model_open(out, dir, o, &err);
+    steno_free(dir);
+    if (st && option)
+        (void)steno_fail_in(&err, st, "%s", option);
+    return st ? cli_fail(&err) : rc;
+}
+
+/* errno of the first output that could not be written. */
+static int why_lost;
+
+bool cli_flush(void)
+{
+    errno = 0;
+    if (fflush(stdout) && !why_lost)
+        why_lost = errno;
+    return !ferror(stdout);
+}
+
 bool cli_is_onnx(const char *name)
 {
     const size_t n = strlen(name);
@@ -201,22 +237,17 @@ static int run_command(int argc, char **argv)
                      best);
 }
 
-/* "steno help COMMAND" is "steno COMMAND --help". */
-static int help_of(char *command)
+/* "steno help COMMAND [SUBCOMMAND]" is "steno COMMAND [SUBCOMMAND] --help". */
+static int help_of(char *command, char *sub)
 {
-    char option[] = "--help", *argv[] = {command, option, NULL};
-    return run_command(2, argv);
+    char option[] = "--help", *argv[] = {command, sub ? sub : option, sub ? option : NULL, NULL};
+    return run_command(sub ? 3 : 2, argv);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    steno_pages_for_large();
-    steno_map_guard();
-    steno_rare_ops_add();
-    if (argc < 2) {
-        fputs("steno: no command given (see steno --help)\n", stderr);
-        return EX_USAGE;
-    }
+    if (argc < 2)
+        return cli_usage("no command given");
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
         printf("steno %s\n", steno_version());
         return EX_OK;
@@ -224,7 +255,21 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return argc > 2 && !strcmp(argv[2], "--names")    ? names()
                : argc > 2 && !strcmp(argv[2], "--passes") ? passes()
-               : argc > 2 && argv[2][0] != '-'            ? help_of(argv[2])
+               : argc > 2 && argv[2][0] != '-'            ? help_of(argv[2], argv[3])
                                                           : help();
     return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    int rc;
+    steno_pages_for_large();
+    steno_map_guard();
+    steno_rare_ops_add();
+    rc = run(argc, argv);
+    if (cli_flush())
+        return rc;
+    fprintf(stderr, "steno: standard output: %s\n",
+            why_lost ? strerror(why_lost) : "cannot be written");
+    return EX_IOERR;
 }

@@ -79,7 +79,7 @@ static steno_status start_runtime(onnxruntime *o, const char *path, steno_err *e
     if (rc) {
         close(ends[0]);
         o->pid = 0;
-        return steno_fail(err, STENO_ERR_INVAL, "ONNX Runtime: %s: %s", argv[0], strerror(rc));
+        return steno_fail(err, STENO_ERR_IO, "ONNX Runtime: %s: %s", argv[0], strerror(rc));
     }
     o->socket = fdopen(ends[0], "r");
     if (!o->socket) {

@@ -1,11 +1,14 @@
 #include "tools/cli/options.h"
 #include "base/list.h"
+#include "base/path.h"
 #include "nn/kernels/peak.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 
 #define HELP_COLUMN 25
@@ -73,8 +76,8 @@ static bool real(const struct cli_option *o, const char *s)
     double v;
     errno = 0;
     v = strtod(s, &end);
-    if (errno || end == s || *end || !(v >= 0)) {
-        (void)cli_usage("%s: '%s' is not a number of at least 0", o->name, s);
+    if (errno || end == s || *end || !isfinite(v) || v < (double)o->min) {
+        (void)cli_usage("%s: '%s' is not a number of at least %ld", o->name, s, o->min);
         return false;
     }
     *(double *)o->to = v;
@@ -113,17 +116,35 @@ static bool set_value(const struct cli_option *o, const char *s)
     }
 }
 
+/* What cli_parse has read: by row, the name of the option if it was given, else NULL. */
+static const char *given[CLI_MAX_OPTIONS];
+
+bool cli_given(const char *name)
+{
+    for (int i = 0; i < CLI_MAX_OPTIONS; i++)
+        if (given[i] && !strcmp(given[i], name))
+            return true;
+    return false;
+}
+
+int cli_idle(const char *command, const char *options, const char *why)
+{
+    for (int i = 0; i < CLI_MAX_OPTIONS; i++)
+        if (given[i] && steno_list_holds(options, given[i]))
+            return cli_usage("%s: %s %s", command, given[i], why);
+    return EX_OK;
+}
+
 /* Check that the options that were given do something for the subcommand: EX_OK, or EX_USAGE with
  * the reason printed. */
-static int check_subcommand(const char *command, const struct cli_option *options,
-                            const bool given[CLI_MAX_OPTIONS], const char *sub)
+static int check_subcommand(const char *command, const struct cli_option *options, const char *sub)
 {
     const char *owners = NULL;
     for (int i = 0; options[i].name && i < CLI_MAX_OPTIONS; i++) {
         if (options[i].kind == CLI_COMMANDS)
             owners = options[i].name;
         else if (given[i] && owners && !steno_list_holds(owners, sub))
-            return cli_usage("%s %s: %s is an option of %s", command, sub, options[i].name, owners);
+            return cli_usage("%s %s: %s is an option of %s", command, sub, given[i], owners);
     }
     return EX_OK;
 }
@@ -133,7 +154,6 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
 {
     const char *names[CLI_MAX_OPTIONS + 1], *value;
     char flags[CLI_MAX_OPTIONS][40];
-    bool given[CLI_MAX_OPTIONS] = {false};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     int count = 0, c;
     for (; options[count].name && count < CLI_MAX_OPTIONS; count++) {
@@ -143,6 +163,7 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
     }
     names[count] = NULL;
     *n = 0;
+    memset(given, 0, sizeof given);
     while ((c = cli_next(&a, names, &value)) != CLI_END) {
         if (c == CLI_HELP) {
             fputs(usage, stdout);
@@ -158,16 +179,22 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
         else if (c == CLI_ERROR || !set_value(&options[c], value))
             return EX_USAGE;
         else
-            given[c] = true;
+            given[c] = options[c].name;
     }
-    return *n ? check_subcommand(argv[0], options, given, positional[0]) : EX_OK;
+    return *n ? check_subcommand(argv[0], options, positional[0]) : EX_OK;
 }
 
-void cli_network_resolve(struct cli_network *n)
+int cli_network_resolve(struct cli_network *n, int rc)
 {
+    const char *dir = n->net.cache_dir;
     n->net.opt_level = (int)n->opt_level;
     n->net.precision = (enum steno_precision)n->precision;
     n->sess.threads = (int)n->threads;
+    if (rc != EX_OK || !dir || (!mkdir(dir, 0777) || (errno == EEXIST && steno_path_is_dir(dir))))
+        return rc;
+    fprintf(stderr, "steno: --cache: %s: %s\n", dir,
+            errno == EEXIST ? strerror(ENOTDIR) : strerror(errno));
+    return EX_CANTCREAT;
 }
 
 double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k)

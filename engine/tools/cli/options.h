@@ -17,7 +17,7 @@ enum cli_kind {
     CLI_FLAG,    /* bool */
     CLI_TEXT,    /* const char * */
     CLI_NUMBER,  /* long, within [min, max] */
-    CLI_REAL,    /* double >= 0 */
+    CLI_REAL,    /* double, at least min */
     CLI_CHOICE,  /* int: index of the value in arg, "a|b|c" */
     CLI_MANY,    /* struct cli_list: every occurrence */
     CLI_HEADING, /* not an option: name is a line of its own in --help */
@@ -41,6 +41,11 @@ struct cli_option {
  * EX_OK; EX_USAGE after printing the error; -1 after --help printed usage and the table. */
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n);
+/* Whether an option was given to the command that cli_parse has read. */
+bool cli_given(const char *name);
+/* EX_OK; EX_USAGE with "COMMAND: OPTION why" printed if one of the options was given that do
+ * nothing here: "--a,--b". */
+int cli_idle(const char *command, const char *options, const char *why);
 
 #define CLI_PRECISIONS "fp32|bf16|int8|fp16|auto"
 
@@ -96,8 +101,9 @@ struct cli_network {
          0,                                                                                        \
          "comma-separated inputs, exported for one stream, that take any number"},                 \
         CLI_PASS_OPTIONS(N)
-/* Apply the parsed rows to net and sess. */
-void cli_network_resolve(struct cli_network *n);
+/* Apply the parsed rows to net and sess. rc: what cli_parse returned; returned as it is unless it
+ * is EX_OK and the folder of --cache cannot be used, which is printed. */
+int cli_network_resolve(struct cli_network *n, int rc);
 /* Operations per second that one core reaches for the type of most products: f32, or the
  * instructions for weights of fewer bits. */
 double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k);

@@ -1,5 +1,7 @@
 #include "tools/cli/output.h"
 
+#include "tools/cli/cli.h"
+
 #include <stdio.h>
 
 #include "protocol/result_json.h"
@@ -81,6 +83,6 @@ steno_status cli_output_print(const struct cli_output *o, steno_transcript *t, s
     else if (b.data)
         fputs(b.data, stdout);
     steno_buf_free(&b);
-    fflush(stdout);
+    cli_flush();
     return st;
 }

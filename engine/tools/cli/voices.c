@@ -12,13 +12,26 @@ int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voic
 {
     char *found = NULL;
     steno_err err = {0};
-    steno_status st = steno_speakers_find(&found, dir, &err);
+    steno_status st;
+    int rc = EX_OK;
+    *out = NULL;
+    if (o->speakers && (o->min || o->max))
+        return cli_usage("--speakers excludes --min and --max");
+    if (cli_given("--threshold") && !(o->threshold > 0))
+        return cli_usage("--threshold: it has to be above 0");
+    st = steno_speakers_find(&found, dir, &err);
     if (!st)
+        rc = cli_readable(found);
+    if (!st && rc == EX_OK)
         st = steno_speakers_open(out, found, (int)o->threads, &err);
-    if (!st && o->latency > 0)
+    if (!st && rc == EX_OK && o->latency > 0)
         st = steno_speakers_set_latency(*out, o->latency, &err);
     steno_free(found);
-    return st ? cli_fail(&err) : EX_OK;
+    if (st) {
+        steno_speakers_close(*out);
+        *out = NULL;
+    }
+    return st ? cli_fail(&err) : rc;
 }
 
 static steno_status push_voices(void *diarization, const float *pcm, size_t n, steno_err *err)

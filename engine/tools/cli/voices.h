@@ -20,12 +20,12 @@ struct cli_voice_options {
          &(V)->threshold,                                                                          \
          0,                                                                                        \
          0,                                                                                        \
-         "cosine distance from which two voices are two speakers, 0 to 2"},                        \
+         "cosine distance from which two voices are two speakers, above 0 to 2"},                  \
     {                                                                                              \
         "--threads", CLI_NUMBER, "N", &(V)->threads, 1, 256, "threads of the engine (default 1)"   \
     }
 
-/* Open the networks. Returns an exit code; an error is printed. */
+/* Check the options, and open the networks. Returns an exit code; an error is printed. */
 int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voice_options *o);
 /* Begin the diarization of a recording that will be pushed. */
 STENO_MUST steno_status cli_voices_begin(steno_diarization **out, const steno_speakers *s,

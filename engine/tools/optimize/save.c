@@ -237,9 +237,8 @@ steno_status steno_network_save(const steno_network *n, const char *path,
     struct steno_onnx_write_options wo;
     struct kept k;
     steno_status st = options(n, opt, &k, &wo, err);
-    if (!st)
-        st = steno_onnx_write(n->g, path, &wo, written, err);
-    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+    return st ? steno_fail_in(err, st, "%s", path)
+              : steno_onnx_write(n->g, path, &wo, written, err);
 }
 
 steno_status steno_network_serialize(const steno_network *n, const struct steno_save_options *opt,

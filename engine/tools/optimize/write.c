@@ -3,8 +3,10 @@
  * separate file. */
 #include "tools/optimize/write_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- nodes ---- */
 
@@ -200,20 +202,31 @@ static bool wants_external(const struct steno_graph *g, const struct steno_onnx_
            (opt->external == STENO_EXTERNAL_AUTO && constant_bytes(g) > (size_t)1 << 30);
 }
 
-/* Flush, check for errors, rename into place. */
+/* Flush, check for errors, rename into place if the names differ. */
 static steno_status commit(FILE *f, const char *from, const char *to, bool failed, steno_err *err)
 {
+    const bool renamed = strcmp(from, to) != 0;
+    int why;
     failed = fflush(f) || ferror(f) || failed;
     failed = fclose(f) || failed;
-    if (!failed && !rename(from, to))
+    if (!failed && (!renamed || !rename(from, to)))
         return STENO_OK;
-    remove(from);
-    return steno_fail(err, STENO_ERR_IO, "%s: cannot write", to);
+    why = errno;
+    if (renamed)
+        remove(from);
+    return steno_fail(err, STENO_ERR_IO, "cannot be written: %s", strerror(why));
 }
 
 struct paths {
     char model[4096], data[4096], model_new[4096], data_new[4096];
 };
+
+/* Where a device or a pipe is, it is written to; a rename would put a file into its place. */
+static bool is_special(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && !S_ISREG(s.st_mode);
+}
 
 static steno_status write_files(struct file_writer *o, const struct steno_graph *g, struct paths *p,
                                 struct steno_onnx_written *written)
@@ -233,7 +246,7 @@ static steno_status write_files(struct file_writer *o, const struct steno_graph 
                           "need a file of their own");
     s.f = fopen(p->model_new, "wb");
     if (!s.f)
-        return steno_fail(o->w.err, STENO_ERR_IO, "%s: cannot be created", p->model_new);
+        return steno_fail(o->w.err, STENO_ERR_IO, "cannot be written: %s", strerror(errno));
     onnx__model__pack_to_buffer(&m, &s.base);
     written->bytes = s.n;
     written->data_bytes = o->data_bytes;
@@ -250,18 +263,20 @@ steno_status steno_onnx_write(const struct steno_graph *g, const char *path,
     struct steno_onnx_written ignored;
     struct paths p;
     const char *slash = strrchr(path, '/');
+    const bool special = is_special(path);
     steno_status st;
     if (strlen(path) + 10 > sizeof p.model)
         return steno_fail(err, STENO_ERR_INVAL, "the path of the model is too long");
     snprintf(p.model, sizeof p.model, "%s", path);
     snprintf(p.data, sizeof p.data, "%s.data", path);
-    snprintf(p.model_new, sizeof p.model_new, "%s.new", path);
+    snprintf(p.model_new, sizeof p.model_new, special ? "%s" : "%s.new", path);
     snprintf(p.data_new, sizeof p.data_new, "%s.data.new", path);
-    if (wants_external(g, opt)) {
+    if (!special && wants_external(g, opt)) {
         o.data = p.data + (slash ? slash - path + 1 : 0);
         o.data_file = fopen(p.data_new, "wb");
         if (!o.data_file)
-            return steno_fail(err, STENO_ERR_IO, "%s: cannot be created", p.data_new);
+            return steno_fail(err, STENO_ERR_IO, "%s: cannot be written: %s", path,
+                              strerror(errno));
     }
     st = write_files(&o, g, &p, written ? written : &ignored);
     if (o.data_file) {
@@ -269,5 +284,5 @@ steno_status steno_onnx_write(const struct steno_graph *g, const char *path,
         remove(p.data_new);
     }
     steno_write_end(&o.w);
-    return st;
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
 }

@@ -42,7 +42,8 @@ struct steno_onnx_written {
 };
 
 /* Write path, and path.data beside it if weights are external. Both are renamed into place when
- * they are complete. written may be NULL. STENO_ERR_IO; STENO_ERR_UNSUPPORTED names what that opset
+ * they are complete; a device or a pipe is written to as it is, with all weights. written may be
+ * NULL. Errors begin with path. STENO_ERR_IO; STENO_ERR_UNSUPPORTED names what that opset
  * cannot express; STENO_ERR_LIMIT: over 2 GiB with STENO_EXTERNAL_NEVER. */
 STENO_MUST steno_status steno_onnx_write(const struct steno_graph *g, const char *path,
                                          const struct steno_onnx_write_options *opt,
