@@ -271,28 +271,21 @@ float *steno_make_read(struct steno_make *m, const char *name, int rank, const i
 float *steno_make_new_const(struct steno_make *m, const char *name, int rank, const int64_t *dim,
                             steno_value_id *v)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = rank}};
-    size_t bytes = 0;
+    struct steno_shape s = {.rank = rank};
+    size_t bytes;
+    float *x;
     *v = STENO_NONE;
     if (m->st)
         return NULL;
     if (rank)
-        memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
-    if (steno_shape_bytes(&t.shape, STENO_F32, &bytes)) {
+        memcpy(s.dim, dim, (size_t)rank * sizeof *dim);
+    if (steno_shape_bytes(&s, STENO_F32, &bytes)) {
         m->st = steno_fail(m->err, STENO_ERR_LIMIT, "%s: '%s' is too large", m->w.file, name);
         return NULL;
     }
-    t.data = steno_aligned_alloc(bytes);
-    if (!t.data) {
-        steno_make_no_memory(m);
-        return NULL;
-    }
-    m->st = steno_graph_take_const(m->g, name, &t, v, m->err);
-    if (!m->st)
-        return t.data;
-    steno_aligned_free(t.data);
-    *v = STENO_NONE;
-    return NULL;
+    x = steno_graph_new_const(m->g, name, STENO_F32, &s, v, m->err);
+    m->st = x ? STENO_OK : STENO_ERR_NOMEM;
+    return x;
 }
 
 steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank,
@@ -454,7 +447,7 @@ steno_value_id steno_make_concat(struct steno_make *m, int64_t axis, steno_value
 
 steno_value_id steno_make_join(struct steno_make *m, int64_t axis, int n, const steno_value_id *x)
 {
-    const struct steno_attr a = STENO_MAKE_INT("axis", axis);
+    const struct steno_attr a = STENO_INT_ATTR("axis", axis);
     return steno_make_node(m, "Concat", n, x, 1, &a);
 }
 
@@ -481,7 +474,7 @@ steno_value_id steno_make_reshape(struct steno_make *m, steno_value_id x, int ra
 steno_value_id steno_make_transpose(struct steno_make *m, steno_value_id x, int rank,
                                     const int64_t *perm)
 {
-    const struct steno_attr a = STENO_MAKE_INTS("perm", rank, perm);
+    const struct steno_attr a = STENO_INTS_ATTR("perm", rank, perm);
     return steno_make_node(m, "Transpose", 1, &x, 1, &a);
 }
 
@@ -493,7 +486,7 @@ steno_value_id steno_make_turn(struct steno_make *m, steno_value_id x)
 steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_value_id x,
                                   int64_t axis)
 {
-    const struct steno_attr a = STENO_MAKE_INT("axis", axis);
+    const struct steno_attr a = STENO_INT_ATTR("axis", axis);
     return steno_make_node(m, type, 1, &x, 1, &a);
 }
 

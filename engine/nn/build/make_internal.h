@@ -6,17 +6,6 @@
 
 #define STENO_MAKE_NAME 400 /* bytes of a weight's name with root and prefix, its end included */
 
-#define STENO_MAKE_INT(NAME, VALUE)                                                                \
-    (struct steno_attr)                                                                            \
-    {                                                                                              \
-        .name = (NAME), .kind = STENO_ATTR_INT, .i = (VALUE)                                       \
-    }
-#define STENO_MAKE_INTS(NAME, N, VALUES)                                                           \
-    (struct steno_attr)                                                                            \
-    {                                                                                              \
-        .name = (NAME), .kind = STENO_ATTR_INTS, .n = (size_t)(N), .ints = (VALUES)                \
-    }
-
 void steno_make_no_memory(struct steno_make *m);
 /* The name of the constant in the graph: without the root, so that it does not depend on what wraps
  * the checkpoint. */

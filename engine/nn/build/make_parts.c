@@ -12,7 +12,7 @@
 
 steno_value_id steno_make_cast(struct steno_make *m, steno_value_id x, int64_t onnx_type)
 {
-    const struct steno_attr a = STENO_MAKE_INT("to", onnx_type);
+    const struct steno_attr a = STENO_INT_ATTR("to", onnx_type);
     return steno_make_node(m, "Cast", 1, &x, 1, &a);
 }
 
@@ -149,7 +149,7 @@ steno_value_id steno_make_pointwise(struct steno_make *m, steno_value_id x, cons
 steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
                                float epsilon)
 {
-    const struct steno_attr attr[] = {STENO_MAKE_INT("axis", -1),
+    const struct steno_attr attr[] = {STENO_INT_ATTR("axis", -1),
                                       {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = epsilon}};
     const steno_value_id in[] = {x, part_of(m, name, "weight", d), part_of(m, name, "bias", d)};
     return steno_make_node(m, "LayerNormalization", 3, in, 2, attr);
@@ -194,10 +194,10 @@ steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const
     const int64_t stride[] = {c->stride, c->stride}, pad[] = {c->pad, c->pad, c->pad, c->pad};
     const size_t filter = (size_t)(dim[1] * c->kernel) * (c->rank == 2 ? (size_t)c->kernel : 1);
     const struct steno_attr attr[] = {
-        STENO_MAKE_INTS("kernel_shape", c->rank, kernel),
-        STENO_MAKE_INTS("strides", c->rank, c->strides ? c->strides : stride),
-        STENO_MAKE_INTS("pads", 2 * c->rank, c->pads ? c->pads : pad),
-        STENO_MAKE_INTS("dilations", c->rank, dilations), STENO_MAKE_INT("group", groups)};
+        STENO_INTS_ATTR("kernel_shape", c->rank, kernel),
+        STENO_INTS_ATTR("strides", c->rank, c->strides ? c->strides : stride),
+        STENO_INTS_ATTR("pads", 2 * c->rank, c->pads ? c->pads : pad),
+        STENO_INTS_ATTR("dilations", c->rank, dilations), STENO_INT_ATTR("group", groups)};
     char weight[STENO_MAKE_NAME], bias[STENO_MAKE_NAME];
     steno_value_id in[3] = {x, STENO_NONE, STENO_NONE};
     const bool has_bias = c->bias || c->batch_norm;
@@ -231,7 +231,7 @@ static steno_value_id gelu(struct steno_make *m, steno_value_id x)
  * along axis 1. */
 steno_value_id steno_make_glu(struct steno_make *m, steno_value_id x, int64_t axis)
 {
-    const struct steno_attr a = STENO_MAKE_INT("axis", axis);
+    const struct steno_attr a = STENO_INT_ATTR("axis", axis);
     steno_value_id half[2];
     steno_make_outputs(m, "Split", 1, &x, 2, half, 1, &a);
     return steno_make_2(m, "Mul", half[0], steno_make_1(m, "Sigmoid", half[1]));

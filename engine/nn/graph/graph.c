@@ -165,6 +165,24 @@ steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
     return st;
 }
 
+void *steno_graph_new_const(struct steno_graph *g, const char *name, steno_dtype dtype,
+                            const struct steno_shape *shape, steno_value_id *out, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = dtype, .shape = *shape};
+    size_t bytes;
+    steno_status st = steno_shape_bytes(shape, dtype, &bytes);
+    if (!st && !(t.data = steno_aligned_alloc(bytes)))
+        st = STENO_ERR_NOMEM;
+    if (st) {
+        (void)steno_fail(err, st, "no memory for constant '%s'", name);
+        return NULL;
+    }
+    if (!steno_graph_take_const(g, name, &t, out, err))
+        return t.data;
+    steno_aligned_free(t.data);
+    return NULL;
+}
+
 steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
                                    const struct steno_tensor *t, bool borrow, steno_value_id *out,
                                    steno_err *err)

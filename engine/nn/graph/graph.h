@@ -201,6 +201,10 @@ STENO_MUST steno_status steno_graph_add_const(struct steno_graph *g, const char 
 STENO_MUST steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
                                                const struct steno_tensor *t, steno_value_id *out,
                                                steno_err *err);
+/* Add a constant of this type and shape and return its elements, which the caller writes. NULL: err
+ * is set. */
+void *steno_graph_new_const(struct steno_graph *g, const char *name, steno_dtype dtype,
+                            const struct steno_shape *shape, steno_value_id *out, steno_err *err);
 /* Make an existing value constant with such a block (or, if owned is false, with bytes that live as
  * long as the graph). */
 STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_value_id v,
@@ -278,6 +282,24 @@ size_t steno_graph_const_bytes(const struct steno_graph *g);
 /* Return the negative dim of a symbolic dimension; adds the symbol if it is new. */
 int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param);
 
+/* Input i of a node; STENO_NONE: it has none. */
+static inline steno_value_id steno_node_in(const struct steno_node *n, int i)
+{
+    return i >= 0 && i < n->n_in ? n->in[i] : STENO_NONE;
+}
+/* Attributes, as initializers. */
+#define STENO_INT_ATTR(NAME, VALUE)                                                                \
+    {                                                                                              \
+        .name = (NAME), .kind = STENO_ATTR_INT, .i = (VALUE)                                       \
+    }
+#define STENO_FLOAT_ATTR(NAME, VALUE)                                                              \
+    {                                                                                              \
+        .name = (NAME), .kind = STENO_ATTR_FLOAT, .f = (VALUE)                                     \
+    }
+#define STENO_INTS_ATTR(NAME, N, VALUES)                                                           \
+    {                                                                                              \
+        .name = (NAME), .kind = STENO_ATTR_INTS, .n = (size_t)(N), .ints = (VALUES)                \
+    }
 /* Return the attribute of this name, or NULL. The functions below return `fallback` if it is absent
  * or of another kind. */
 const struct steno_attr *steno_node_attr(const struct steno_node *n, const char *name);

@@ -71,6 +71,12 @@ struct steno_shape {
     int64_t dim[STENO_MAX_RANK];
 };
 
+/* True when two extents are the same: equal numbers, or the same symbol. */
+static inline bool steno_same_dim(int64_t a, int64_t b)
+{
+    return a == b && a != STENO_DIM_ANY;
+}
+
 /* Dense, row-major. data is 64-byte aligned and followed by STENO_OVERREAD readable bytes
  * (base/arena.h), except in views of borrowed input. */
 struct steno_tensor {

@@ -92,9 +92,8 @@ float *steno_ops_out_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t)
 double *steno_ops_out_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 void steno_ops_put_f32(struct steno_tensor *t, const float *buf);
 void steno_ops_put_f64(struct steno_tensor *t, const double *buf);
-/* For operators in f64: *x is input 0, which must be of floats, and *px its elements; inputs
- * [0, need) must be present. */
-STENO_MUST steno_status steno_ops_float_input(struct steno_op_ctx *ctx, int need,
+/* For operators in f64: *x is input 0, which must be of floats, and *px its elements. */
+STENO_MUST steno_status steno_ops_float_input(struct steno_op_ctx *ctx,
                                               const struct steno_tensor **x, const double **px,
                                               steno_err *err);
 /* Make output 0, of type t and shape s; *py is where to compute it (steno_ops_put_f64). */
@@ -137,11 +136,6 @@ static inline void steno_ops_remove_axis(struct steno_shape *s, int axis)
 struct steno_shape steno_ops_shape(int rank, const int64_t *dim); /* dim may be NULL */
 /* Row-major strides in elements. */
 void steno_ops_strides(const struct steno_shape *s, int64_t *stride);
-/* True when two dims, symbolic or concrete, are the same (equal numbers, not STENO_DIM_ANY). */
-static inline bool steno_ops_same_dim(int64_t a, int64_t b)
-{
-    return a == b && a != STENO_DIM_ANY;
-}
 /* Read input `in` (i32 or i64) as a list of integers. STENO_ERR_FORMAT: absent or not integers;
  * STENO_ERR_INVAL: more than max. */
 STENO_MUST steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out,
@@ -153,7 +147,8 @@ STENO_MUST steno_status steno_ops_axes(const struct steno_op_ctx *ctx, const cha
 /* The same during inference. False: the input is present, but its value is not known yet. */
 bool steno_ops_infer_axes(const struct steno_infer *ic, const char *name, int in, int64_t *out,
                           size_t max, size_t *n, bool *found);
-/* Check that inputs [0, n_in) are present. STENO_ERR_FORMAT names the number of the missing one. */
+/* Check that inputs [0, n_in) are present, where nn/ops/arity.c does not require them.
+ * STENO_ERR_FORMAT names the number of the missing one. */
 STENO_MUST steno_status steno_ops_need(const struct steno_op_ctx *ctx, int n_in, steno_err *err);
 
 /* ---- inference shared by families ---- */

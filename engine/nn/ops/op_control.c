@@ -45,7 +45,7 @@ static struct steno_shape merge_shapes(struct steno_infer *ic, const struct sten
         return r;
     }
     for (int i = 0; i < r.rank; i++)
-        if (!steno_ops_same_dim(a->dim[i], b->dim[i]))
+        if (!steno_same_dim(a->dim[i], b->dim[i]))
             r.dim[i] = steno_infer_new_dim(ic);
     return r;
 }
@@ -116,9 +116,7 @@ static steno_status run_if(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *out[MAX_CARRIED];
     int n = steno_op_n_out(ctx);
     bool cond;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = read_flag(ctx, steno_op_in(ctx, 0), &cond, err);
+    steno_status st = read_flag(ctx, steno_op_in(ctx, 0), &cond, err);
     if (!st)
         st = steno_op_subgraph(ctx, cond ? "then_branch" : "else_branch", NULL, 0, out, n, err);
     for (int i = 0; i < n && !st; i++)

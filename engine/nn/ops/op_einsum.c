@@ -126,7 +126,7 @@ struct plan {
  * not fit. */
 static bool merge_extents(int64_t a, int64_t b, int64_t *out)
 {
-    if (a == UNUSED || a == 1 || steno_ops_same_dim(a, b))
+    if (a == UNUSED || a == 1 || steno_same_dim(a, b))
         *out = b;
     else if (b == 1)
         *out = a;
@@ -359,9 +359,6 @@ static steno_status run_einsum(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st;
     if (n_in > MAX_TERMS || n_in < 1)
         return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "%d inputs are not supported", n_in);
-    st = steno_ops_need(ctx, n_in, err);
-    if (st)
-        return st;
     for (int i = 0; i < n_in; i++) {
         x = steno_op_in(ctx, i);
         in[i] = x->shape;

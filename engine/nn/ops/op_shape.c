@@ -25,11 +25,8 @@ static steno_status run_shape(struct steno_op_ctx *ctx, steno_err *err)
     int64_t start, end, len;
     struct steno_shape s;
     struct steno_tensor *y;
-    const struct steno_tensor *x;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
+    steno_status st;
     shape_range(steno_op_node(ctx), x->shape.rank, &start, &end);
     len = end - start;
     s = steno_ops_shape(1, &len);
@@ -56,9 +53,7 @@ static steno_status run_size(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_shape s = {.rank = 0};
     struct steno_tensor *y;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_op_out(ctx, 0, STENO_I64, &s, &y, err);
+    steno_status st = steno_op_out(ctx, 0, STENO_I64, &s, &y, err);
     if (!st)
         *(int64_t *)y->data = (int64_t)steno_numel(steno_op_in(ctx, 0));
     return st;
@@ -134,7 +129,7 @@ static const char *reshape_dims(const struct steno_shape *in, const int64_t *wan
                 den *= (size_t)out->dim[i];
                 continue;
             }
-            while (j < in->rank && (used[j] || !steno_ops_same_dim(in->dim[j], out->dim[i])))
+            while (j < in->rank && (used[j] || !steno_same_dim(in->dim[j], out->dim[i])))
                 j++;
             if (j == in->rank)
                 return NULL;
@@ -166,9 +161,7 @@ static steno_status run_reshape(struct steno_op_ctx *ctx, steno_err *err)
     bool found;
     struct steno_shape s = {0};
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_axes(ctx, "shape", 1, want, STENO_MAX_RANK, &n, &found, err);
+    steno_status st = steno_ops_axes(ctx, "shape", 1, want, STENO_MAX_RANK, &n, &found, err);
     if (st)
         return st;
     if (!found)
@@ -299,9 +292,7 @@ static steno_status run_view(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s = {0};
     const char *wrong;
     char a[64];
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_axes(ctx, "axes", 1, axes, STENO_MAX_RANK, &n, &found, err);
+    steno_status st = steno_ops_axes(ctx, "axes", 1, axes, STENO_MAX_RANK, &n, &found, err);
     if (st)
         return st;
     wrong = view_dims(node, &steno_op_in(ctx, 0)->shape, axes, n, found, &s);
@@ -344,9 +335,6 @@ static steno_status infer_view(struct steno_infer *ic, steno_err *err)
 static steno_status run_identity(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_shape s;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
     s = steno_op_in(ctx, 0)->shape;
     return steno_op_view(ctx, 0, 0, &s, err);
 }
@@ -363,17 +351,14 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 (Steele, Lea, Flood 2
  * are dropped by a generator with a fixed seed: the same input gives the same output. */
 static steno_status run_dropout(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *ratio_in, *mode;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *ratio_in, *mode;
     struct steno_tensor *y, *mask = NULL;
     uint64_t state = (uint64_t)steno_node_int(steno_op_node(ctx), "seed", 0);
     double ratio = 0.5;
     size_t n, e;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    ratio_in = steno_op_n_in(ctx) > 1 ? steno_op_in(ctx, 1) : NULL;
-    mode = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    steno_status st;
+    ratio_in = steno_op_in(ctx, 1);
+    mode = steno_op_in(ctx, 2);
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (ratio_in && steno_numel(ratio_in) == 1)
@@ -387,7 +372,7 @@ static steno_status run_dropout(struct steno_op_ctx *ctx, steno_err *err)
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
                              "is for training (is_test is 0): export the model for inference");
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
-    if (!st && steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1))
+    if (!st && steno_op_wants(ctx, 1))
         st = steno_op_out(ctx, 1, steno_op_node(ctx)->opset < 10 ? x->dtype : STENO_BOOL, &x->shape,
                           &mask, err);
     if (st)
@@ -433,9 +418,7 @@ static steno_status run_expand(struct steno_op_ctx *ctx, steno_err *err)
     int64_t in[STENO_MAX_RANK], ss[STENO_MAX_RANK], ds[STENO_MAX_RANK];
     char a[64], b[64];
     size_t n;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = steno_ops_ints(ctx, 1, want.dim, STENO_MAX_RANK, &n, err);
+    steno_status st = steno_ops_ints(ctx, 1, want.dim, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -490,9 +473,7 @@ static steno_status run_constant_of_shape(struct steno_op_ctx *ctx, steno_err *e
     struct steno_shape s = {0};
     struct steno_tensor *y;
     size_t n;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_ints(ctx, 0, s.dim, STENO_MAX_RANK, &n, err);
+    steno_status st = steno_ops_ints(ctx, 0, s.dim, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
     s.rank = (int)n;
@@ -558,9 +539,7 @@ static steno_status run_range(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s = {.rank = 1};
     struct steno_tensor *y;
     size_t e;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
+    steno_status st;
     for (int i = 0; i < 3; i++) {
         v[i] = steno_op_in(ctx, i);
         if (steno_numel(v[i]) != 1 || v[i]->dtype != v[0]->dtype ||

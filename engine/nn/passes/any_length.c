@@ -62,23 +62,14 @@ static bool along(const struct steno_graph *g, const struct steno_node *n, int64
 
 /* Turn node n into an operator of domain ai.steno.run with these inputs. */
 static steno_status replace_by(struct steno_graph *g, struct steno_node *n, const char *type,
-                               const steno_value_id *in, int n_in, const char *attr, int64_t value,
+                               struct steno_pass_values in, const char *attr, int64_t value,
                                steno_err *err)
 {
-    steno_value_id *ins = steno_graph_alloc(g, (size_t)n_in, sizeof *ins, err);
-    n->attr = steno_graph_alloc(g, 1, sizeof *n->attr, err);
-    if (!ins || !n->attr)
-        return STENO_ERR_NOMEM;
-    memcpy(ins, in, (size_t)n_in * sizeof *ins);
-    n->in = ins;
-    n->n_in = n_in;
-    n->n_attr = 1;
-    steno_pass_set_int(g, n, 0, attr, value);
-    n->domain = "ai.steno.run";
-    n->op_type = type;
-    n->opset = 1;
-    n->op = steno_op_find(n->domain, type, 1);
-    return n->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no operator %s", type);
+    return steno_pass_become(g, n,
+                             STENO_NODE("ai.steno.run", type, 1, .in = in,
+                                        .out = STENO_VALUES(n->out[0]),
+                                        .attr = STENO_ATTRS(STENO_INT_ATTR(attr, value))),
+                             err);
 }
 
 static steno_status positions(struct steno_graph *g, struct steno_node *n, int *changed,
@@ -93,15 +84,16 @@ static steno_status positions(struct steno_graph *g, struct steno_node *n, int *
         if (integer(g, n->in[2], &fixed)) /* a constant end is not a length */
             return STENO_OK;
         ++*changed;
-        return replace_by(g, n, "Positions", (steno_value_id[]){n->in[0], n->in[1], n->in[2]}, 3,
+        return replace_by(g, n, "Positions",
+                          (struct steno_pass_values)STENO_VALUES(n->in[0], n->in[1], n->in[2]),
                           "center", center, err);
     }
     at = &g->values[n->in[1]];
     if (at->dtype != STENO_I64 || at->shape.rank != 1 || at->shape.dim[0] != 1)
         return STENO_OK;
     ++*changed;
-    return replace_by(g, n, "Positions", (steno_value_id[]){n->in[0], n->in[1]}, 2, "center",
-                      center, err);
+    return replace_by(g, n, "Positions", (struct steno_pass_values)STENO_VALUES(n->in[0], n->in[1]),
+                      "center", center, err);
 }
 
 /* A square table of flags for column > row. *below: 1 if the flags are inverted. */
@@ -134,8 +126,9 @@ static steno_status masks(struct steno_graph *g, struct steno_node *n, int *chan
         g->values[rows->in[1]].dtype != STENO_I64 || !is_mask(g, rows->in[0], &below))
         return STENO_OK;
     ++*changed;
-    return replace_by(g, n, "LengthMask", (steno_value_id[]){rows->in[1], n->in[2]}, 2, "below",
-                      below, err);
+    return replace_by(g, n, "LengthMask",
+                      (struct steno_pass_values)STENO_VALUES(rows->in[1], n->in[2]), "below", below,
+                      err);
 }
 
 steno_status steno_any_length(struct steno_graph *g, const struct steno_pass_env *env, int *changed,

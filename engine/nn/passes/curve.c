@@ -66,7 +66,7 @@ static struct part affine(double a, double b, const struct piece *p)
 static struct part curve_input(const struct walk *w, const struct piece *p,
                                const struct steno_node *n, int k)
 {
-    steno_value_id v = k < n->n_in ? n->in[k] : STENO_NONE;
+    steno_value_id v = steno_node_in(n, k);
     int from = v == STENO_NONE ? -1 : steno_cone_find(w->c, v);
     double c = 0;
     if (v == w->c->x && v != STENO_NONE)
@@ -412,26 +412,22 @@ static const struct steno_curve *find_curve(struct steno_graph *g, struct steno_
 static steno_status replace_curve(struct steno_graph *g, const struct steno_cone *c,
                                   const struct steno_curve *f, double p, steno_err *err)
 {
-    const char *name = c->node[0]->name;
-    steno_value_id out = c->node[0]->out[0];
-    int attr = f->fixed[0].name ? 2 : f->form || (f->attr && fabs(p - 1) > 1e-6);
-    struct steno_node *y;
+    struct steno_attr a[2];
+    int n = 0;
     for (int i = 0; i < c->n; i++)
         c->node[i]->dead = true;
-    y = steno_pass_add_node(g, f->domain ? f->domain : "", f->type, f->opset, name, 1, 1, attr,
-                            err);
-    if (!y)
-        return STENO_ERR_NOMEM;
     for (int i = 0; i < 2 && f->fixed[0].name; i++)
-        steno_pass_set_float(g, y, i, f->fixed[i].name, f->fixed[i].v);
+        a[n++] = (struct steno_attr)STENO_FLOAT_ATTR(f->fixed[i].name, f->fixed[i].v);
     if (f->form)
-        y->attr[0] =
+        a[n++] =
             (struct steno_attr){.name = "approximate", .kind = STENO_ATTR_STRING, .s = f->form};
-    else if (attr == 1)
-        steno_pass_set_float(g, y, 0, f->attr, (float)p);
-    y->in[0] = c->x;
-    y->out[0] = out;
-    return STENO_OK;
+    else if (f->attr && fabs(p - 1) > 1e-6)
+        a[n++] = (struct steno_attr)STENO_FLOAT_ATTR(f->attr, (float)p);
+    return steno_pass_put(g, c->node[0]->name,
+                          STENO_NODE(f->domain ? f->domain : "", f->type, f->opset,
+                                     .in = STENO_VALUES(c->x),
+                                     .out = STENO_VALUES(c->node[0]->out[0]), .attr = {a, n}),
+                          err);
 }
 
 steno_status steno_pass_curves(struct steno_graph *g, const struct steno_curve *curves,

@@ -147,56 +147,43 @@ static steno_status join_incremental(struct cut *c, int32_t at, steno_value_id *
 {
     struct steno_graph *g = c->g;
     const struct steno_node *n = &g->nodes[at];
+    steno_status st;
     int64_t k = g->values[n->in[1]].shape.rank == 3 ? g->values[n->in[1]].shape.dim[2] : -1;
     int64_t v = g->values[n->in[2]].shape.rank == 3 ? g->values[n->in[2]].shape.dim[2] : -1;
-    struct steno_node *j;
     if (k < 1 || v < 1)
         return steno_cut_refuse(c, "keys or values of unknown width", n->name);
     *width = k;
     *out = n->in[1];
     if (n->in[1] == n->in[2])
         return STENO_OK;
-    j = steno_pass_add_node(g, "", "Concat", 13, n->name, 2, 1, 1, c->err);
-    if (!j || steno_graph_add_value(g, "", out, c->err))
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, j, 0, "axis", 2);
-    j->in[0] = g->nodes[at].in[1];
-    j->in[1] = g->nodes[at].in[2];
-    j->out[0] = *out;
-    j->region = g->nodes[at].region;
+    st = steno_graph_add_value(g, "", out, c->err);
+    if (st)
+        return st;
     g->values[*out].dtype = STENO_F32;
     *width = k + v;
-    return STENO_OK;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("", "Concat", 13, .in = STENO_VALUES(n->in[1], n->in[2]),
+                                     .out = STENO_VALUES(*out),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("axis", 2)),
+                                     .region_of = n),
+                          c->err);
 }
 
-/* Turn node n, an Attention, into a CachedAttention of layer i with its own input array. */
+/* Turn node n, an Attention, into a CachedAttention of layer i. */
 static steno_status reshape_node(struct cut *c, struct steno_node *n, int i, int64_t k_width)
 {
     static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at"};
-    struct steno_attr *a = steno_graph_alloc(c->g, 8, sizeof *a, c->err);
-    steno_value_id *in = steno_graph_alloc(c->g, 3, sizeof *in, c->err);
-    bool joined = n->in[1] != n->in[2];
-    if (!a || !in)
-        return STENO_ERR_NOMEM;
-    in[0] = n->in[0];
-    in[1] = in[2] = STENO_NONE;
+    struct steno_attr a[8] = {[6] = STENO_INT_ATTR("layer", i),
+                              [7] = STENO_FLOAT_ATTR("scale", steno_node_float(n, "scale", 1))};
+    const bool joined = n->in[1] != n->in[2];
     for (int k = 0; k < 6; k++)
-        a[k] = (struct steno_attr){.name = names[k],
-                                   .kind = STENO_ATTR_INT,
-                                   .i = steno_node_int(n, names[k], 0) +
-                                        (k == 5 && joined ? k_width : 0)};
-    a[6] = (struct steno_attr){.name = "layer", .kind = STENO_ATTR_INT, .i = i};
-    a[7] = (struct steno_attr){
-        .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(n, "scale", 1)};
-    n->domain = "ai.steno.run";
-    n->op_type = "CachedAttention";
-    n->opset = 1;
-    n->op = steno_op_find(n->domain, n->op_type, 1);
-    n->in = in;
-    n->n_in = 3;
-    n->attr = a;
-    n->n_attr = 8;
-    return n->op ? STENO_OK : steno_fail(c->err, STENO_ERR_INTERNAL, "no CachedAttention");
+        a[k] = (struct steno_attr)STENO_INT_ATTR(names[k], steno_node_int(n, names[k], 0) +
+                                                               (k == 5 && joined ? k_width : 0));
+    return steno_pass_become(c->g, n,
+                             STENO_NODE("ai.steno.run", "CachedAttention", 1,
+                                        .in = STENO_VALUES(n->in[0], STENO_NONE, STENO_NONE),
+                                        .out = STENO_VALUES(n->out[0]), .attr = {a, 8}),
+                             c->err);
 }
 
 static void cut_rows(struct cut *c, const struct layer *l, steno_value_id x)
@@ -230,53 +217,36 @@ static void drop_slices(struct cut *c)
     }
 }
 
-/* out = x as [B, 1, d] */
-static steno_status one_row_each(struct cut *c, steno_value_id x, int64_t d, steno_value_id out)
-{
-    int64_t dims[3] = {-1, 1, d};
-    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {3}}, .data = dims};
-    struct steno_node *n =
-        steno_pass_add_node(c->g, "", "Reshape", 13, "position", 2, 1, 0, c->err);
-    steno_value_id shape;
-    if (!n || steno_graph_add_const(c->g, "position shape", &t, false, &shape, c->err))
-        return STENO_ERR_NOMEM;
-    n->in[0] = x;
-    n->in[1] = shape;
-    n->out[0] = out;
-    return STENO_OK;
-}
-
 /* Replace table[:, :L] with its rows at `position` [B], as [B, 1, d]: each hypothesis has its own
  * length. */
 static steno_status cut_tables(struct cut *c, steno_value_id position)
 {
     struct steno_graph *g = c->g;
-    const int32_t n_nodes = g->n_nodes;
-    steno_status st = STENO_OK;
-    for (int32_t i = 0; i < n_nodes && !st; i++) {
-        steno_value_id rows, out = g->nodes[i].n_out ? g->nodes[i].out[0] : STENO_NONE;
-        struct steno_node *n;
-        if (g->nodes[i].dead || !steno_cut_is_table(c, &g->nodes[i]))
+    struct steno_pass_writer w = {g, "position", c->err, STENO_OK};
+    for (int32_t i = 0, n_nodes = g->n_nodes; i < n_nodes && !w.st; i++) {
+        struct steno_node *n = &g->nodes[i];
+        const steno_value_id out = n->n_out ? n->out[0] : STENO_NONE;
+        const struct steno_tensor *table;
+        steno_value_id rows, shape;
+        if (n->dead || !steno_cut_is_table(c, n))
             continue;
-        if (steno_graph_add_value(g, "position rows", &rows, c->err))
-            return STENO_ERR_NOMEM;
-        n = &g->nodes[i];
+        table = steno_pass_const(g, n, 0);
+        rows = steno_pass_new_value(&w);
+        shape = steno_pass_new_ints(&w, "position shape", 3,
+                                    (const int64_t[]){-1, 1, table->shape.dim[2]});
+        if (w.st)
+            break;
         g->values[rows].dtype = STENO_F32;
-        n->op_type = "Gather";
-        n->opset = 13;
-        n->op = steno_op_find("", "Gather", 13);
-        n->n_in = 2;
-        n->in[1] = position;
-        n->out[0] = rows;
-        n->attr = steno_graph_alloc(g, 1, sizeof *n->attr, c->err);
-        n->n_attr = 1;
-        if (!n->attr || !n->op)
-            return STENO_ERR_NOMEM;
-        steno_pass_set_int(g, n, 0, "axis", 1);
         n->region = STENO_NONE;
-        st = one_row_each(c, rows, g->values[n->in[0]].constant->shape.dim[2], out);
+        w.st = steno_pass_become(
+            g, n,
+            STENO_NODE("", "Gather", 13, .in = STENO_VALUES(n->in[0], position),
+                       .out = STENO_VALUES(rows), .attr = STENO_ATTRS(STENO_INT_ATTR("axis", 1))),
+            c->err);
+        steno_pass_write(&w, STENO_NODE("", "Reshape", 13, .in = STENO_VALUES(rows, shape),
+                                        .out = STENO_VALUES(out)));
     }
-    return st;
+    return w.st;
 }
 
 static steno_status find_tables(struct cut *c)
@@ -350,20 +320,14 @@ static steno_status clean_up(struct cut *c)
 /* Append a LogSoftmax unless the output has one. It would not change log-probabilities. */
 static steno_status add_log_softmax(struct cut *c)
 {
-    struct steno_graph *g = c->g;
-    const struct steno_node *p = steno_pass_producer(g, c->y);
-    struct steno_node *n;
+    struct steno_pass_writer w = {c->g, "log_y", c->err, STENO_OK};
     steno_value_id y;
-    if (steno_pass_is(p, "LogSoftmax"))
+    if (steno_pass_is(steno_pass_producer(c->g, c->y), "LogSoftmax"))
         return STENO_OK;
-    if (steno_graph_add_value(g, "log_y", &y, c->err))
-        return STENO_ERR_NOMEM;
-    n = steno_pass_add_node(g, "", "LogSoftmax", 13, "log_y", 1, 1, 1, c->err);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, n, 0, "axis", -1);
-    n->in[0] = c->y;
-    n->out[0] = y;
+    y = steno_pass_write_new(&w, STENO_NODE("", "LogSoftmax", 13, .in = STENO_VALUES(c->y),
+                                            .attr = STENO_ATTRS(STENO_INT_ATTR("axis", -1))));
+    if (w.st)
+        return w.st;
     rename_value(c, c->y, "logits", -1);
     rename_value(c, y, "y", -1);
     c->y = y;

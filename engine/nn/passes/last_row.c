@@ -30,17 +30,10 @@ static bool is_product_of_rows(const struct steno_graph *g, const struct steno_n
     return false;
 }
 
-/* Append out = the last row of x. */
-static steno_status add_last(struct steno_graph *g, const char *name, steno_value_id x,
-                             steno_value_id out, steno_err *err)
-{
-    static const int64_t start[] = {-1}, end[] = {INT64_MAX}, axis[] = {1};
-    const int64_t *const v[4] = {start, end, axis, NULL};
-    return steno_pass_add_slice(g, name, x, v, 1, out, err);
-}
-
 steno_status steno_last_row(struct steno_graph *g, const struct steno_pass_env *env, steno_err *err)
 {
+    static const int64_t start[] = {-1}, end[] = {INT64_MAX}, axis[] = {1};
+    struct steno_pass_writer w = {.g = g, .err = err};
     steno_value_id whole = g->outputs[0], last, x;
     struct steno_node *n = steno_pass_producer(g, whole);
     steno_status st;
@@ -62,8 +55,8 @@ steno_status steno_last_row(struct steno_graph *g, const struct steno_pass_env *
         whole = x;
         n = steno_pass_producer(g, whole);
     }
-    st = add_last(g, g->values[last].name, whole, last, err);
-    if (!st)
-        st = steno_graph_sort(g, err);
+    w.name = g->values[last].name;
+    steno_pass_write_slice(&w, whole, (const int64_t *[]){start, end, axis, NULL}, 1, last);
+    st = w.st ? w.st : steno_graph_sort(g, err);
     return st ? st : env->infer(env->arg, g, err);
 }

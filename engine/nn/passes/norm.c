@@ -68,8 +68,8 @@ static bool reduces_last(const struct steno_graph *g, const struct steno_node *n
         return false;
     if (axes)
         return count == 1 && (axes[0] == -1 || axes[0] == rank - 1);
-    return n->n_in > 1 && n->in[1] != STENO_NONE && steno_pass_scalar(g, n->in[1], &v) &&
-           (v == -1 || v == rank - 1) && steno_numel(g->values[n->in[1]].constant) == 1;
+    return steno_pass_scalar(g, steno_node_in(n, 1), &v) && (v == -1 || v == rank - 1) &&
+           steno_numel(g->values[n->in[1]].constant) == 1;
 }
 
 static bool normalises_last(const struct steno_graph *g, const struct steno_node *n)
@@ -460,48 +460,35 @@ static bool worth_a_try(const struct steno_cone *c)
     return means > 0 && roots > 0;
 }
 
-static steno_status vector(struct steno_graph *g, const double *v, int64_t n, const char *name,
-                           steno_value_id *out, steno_err *err)
+/* A constant of n numbers. STENO_NONE: err is set. */
+static steno_value_id vector(struct steno_graph *g, const double *v, int64_t n, const char *name,
+                             steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {n}}};
-    float *p = steno_aligned_alloc((size_t)n * sizeof *p);
-    steno_status st;
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant");
-    for (int64_t i = 0; i < n; i++)
+    const struct steno_shape s = {.rank = 1, .dim = {n}};
+    steno_value_id out = STENO_NONE;
+    float *p = steno_graph_new_const(g, name, STENO_F32, &s, &out, err);
+    for (int64_t i = 0; p && i < n; i++)
         p[i] = (float)v[i];
-    t.data = p;
-    st = steno_graph_take_const(g, name, &t, out, err);
-    if (st)
-        steno_aligned_free(p);
-    return st;
+    return out;
 }
 
 static steno_status replace_norm(struct steno_graph *g, const struct norm *m, steno_err *err)
 {
-    const char *name = m->c->node[0]->name;
-    steno_value_id out = m->c->node[0]->out[0], gamma, beta = STENO_NONE;
-    struct steno_node *y;
-    bool rms = m->root == RMS;
-    steno_status st = vector(g, m->gamma, m->n, "gamma", &gamma, err);
-    if (!st && m->beta)
-        st = vector(g, m->beta, m->n, "beta", &beta, err);
-    if (st)
-        return st;
+    const bool rms = m->root == RMS;
+    const steno_value_id gamma = vector(g, m->gamma, m->n, "gamma", err);
+    const steno_value_id beta = m->beta ? vector(g, m->beta, m->n, "beta", err) : STENO_NONE;
+    if (gamma == STENO_NONE || (m->beta && beta == STENO_NONE))
+        return STENO_ERR_NOMEM;
     for (int i = 0; i < m->c->n; i++)
         m->c->node[i]->dead = true;
-    y = steno_pass_add_node(g, "", rms ? "RMSNormalization" : "LayerNormalization", rms ? 23 : 17,
-                            name, rms ? 2 : 3, 1, 2, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, y, 0, "axis", -1);
-    steno_pass_set_float(g, y, 1, "epsilon", (float)m->eps);
-    y->in[0] = m->c->x;
-    y->in[1] = gamma;
-    if (!rms)
-        y->in[2] = beta;
-    y->out[0] = out;
-    return STENO_OK;
+    return steno_pass_put(
+        g, m->c->node[0]->name,
+        STENO_NODE("", rms ? "RMSNormalization" : "LayerNormalization", rms ? 23 : 17,
+                   .in = {(const steno_value_id[]){m->c->x, gamma, beta}, rms ? 2 : 3},
+                   .out = STENO_VALUES(m->c->node[0]->out[0]),
+                   .attr = STENO_ATTRS(STENO_INT_ATTR("axis", -1),
+                                       STENO_FLOAT_ATTR("epsilon", (float)m->eps))),
+        err);
 }
 
 /* Widen the cone above `end` while it may be a normalisation; replace the first cone that is

@@ -6,26 +6,14 @@
  * gives one row, or none if the prefix is empty. */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
 enum { MOST_ROWS = 4, BUDGET = 64 };
 enum { Q, K, V, MASK, FIRST_OTHER };        /* inputs of Attention */
 enum { X, W, BIAS, RESIDUAL, SCALE, ZERO }; /* of Linear */
 
-static bool has(const struct steno_node *n, int in)
-{
-    return in < n->n_in && n->in[in] != STENO_NONE;
-}
-
-static steno_value_id absorb_input(const struct steno_node *n, int in)
-{
-    return has(n, in) ? n->in[in] : STENO_NONE;
-}
-
 static bool constant_int(const struct steno_graph *g, const struct steno_node *n, int in,
                          int64_t *v)
 {
-    const struct steno_tensor *t = has(n, in) ? g->values[n->in[in]].constant : NULL;
+    const struct steno_tensor *t = steno_pass_const(g, n, in);
     if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != 1)
         return false;
     *v = *(const int64_t *)t->data;
@@ -37,8 +25,8 @@ static bool last_rows(const struct steno_graph *g, const struct steno_node *n)
 {
     int64_t from, axis, step = 1;
     return constant_int(g, n, 1, &from) && constant_int(g, n, 3, &axis) &&
-           (!has(n, 4) || constant_int(g, n, 4, &step)) && (axis == 1 || axis == -2) && step == 1 &&
-           from < 0 && from >= -MOST_ROWS;
+           (steno_node_in(n, 4) == STENO_NONE || constant_int(g, n, 4, &step)) &&
+           (axis == 1 || axis == -2) && step == 1 && from < 0 && from >= -MOST_ROWS;
 }
 
 /* True if v [B, T, .] has at most MOST_ROWS rows: by its shape, or because all values that it is
@@ -68,17 +56,17 @@ static struct steno_node *projection(struct steno_graph *g, const struct steno_n
                                      int in, int64_t cols)
 {
     struct steno_node *p = steno_pass_producer(g, attention->in[in]);
-    const struct steno_value *w, *y = &g->values[attention->in[in]];
-    if (!steno_pass_is_ours(p, "Linear") || has(p, RESIDUAL) ||
+    const struct steno_tensor *w;
+    if (!steno_pass_is_ours(p, "Linear") || steno_node_in(p, RESIDUAL) != STENO_NONE ||
         steno_node_int(p, "act", STENO_ACT_NONE) || steno_node_float(p, "alpha", 1) != 1 ||
-        y->uses != 1 || y->is_output || y->shape.rank != 3)
+        !steno_pass_read_once(g, attention->in[in]) || g->values[attention->in[in]].shape.rank != 3)
         return NULL;
-    w = &g->values[p->in[1]];
-    if (!w->constant || !w->constant->data || (w->dtype != STENO_F32 && !has(p, SCALE)) ||
-        w->shape.rank != 2 || w->shape.dim[1] != cols ||
-        (has(p, BIAS) && !steno_pass_vector(g, p->in[BIAS], cols)))
-        return NULL;
-    return p;
+    w = steno_pass_const(g, p, W);
+    return w && w->data && (w->dtype == STENO_F32 || steno_node_in(p, SCALE) != STENO_NONE) &&
+                   w->shape.rank == 2 && w->shape.dim[1] == cols &&
+                   steno_pass_vector_or_none(g, p, BIAS, cols)
+               ? p
+               : NULL;
 }
 
 struct found {
@@ -91,7 +79,7 @@ static bool match_absorb(struct steno_graph *g, const struct steno_node *n, stru
     static const char *const at[] = {"q_at", "k_at", "v_at"};
     int left = BUDGET;
     for (int i = FIRST_OTHER; i < n->n_in; i++)
-        if (has(n, i))
+        if (n->in[i] != STENO_NONE)
             return false;
     for (int i = 0; i < 3; i++)
         if (steno_node_int(n, at[i], 0))
@@ -109,52 +97,44 @@ static bool match_absorb(struct steno_graph *g, const struct steno_node *n, stru
     return f->k && f->v && f->k->in[0] == f->v->in[0] && few_rows(g, n->in[Q], &left);
 }
 
-static steno_status build_absorb(struct steno_graph *g, int32_t at, const struct found *f,
+static steno_status build_absorb(struct steno_graph *g, struct steno_node *a, const struct found *f,
                                  steno_err *err)
 {
-    static const char *const attrs[] = {"heads", "size", "v_size", "hides"};
-    const int64_t values[] = {f->heads, f->size, f->v_size,
-                              steno_node_int(&g->nodes[at], "hides", 0)};
-    const steno_value_id in[] = {g->nodes[at].in[Q],
+    const steno_value_id out = a->out[0];
+    const steno_value_id in[] = {a->in[Q],
                                  f->k->in[X],
                                  f->k->in[W],
-                                 absorb_input(&g->nodes[at], MASK),
+                                 steno_node_in(a, MASK),
                                  f->v->in[W],
-                                 absorb_input(f->v, BIAS),
-                                 absorb_input(f->k, SCALE),
-                                 absorb_input(f->k, ZERO),
-                                 absorb_input(f->v, SCALE),
-                                 absorb_input(f->v, ZERO)};
-    struct steno_node *y;
-    f->k->dead = f->v->dead = g->nodes[at].dead = true; /* adding a node may move them */
-    y = steno_pass_add_node(g, "ai.steno", "AbsorbedAttention", 1, g->nodes[at].name,
-                            has(f->k, SCALE) || has(f->v, SCALE) ? 10 : 6, 1, 5, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < 4; i++)
-        steno_pass_set_int(g, y, i, attrs[i], values[i]);
-    steno_pass_set_float(g, y, 4, "scale", steno_node_float(&g->nodes[at], "scale", 1));
-    memcpy(y->in, in, (size_t)y->n_in * sizeof *in);
-    y->out[0] = g->nodes[at].out[0];
-    g->values[y->out[0]].producer = g->n_nodes - 1; /* later matches look for its rows */
-    return STENO_OK;
+                                 steno_node_in(f->v, BIAS),
+                                 steno_node_in(f->k, SCALE),
+                                 steno_node_in(f->k, ZERO),
+                                 steno_node_in(f->v, SCALE),
+                                 steno_node_in(f->v, ZERO)};
+    const bool bytes = in[6] != STENO_NONE || in[8] != STENO_NONE;
+    steno_status st;
+    f->k->dead = f->v->dead = a->dead = true;
+    st = steno_pass_put(
+        g, a->name,
+        STENO_NODE("ai.steno", "AbsorbedAttention", 1, .in = {in, bytes ? 10 : 6},
+                   .out = STENO_VALUES(out),
+                   .attr = STENO_ATTRS(STENO_INT_ATTR("heads", f->heads),
+                                       STENO_INT_ATTR("size", f->size),
+                                       STENO_INT_ATTR("v_size", f->v_size),
+                                       STENO_INT_ATTR("hides", steno_node_int(a, "hides", 0)),
+                                       STENO_FLOAT_ATTR("scale", steno_node_float(a, "scale", 1)))),
+        err);
+    g->values[out].producer = g->n_nodes - 1; /* later matches look for its rows */
+    return st;
 }
 
 steno_status steno_pass_absorb(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
-    if (env->cut_after)
+    struct found f;
+    if (env->cut_after || !steno_pass_is_ours(n, "Attention") || steno_node_int(n, "no_nan", 0) ||
+        !match_absorb(g, n, &f))
         return STENO_OK;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct found f;
-        steno_status st;
-        if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
-            steno_node_int(&g->nodes[i], "no_nan", 0) || !match_absorb(g, &g->nodes[i], &f))
-            continue;
-        st = build_absorb(g, i, &f, err);
-        if (st)
-            return st;
-        ++*changed;
-    }
-    return STENO_OK;
+    ++*changed;
+    return build_absorb(g, n, &f, err);
 }

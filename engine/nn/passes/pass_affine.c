@@ -24,11 +24,6 @@ static const float *affine_constant(const struct steno_graph *g, steno_value_id 
     return t && t->dtype == STENO_F32 ? t->data : NULL;
 }
 
-static steno_value_id affine_input(const struct steno_node *n, int i)
-{
-    return i < n->n_in ? n->in[i] : STENO_NONE;
-}
-
 /* ---- the operator ---- */
 
 static int64_t channels(const struct steno_graph *g, const struct steno_node *op)
@@ -52,7 +47,7 @@ static bool find_op(struct steno_graph *g, struct affine *a, steno_value_id y)
     if (!a->op || g->values[y].shape.rank < 2 || g->values[y].dtype != STENO_F32)
         return false;
     a->w = a->op->in[1];
-    a->b = affine_input(a->op, 2);
+    a->b = steno_node_in(a->op, 2);
     a->n = channels(g, a->op);
     a->axis = *a->op->op_type == 'C' ? 1 : g->values[y].shape.rank - 1;
     if (!affine_constant(g, a->w) || g->values[a->w].uses != 1 || a->n < 1 ||
@@ -71,11 +66,8 @@ static bool batchnorm(const struct steno_graph *g, struct affine *a)
     double eps = (double)steno_node_float(n, "epsilon", 1e-5f);
     if (a->axis != 1 || n->n_in != 5 || steno_pass_is(a->op, "MatMul") ||
         /* it has no bias */ steno_node_int(n, "training_mode", 0) ||
-        steno_node_int(n, "spatial", 1) != 1)
+        steno_node_int(n, "spatial", 1) != 1 || !steno_pass_one_output(g, n))
         return false;
-    for (int i = 1; i < n->n_out; i++)
-        if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
-            return false;
     for (int i = 0; i < 4; i++)
         if (!(p[i] = steno_pass_vector(g, n->in[i + 1], a->n)))
             return false;
@@ -163,38 +155,23 @@ static bool stays_finite(const struct steno_graph *g, const struct affine *a)
 static steno_status new_weights(struct steno_graph *g, const struct affine *a, steno_value_id *out,
                                 steno_err *err)
 {
-    struct steno_tensor t = *g->values[a->w].constant;
-    const float *w = t.data;
-    int64_t n = (int64_t)steno_numel(&t);
-    float *p = steno_aligned_alloc((size_t)n * sizeof *p + 1);
-    steno_status st;
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
-    for (int64_t i = 0; i < n; i++)
+    const struct steno_tensor *t = g->values[a->w].constant;
+    const float *w = t->data;
+    float *p = steno_graph_new_const(g, g->values[a->w].name, STENO_F32, &t->shape, out, err);
+    for (int64_t i = 0, n = (int64_t)steno_numel(t); p && i < n; i++)
         p[i] = (float)((double)w[i] * a->s[channel(g, a, i)]);
-    t.data = p;
-    st = steno_graph_take_const(g, g->values[a->w].name, &t, out, err);
-    if (st)
-        steno_aligned_free(p);
-    return st;
+    return p ? STENO_OK : STENO_ERR_NOMEM;
 }
 
 static steno_status new_bias(struct steno_graph *g, const struct affine *a, steno_value_id *out,
                              steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {a->n}}};
+    const struct steno_shape s = {.rank = 1, .dim = {a->n}};
     const float *b = a->b == STENO_NONE ? NULL : affine_constant(g, a->b);
-    float *p = steno_aligned_alloc((size_t)a->n * sizeof *p);
-    steno_status st;
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a bias");
-    for (int64_t c = 0; c < a->n; c++)
+    float *p = steno_graph_new_const(g, "bias", STENO_F32, &s, out, err);
+    for (int64_t c = 0; p && c < a->n; c++)
         p[c] = (float)((b ? (double)b[c] * a->s[c] : 0) + a->t[c]);
-    t.data = p;
-    st = steno_graph_take_const(g, "bias", &t, out, err);
-    if (st)
-        steno_aligned_free(p);
-    return st;
+    return p ? STENO_OK : STENO_ERR_NOMEM;
 }
 
 static steno_status rewrite(struct steno_graph *g, struct affine *a, steno_err *err)
@@ -217,14 +194,16 @@ static steno_status rewrite(struct steno_graph *g, struct affine *a, steno_err *
     return STENO_OK;
 }
 
-static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *changed,
-                             steno_err *err)
+steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env,
+                               struct steno_node *n, int *changed, steno_err *err)
 {
+    static const char *const types[] = {"Add", "Sub", "Mul", "Div", NULL};
     struct affine a = {.after = n};
-    bool bn = steno_pass_is(n, "BatchNormalization"), found = false;
+    const bool bn = steno_pass_is(n, "BatchNormalization");
+    bool found = false;
     steno_status st = STENO_OK;
-    if (!bn && !steno_pass_is(n, "Add") && !steno_pass_is(n, "Sub") && !steno_pass_is(n, "Mul") &&
-        !steno_pass_is(n, "Div"))
+    (void)env;
+    if (!bn && !steno_pass_is_any(n, types))
         return STENO_OK;
     for (int k = 0; k < (bn ? 1 : n->n_in) && !found; k++)
         found = find_op(g, &a, n->in[k]);
@@ -243,16 +222,4 @@ static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *c
     }
     free(a.s);
     return st;
-}
-
-steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
-{
-    (void)env;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        steno_status st = g->nodes[i].dead ? STENO_OK : try_node(g, &g->nodes[i], changed, err);
-        if (st)
-            return st;
-    }
-    return STENO_OK;
 }

@@ -16,7 +16,6 @@
  * values to one. */
 #include "nn/passes/passes.h"
 
-
 /* True if n gives what `before` gave. */
 static bool idempotent(const struct steno_node *n, const struct steno_node *before)
 {
@@ -74,7 +73,7 @@ static bool relu_first(struct steno_graph *g, struct steno_node *relu)
     struct steno_node *p = steno_pass_is(relu, "Relu") ? steno_pass_producer(g, relu->in[0]) : NULL;
     const int k = p ? mask_of(g, p) : -1;
     const steno_value_id between = relu->in[0];
-    if (k < 0 || g->values[between].uses != 1 || g->values[between].is_output)
+    if (k < 0 || !steno_pass_read_once(g, between))
         return false;
     relu->in[0] = p->in[!k];
     p->in[!k] = between;
@@ -91,9 +90,7 @@ static bool swap_where(struct steno_graph *g, struct steno_node *n)
     steno_value_id a;
     if (!steno_pass_is(not, "Not"))
         return false;
-    g->values[n->in[0]].uses--;
-    n->in[0] = not ->in[0];
-    g->values[n->in[0]].uses++;
+    steno_pass_reroute(g, n, 0, not ->in[0]);
     a = n->in[1];
     n->in[1] = n->in[2];
     n->in[2] = a;
@@ -114,41 +111,32 @@ static bool again_largest(struct steno_graph *g, struct steno_node *n)
     if (rank < 1 || (axis < 0 ? axis + rank : axis) != (along < 0 ? along + rank : along) ||
         steno_node_int(n, "select_last_index", 0))
         return false;
-    g->values[n->in[0]].uses--;
-    n->in[0] = s->in[0];
-    g->values[n->in[0]].uses++;
+    steno_pass_reroute(g, n, 0, s->in[0]);
     return true;
 }
 
-steno_status steno_pass_again(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                              steno_err *err)
+steno_status steno_pass_again(struct steno_graph *g, const struct steno_pass_env *env,
+                              struct steno_node *n, int *changed, steno_err *err)
 {
+    const struct steno_node *before;
+    steno_value_id same = STENO_NONE;
     (void)env;
     (void)err;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i], *before;
-        steno_value_id hidden;
-        bool gone = false;
-        if (n->dead || *n->domain || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out < 1 ||
-            n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
-            continue;
-        if (swap_where(g, n) || again_largest(g, n) || relu_first(g, n)) {
-            ++*changed;
-            continue;
-        }
-        before = steno_pass_producer(g, n->in[0]);
-        if (hides_again(g, n, &hidden))
-            gone = steno_pass_replace(g, n->out[0], hidden);
-        else if (!before || before->n_in < 1)
-            continue;
-        else if (idempotent(n, before))
-            gone = steno_pass_replace(g, n->out[0], n->in[0]);
-        else if (involution(n, before))
-            gone = steno_pass_replace(g, n->out[0], before->in[0]);
-        if (gone) {
-            n->dead = true;
-            ++*changed;
-        }
+    if (*n->domain || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out < 1 ||
+        n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
+        return STENO_OK;
+    if (swap_where(g, n) || again_largest(g, n) || relu_first(g, n)) {
+        ++*changed;
+        return STENO_OK;
+    }
+    before = steno_pass_producer(g, n->in[0]);
+    if (!hides_again(g, n, &same) && before && before->n_in > 0)
+        same = idempotent(n, before)   ? n->in[0]
+               : involution(n, before) ? before->in[0]
+                                       : STENO_NONE;
+    if (same != STENO_NONE && steno_pass_replace(g, n->out[0], same)) {
+        n->dead = true;
+        ++*changed;
     }
     return STENO_OK;
 }

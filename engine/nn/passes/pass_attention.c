@@ -13,7 +13,6 @@
 #include "nn/passes/passes.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define HIDES (-1e9) /* a fill below this hides: its weight is 0 beside any score */
@@ -30,8 +29,7 @@
 static struct steno_node *our(struct steno_graph *g, steno_value_id v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    return steno_pass_is_ours(n, type) && g->values[v].uses == 1 && !g->values[v].is_output ? n
-                                                                                            : NULL;
+    return steno_pass_is_ours(n, type) && steno_pass_read_once(g, v) ? n : NULL;
 }
 
 /* One factor: the value that holds its elements, and the bias that is added to them. */
@@ -71,14 +69,7 @@ static const struct steno_node *transposed(struct steno_graph *g, steno_value_id
                                            int64_t b, int64_t c)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
-    size_t count = 0;
-    const int64_t *p = steno_pass_is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
-    return p && count == 4 && p[0] == 0 && p[1] == a && p[2] == b && p[3] == c ? n : NULL;
-}
-
-static bool is_dim(int64_t a, int64_t b)
-{
-    return a == b && a != STENO_DIM_ANY;
+    return steno_pass_permutes(n, 4, (const int64_t[]){0, a, b, c}) ? n : NULL;
 }
 
 /* Return the [B, T, h d] that a Reshape made v [B, T, h, d] from, or v. */
@@ -89,8 +80,8 @@ static steno_value_id joined(struct steno_graph *g, steno_value_id v)
     if (!steno_pass_is(n, "Reshape"))
         return v;
     x = &g->values[n->in[0]].shape;
-    return x->rank == 3 && is_dim(x->dim[0], s->dim[0]) && is_dim(x->dim[1], s->dim[1]) &&
-                   x->dim[2] == s->dim[2] * s->dim[3]
+    return x->rank == 3 && steno_same_dim(x->dim[0], s->dim[0]) &&
+                   steno_same_dim(x->dim[1], s->dim[1]) && x->dim[2] == s->dim[2] * s->dim[3]
                ? n->in[0]
                : v;
 }
@@ -177,7 +168,7 @@ static bool keeps_shape(const struct steno_graph *g, const struct steno_node *n,
 static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    while (n && g->values[v].uses == 1 && !g->values[v].is_output && f->n_gone < 6 &&
+    while (n && steno_pass_read_once(g, v) && f->n_gone < 6 &&
            (steno_pass_is(n, "Mul") || steno_pass_is(n, "Div"))) {
         double c;
         int side = steno_pass_is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
@@ -189,7 +180,7 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
         v = n->in[side];
         n = steno_pass_producer(g, v);
     }
-    return n && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
+    return n && steno_pass_read_once(g, v) ? n : NULL;
 }
 
 /* Skip the Slice of the first columns of the shifted product. There are as many as keys, otherwise
@@ -200,7 +191,7 @@ static steno_value_id first_columns(struct steno_graph *g, struct found *f, sten
     double start, axis, step = 1;
     if (!n || n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) ||
         start != 0 || !steno_pass_scalar(g, n->in[3], &axis) || (axis != 3 && axis != -1) ||
-        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)) ||
+        (steno_node_in(n, 4) != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)) ||
         step != 1 || steno_numel(g->values[n->in[3]].constant) != 1 ||
         !our(g, n->in[0], "RelativeShift"))
         return v;
@@ -241,10 +232,9 @@ static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, st
     for (;;) {
         struct steno_node *n = steno_pass_producer(g, v);
         double c;
-        if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || g->values[v].uses != 1 ||
-            g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
-            g->values[n->in[0]].shape.rank != 4 || !keeps_shape(g, n, 0) || !isnormal((float)c) ||
-            f->n_gone > 12)
+        if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || !steno_pass_read_once(g, v) ||
+            !steno_pass_scalar(g, n->in[1], &c) || g->values[n->in[0]].shape.rank != 4 ||
+            !keeps_shape(g, n, 0) || !isnormal((float)c) || f->n_gone > 12)
             return v;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
         take_attention(f, n);
@@ -259,7 +249,7 @@ static bool key_factor(struct steno_graph *g, struct found *f, steno_value_id v)
     steno_value_id x;
     v = unscaled_factor(g, f, v);
     t = transposed(g, v, 1, 3, 2);
-    if (!t || g->values[v].uses != 1 || g->values[v].is_output)
+    if (!t || !steno_pass_read_once(g, v))
         return transposed_factor(g, v, &f->k);
     x = unscaled_factor(g, f, t->in[0]);
     if (x == t->in[0])
@@ -420,8 +410,8 @@ static void match_output(struct steno_graph *g, struct found *f)
     s = r ? &g->values[r->out[0]].shape : NULL;
     if (!steno_pass_is(r, "Reshape") || r->in[0] != t->out[0] || s->rank != 3 ||
         s->dim[2] != f->v.heads * f->v.size ||
-        !is_dim(s->dim[0], g->values[t->out[0]].shape.dim[0]) ||
-        !is_dim(s->dim[1], g->values[t->out[0]].shape.dim[1]))
+        !steno_same_dim(s->dim[0], g->values[t->out[0]].shape.dim[0]) ||
+        !steno_same_dim(s->dim[1], g->values[t->out[0]].shape.dim[1]))
         return;
     f->apart_out = false;
     take_attention(f, t);
@@ -452,156 +442,98 @@ static bool match_attention(struct steno_graph *g, const struct steno_pass_env *
     return true;
 }
 
-/* Make the bias [h d]. */
-static steno_status flat(struct steno_graph *g, steno_value_id *v, int64_t n, steno_err *err)
+/* Constant v with another shape of as many elements. STENO_NONE stays. */
+static steno_value_id flat(struct steno_pass_writer *w, steno_value_id v, int64_t n)
 {
-    struct steno_tensor t;
-    if (*v == STENO_NONE)
-        return STENO_OK;
-    t = *g->values[*v].constant;
-    t.shape.rank = 1;
-    t.shape.dim[0] = n;
-    return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
-}
-
-/* The constant P [1, h, d, S] as [1, h, S, d]. */
-static steno_status turn_positions(struct steno_graph *g, struct found *f, steno_err *err)
-{
-    struct steno_tensor t = *g->values[f->p.x].constant;
-    const int64_t heads = f->p.heads, size = f->p.size, rows = t.shape.dim[3];
-    const float *from = t.data;
-    float *to = malloc(steno_numel(&t) * sizeof *to);
-    steno_status st;
-    if (!to)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (int64_t h = 0; h < heads; h++)
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t c = 0; c < size; c++)
-                to[(h * rows + r) * size + c] = from[(h * size + c) * rows + r];
-    t.shape.dim[2] = rows;
-    t.shape.dim[3] = size;
-    t.data = to;
-    st = steno_graph_add_const(g, g->values[f->p.x].name, &t, false, &f->p.x, err);
-    free(to);
-    return st;
-}
-
-static steno_status attention_number(struct steno_graph *g, float v, steno_value_id *out,
-                                     steno_err *err)
-{
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &v};
-    return steno_graph_add_const(g, "fill", &t, false, out, err);
+    return v == STENO_NONE ? v
+                           : steno_pass_new_const(w, w->g->values[v].name, STENO_F32, 1, &n,
+                                                  w->g->values[v].constant->data);
 }
 
 /* Make the Where a summand: 0, or the fill, beside which no score matters. */
-static steno_status added_mask(struct steno_graph *g, struct found *f, const char *name,
-                               steno_err *err)
+static void added_mask(struct steno_pass_writer *w, struct found *f)
 {
-    steno_value_id zero, fill, out, sum;
-    struct steno_node *n;
-    steno_status st = attention_number(g, 0, &zero, err);
-    if (!st)
-        st = attention_number(g, (float)fmin(f->fill, ABSORBS), &fill, err);
-    if (!st)
-        st = steno_graph_add_value(g, name, &out, err);
-    if (!st && f->mask != STENO_NONE)
-        st = steno_graph_add_value(g, name, &sum, err);
-    if (st)
-        return st;
-    n = steno_pass_add_node(g, "", "Where", 16, name, 3, 1, 0, err);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    n->in[0] = f->where;
-    n->in[1] = f->where_hides ? fill : zero;
-    n->in[2] = f->where_hides ? zero : fill;
-    n->out[0] = out;
-    if (f->mask != STENO_NONE) {
-        n = steno_pass_add_node(g, "", "Add", 14, name, 2, 1, 0, err);
-        if (!n)
-            return STENO_ERR_NOMEM;
-        n->in[0] = f->mask;
-        n->in[1] = out;
-        n->out[0] = out = sum;
-    }
-    f->mask = out;
-    g->values[out].dtype = STENO_F32;
-    return STENO_OK;
+    const float none = 0, low = (float)fmin(f->fill, ABSORBS);
+    const steno_value_id zero = steno_pass_new_const(w, "fill", STENO_F32, 0, NULL, &none);
+    const steno_value_id fill = steno_pass_new_const(w, "fill", STENO_F32, 0, NULL, &low);
+    const steno_value_id masks = f->mask;
+    f->mask = steno_pass_write_new(
+        w, STENO_NODE("", "Where", 16,
+                      .in = STENO_VALUES(f->where, f->where_hides ? fill : zero,
+                                         f->where_hides ? zero : fill)));
+    if (masks != STENO_NONE)
+        f->mask =
+            steno_pass_write_new(w, STENO_NODE("", "Add", 14, .in = STENO_VALUES(masks, f->mask)));
 }
 
-static steno_status negate(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
+/* The mask, as it is added to scores. */
+static void make_mask(struct steno_pass_writer *w, struct found *f)
 {
-    struct steno_node *n;
-    steno_value_id out;
-    steno_status st = steno_graph_add_value(g, name, &out, err);
-    if (st)
-        return st;
-    n = steno_pass_add_node(g, "", "Neg", 13, name, 1, 1, 0, err);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    n->in[0] = f->mask;
-    n->out[0] = f->mask = out;
-    g->values[out].dtype = STENO_F32;
-    return STENO_OK;
+    if (f->where != STENO_NONE)
+        added_mask(w, f);
+    if (f->negated)
+        f->mask = steno_pass_write_new(w, STENO_NODE("", "Neg", 13, .in = STENO_VALUES(f->mask)));
+    if (!w->st && (f->where != STENO_NONE || f->negated))
+        w->g->values[f->mask].dtype = STENO_F32;
+}
+
+enum { MOST_ATTRS = 14 };
+
+/* hides: the mask is bool; replaces: no score is kept beside the Where's fill. */
+static int list_attrs(const struct found *f, bool hides, bool replaces, struct steno_attr *a)
+{
+    int n = 0;
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("heads", f->q.heads);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("size", f->q.size);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("v_size", f->v.size);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("q_at", 0);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("k_at", 0);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("v_at", 0);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("p_at", 0);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR(
+        "apart", f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
+                     (f->positions && f->p.apart) << 3 | f->apart_out << 4);
+    a[n++] = (struct steno_attr)STENO_INT_ATTR("hides", hides);
+    if (f->by_key)
+        a[n++] = (struct steno_attr)STENO_INT_ATTR("shift", 0);
+    a[n++] = (struct steno_attr)STENO_FLOAT_ATTR("scale", (float)f->scale);
+    if (hides && f->fill > ABSORBS)
+        a[n++] = (struct steno_attr)STENO_FLOAT_ATTR("fill", (float)f->fill);
+    if (replaces)
+        a[n++] = (struct steno_attr)STENO_FLOAT_ATTR("replaces", (float)f->fill);
+    if (f->no_nan)
+        a[n++] = (struct steno_attr)STENO_INT_ATTR("no_nan", 1);
+    return n;
 }
 
 static steno_status build_attention(struct steno_graph *g, struct found *f, const char *name,
                                     steno_err *err)
 {
-    static const char *const attrs[] = {"heads", "size", "v_size", "q_at",  "k_at",
-                                        "v_at",  "p_at", "apart",  "hides", "shift"};
-    int64_t values[] = {f->q.heads,
-                        f->q.size,
-                        f->v.size,
-                        0,
-                        0,
-                        0,
-                        0,
-                        f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
-                            (f->positions && f->p.apart) << 3 | f->apart_out << 4,
-                        0,
-                        !f->by_key};
-    struct steno_node *y;
-    int n = 9 + f->by_key;
-    bool fills, replaces;
-    steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
-    if (!st && f->positions)
-        st = flat(g, &f->q_pos.bias, f->q.heads * f->q.size, err);
-    if (!st && f->positions && f->p_turned)
-        st = turn_positions(g, f, err);
-    if (st)
-        return st;
+    static const int64_t turn[] = {0, 1, 3, 2};
+    const int64_t bias = f->q.heads * f->q.size;
+    const bool replaces =
+        f->where != STENO_NONE && f->mask == STENO_NONE && !f->positions && isfinite(f->fill);
+    struct steno_pass_writer w = {g, name, err, STENO_OK};
+    struct steno_attr a[MOST_ATTRS];
+    const steno_value_id q_bias = flat(&w, f->q.bias, bias);
+    const steno_value_id p_bias = f->positions ? flat(&w, f->q_pos.bias, bias) : STENO_NONE;
+    steno_value_id p = f->positions ? f->p.x : STENO_NONE;
+    int n;
     for (int i = 0; i < f->n_gone; i++)
         f->gone[i]->dead = true;
-    replaces =
-        f->where != STENO_NONE && f->mask == STENO_NONE && !f->positions && isfinite(f->fill);
-    if (f->where != STENO_NONE && (st = added_mask(g, f, name, err)))
-        return st;
-    if (f->negated && (st = negate(g, f, name, err)))
-        return st;
-    values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
-    fills = values[8] && f->fill > ABSORBS;
-    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1,
-                            n + 1 + fills + replaces + f->no_nan, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    if (f->no_nan)
-        steno_pass_set_int(g, y, n + 1 + fills + replaces, "no_nan", 1);
-    for (int i = 0; i < n; i++)
-        steno_pass_set_int(g, y, i, attrs[i], values[i]);
-    steno_pass_set_float(g, y, n, "scale", (float)f->scale);
-    if (fills)
-        steno_pass_set_float(g, y, n + 1, "fill", (float)f->fill);
-    if (replaces)
-        steno_pass_set_float(g, y, n + 1, "replaces", (float)f->fill);
-    y->in[0] = f->q.x;
-    y->in[1] = f->k.x;
-    y->in[2] = f->v.x;
-    y->in[3] = f->mask;
-    y->in[4] = f->positions ? f->p.x : STENO_NONE;
-    y->in[5] = f->q.bias;
-    y->in[6] = f->positions ? f->q_pos.bias : STENO_NONE;
-    y->out[0] = f->out;
-    return STENO_OK;
+    if (f->positions && f->p_turned) /* pass fold computes it */
+        p = steno_pass_write_new(&w,
+                                 STENO_NODE("", "Transpose", 13, .in = STENO_VALUES(p),
+                                            .attr = STENO_ATTRS(STENO_INTS_ATTR("perm", 4, turn))));
+    make_mask(&w, f);
+    if (w.st)
+        return w.st;
+    n = list_attrs(f, f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL, replaces, a);
+    steno_pass_write(
+        &w, STENO_NODE("ai.steno", "Attention", 1,
+                       .in = STENO_VALUES(f->q.x, f->k.x, f->v.x, f->mask, p, q_bias, p_bias),
+                       .out = STENO_VALUES(f->out), .attr = {a, n}));
+    return w.st;
 }
 
 /* Make a Shape of the scores read K instead, if only the number of keys is read from it (WeNet cuts
@@ -630,9 +562,7 @@ static void free_scores(struct steno_graph *g, struct steno_node *shape)
     }
     if (!steno_pass_is(n, "MatMul") || g->values[n->in[1]].shape.rank != 4)
         return;
-    g->values[shape->in[0]].uses--;
-    shape->in[0] = n->in[1];
-    g->values[shape->in[0]].uses++;
+    steno_pass_reroute(g, shape, 0, n->in[1]);
 }
 
 steno_status steno_pass_attention(struct steno_graph *g, const struct steno_pass_env *env,

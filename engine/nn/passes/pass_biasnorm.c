@@ -83,33 +83,24 @@ static bool biasnorm_matches(struct steno_graph *g, steno_value_id x, steno_valu
 }
 
 steno_status steno_pass_biasnorm(struct steno_graph *g, const struct steno_pass_env *env,
-                                 int *changed, steno_err *err)
+                                 struct steno_node *n, int *changed, steno_err *err)
 {
+    struct match m;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *mul = &g->nodes[i], *y;
-        const char *name = mul->name;
-        struct match m;
-        steno_value_id out;
-        if (mul->dead || !steno_pass_is(mul, "Mul") || mul->n_in != 2 ||
-            (!biasnorm_matches(g, mul->in[0], mul->in[1], &m) &&
-             !biasnorm_matches(g, mul->in[1], mul->in[0], &m)))
-            continue;
-        out = mul->out[0];
-        if (!steno_pass_same_shape(g, m.x, out))
-            continue;
-        mul->dead = true;
-        for (size_t k = 0; k < sizeof m.gone / sizeof *m.gone; k++)
-            if (m.gone[k])
-                m.gone[k]->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "BiasNorm", 1, name, 2, 1, 1, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        steno_pass_set_float(g, y, 0, "scale", (float)m.scale);
-        y->in[0] = m.x;
-        y->in[1] = m.bias;
-        y->out[0] = out;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Mul") || n->n_in != 2 ||
+        (!biasnorm_matches(g, n->in[0], n->in[1], &m) &&
+         !biasnorm_matches(g, n->in[1], n->in[0], &m)) ||
+        !steno_pass_same_shape(g, m.x, n->out[0]))
+        return STENO_OK;
+    n->dead = true;
+    for (size_t k = 0; k < sizeof m.gone / sizeof *m.gone; k++)
+        if (m.gone[k])
+            m.gone[k]->dead = true;
+    ++*changed;
+    return steno_pass_put(
+        g, n->name,
+        STENO_NODE("ai.steno", "BiasNorm", 1, .in = STENO_VALUES(m.x, m.bias),
+                   .out = STENO_VALUES(n->out[0]),
+                   .attr = STENO_ATTRS(STENO_FLOAT_ATTR("scale", (float)m.scale))),
+        err);
 }

@@ -32,32 +32,24 @@ static struct steno_node *match_bypass(struct steno_graph *g, steno_value_id a, 
 }
 
 steno_status steno_pass_bypass(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_node *mul = NULL, *sub = NULL;
+    steno_value_id a = STENO_NONE, scale = STENO_NONE;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *add = &g->nodes[i], *mul = NULL, *sub = NULL, *y;
-        const char *name = add->name;
-        steno_value_id a = STENO_NONE, b, scale = STENO_NONE, out;
-        if (add->dead || !steno_pass_is(add, "Add") || add->n_in != 2)
-            continue;
-        for (int side = 0; side < 2 && !sub; side++) {
-            a = add->in[side];
-            sub = match_bypass(g, a, add->in[1 - side], &mul, &scale);
-        }
-        if (!sub)
-            continue;
-        b = sub->in[0];
-        out = add->out[0];
-        add->dead = mul->dead = sub->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "Bypass", 1, name, 3, 1, 0, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->in[0] = a;
-        y->in[1] = b;
-        y->in[2] = scale;
-        y->out[0] = out;
-        ++*changed;
+    if (!steno_pass_is(n, "Add") || n->n_in != 2)
+        return STENO_OK;
+    for (int side = 0; side < 2 && !sub; side++) {
+        a = n->in[side];
+        sub = match_bypass(g, a, n->in[1 - side], &mul, &scale);
     }
-    return STENO_OK;
+    if (!sub)
+        return STENO_OK;
+    n->dead = mul->dead = sub->dead = true;
+    ++*changed;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("ai.steno", "Bypass", 1,
+                                     .in = STENO_VALUES(a, sub->in[0], scale),
+                                     .out = STENO_VALUES(n->out[0])),
+                          err);
 }

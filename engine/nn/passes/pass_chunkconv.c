@@ -17,12 +17,6 @@ struct match {
     int64_t c, left_context, t;
 };
 
-static bool has_perm(const struct steno_node *n, int64_t a, int64_t b, int64_t c)
-{
-    size_t count;
-    const int64_t *p = n ? steno_node_ints(n, "perm", &count) : NULL;
-    return p && count == 3 && p[0] == a && p[1] == b && p[2] == c;
-}
 /* Return the taps of a depthwise Conv of stride 1, `centred` or without padding; 0 for other
  * nodes. */
 static int64_t taps(const struct steno_graph *g, const struct steno_node *n, bool centred)
@@ -35,7 +29,7 @@ static int64_t taps(const struct steno_graph *g, const struct steno_node *n, boo
         strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET"))
         return 0;
     k = w->shape.dim[2];
-    if (n->n_in > 2 && n->in[2] != STENO_NONE && !steno_pass_vector(g, n->in[2], w->shape.dim[0]))
+    if (!steno_pass_vector_or_none(g, n, 2, w->shape.dim[0]))
         return 0;
     return steno_pass_ints_are(n, "pads", centred ? k / 2 : 0, 0) && (!centred || k % 2) ? k : 0;
 }
@@ -67,11 +61,11 @@ static bool matches_input(struct steno_graph *g, steno_value_id v, struct match 
         s = &g->values[m->mask].shape;
         v = where->in[2];
         if (s->rank != 3 || s->dim[1] != 1 || s->dim[2] != m->t ||
-            (s->dim[0] != g->values[v].shape.dim[0] || s->dim[0] == STENO_DIM_ANY))
+            !steno_same_dim(s->dim[0], g->values[v].shape.dim[0]))
             return false;
     }
     transpose = steno_pass_producer(g, v);
-    if (!steno_pass_is(transpose, "Transpose") || !has_perm(transpose, 1, 2, 0))
+    if (!steno_pass_permutes(transpose, 3, (const int64_t[]){1, 2, 0}))
         return false;
     m->x = transpose->in[0];
     return true;
@@ -159,57 +153,38 @@ static bool transposed_once(const struct steno_graph *g, steno_value_id v)
 
 static steno_status replace_chunkconv(struct steno_graph *g, const struct match *m, steno_err *err)
 {
-    const char *name = m->causal->name;
-    steno_value_id out = m->last->out[0],
-                   new_cache = m->new_cache ? m->new_cache->out[0] : STENO_NONE;
-    steno_value_id b1 = m->causal->n_in > 2 ? m->causal->in[2] : STENO_NONE, w1 = m->causal->in[1];
-    steno_value_id b2 = m->chunk->n_in > 2 ? m->chunk->in[2] : STENO_NONE, w2 = m->chunk->in[1];
-    steno_value_id cache = m->cat->in[0];
-    struct steno_node *y, *glu = ours(steno_pass_producer(g, m->x), "Glu");
-    struct steno_node *act = ours(steno_pass_only_reader(g, out), "Swoosh");
+    struct steno_node *glu = ours(steno_pass_producer(g, m->x), "Glu");
+    struct steno_node *act = ours(steno_pass_only_reader(g, m->last->out[0]), "Swoosh");
     glu = glu && !glu->n_attr && transposed_once(g, m->x) ? glu : NULL;
-    if (act) {
+    if (act)
         act->dead = true;
-        out = act->out[0];
-    }
     m->last->dead = m->add->dead = m->mul->dead = m->causal->dead = m->chunk->dead = true;
     m->tail->dead = m->cat->dead = true;
     if (m->new_cache)
         m->new_cache->dead = true;
-    y = steno_pass_add_node(g, "ai.steno", "ChunkConv", 1, name, 8, 2, 4, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = glu ? glu->in[0] : m->x;
-    y->in[1] = m->mask;
-    y->in[2] = cache;
-    y->in[3] = w1;
-    y->in[4] = b1;
-    y->in[5] = w2;
-    y->in[6] = b2;
-    y->in[7] = m->scale;
-    y->out[0] = out;
-    y->out[1] = new_cache;
-    steno_pass_set_int(g, y, 0, "glu", glu != NULL);
-    steno_pass_set_int(g, y, 1, "act", act ? STENO_ACT_SWOOSH : STENO_ACT_NONE);
-    steno_pass_set_float(g, y, 2, "act_min", act ? steno_node_float(act, "shift", 0) : 0);
-    steno_pass_set_float(g, y, 3, "act_max", act ? steno_node_float(act, "offset", 0) : 0);
-    return STENO_OK;
+    return steno_pass_put(
+        g, m->causal->name,
+        STENO_NODE("ai.steno", "ChunkConv", 1,
+                   .in = STENO_VALUES(glu ? glu->in[0] : m->x, m->mask, m->cat->in[0],
+                                      m->causal->in[1], steno_node_in(m->causal, 2),
+                                      m->chunk->in[1], steno_node_in(m->chunk, 2), m->scale),
+                   .out = STENO_VALUES((act ? act : m->last)->out[0],
+                                       m->new_cache ? m->new_cache->out[0] : STENO_NONE),
+                   .attr = STENO_ATTRS(
+                       STENO_INT_ATTR("glu", glu != NULL),
+                       STENO_INT_ATTR("act", act ? STENO_ACT_SWOOSH : STENO_ACT_NONE),
+                       STENO_FLOAT_ATTR("act_min", act ? steno_node_float(act, "shift", 0) : 0),
+                       STENO_FLOAT_ATTR("act_max", act ? steno_node_float(act, "offset", 0) : 0))),
+        err);
 }
 
 steno_status steno_pass_chunkconv(struct steno_graph *g, const struct steno_pass_env *env,
-                                  int *changed, steno_err *err)
+                                  struct steno_node *n, int *changed, steno_err *err)
 {
+    struct match m;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct match m;
-        steno_status st;
-        if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "Transpose") ||
-            !has_perm(&g->nodes[i], 2, 0, 1) || !chunkconv_matches(g, &g->nodes[i], &m))
-            continue;
-        st = replace_chunkconv(g, &m, err);
-        if (st)
-            return st;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_permutes(n, 3, (const int64_t[]){2, 0, 1}) || !chunkconv_matches(g, n, &m))
+        return STENO_OK;
+    ++*changed;
+    return replace_chunkconv(g, &m, err);
 }

@@ -55,9 +55,7 @@ static bool activation(const struct steno_graph *g, const struct steno_node *n, 
 static struct steno_node *nhwc(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    bool found =
-        steno_pass_is_ours(n, "ConvNhwc") && g->values[v].uses == 1 && !g->values[v].is_output;
-    return found ? n : NULL;
+    return steno_pass_is_ours(n, "ConvNhwc") && steno_pass_read_once(g, v) ? n : NULL;
 }
 
 static void absorb(struct steno_node *conv, struct steno_node *after, int *changed)
@@ -80,7 +78,7 @@ static bool into_nhwc(struct steno_graph *g, struct steno_node *n, int *changed)
         absorb(conv, n, changed);
         return true;
     }
-    for (int side = 0; side < 2 && !*n->domain && !strcmp(n->op_type, "Add"); side++) {
+    for (int side = 0; side < 2 && steno_pass_is(n, "Add"); side++) {
         steno_value_id other = n->in[1 - side];
         conv = nhwc(g, n->in[side]);
         if (conv && conv->in[3] == STENO_NONE && g->values[other].dtype == STENO_F32 &&
@@ -94,46 +92,27 @@ static bool into_nhwc(struct steno_graph *g, struct steno_node *n, int *changed)
 }
 
 steno_status steno_pass_convact(struct steno_graph *g, const struct steno_pass_env *env,
-                                int *changed, steno_err *err)
+                                struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_attr more[2] = {{.name = "activation", .kind = STENO_ATTR_STRING, .s = n->op_type},
+                                 {.name = "activation_params", .kind = STENO_ATTR_FLOATS}};
+    struct steno_node *conv;
+    float *params, p[2];
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *act = &g->nodes[i], *conv, *y;
-        const char *name = act->name, *type = act->op_type;
-        float *params, p[2];
-        size_t n_params;
-        steno_value_id out;
-        int32_t at;
-        int n;
-        if (act->dead || !act->n_in || act->in[0] == STENO_NONE || into_nhwc(g, act, changed) ||
-            !(conv = steno_pass_only_use(g, act->in[0], "Conv")) ||
-            g->values[conv->in[0]].dtype != STENO_F32 || !activation(g, act, p, &n_params))
-            continue;
-        params = steno_graph_alloc(g, 2, sizeof *params, err);
-        if (!params)
-            return STENO_ERR_NOMEM;
-        memcpy(params, p, n_params * sizeof *p);
-        at = (int32_t)(conv - g->nodes);
-        out = act->out[0];
-        act->dead = conv->dead = true;
-        y = steno_pass_add_node(g, "com.microsoft", "FusedConv", 1, name, conv->n_in, 1,
-                                conv->n_attr + 1 + (n_params > 0), err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        conv = &g->nodes[at]; /* the array may have moved */
-        for (int k = 0; k < conv->n_in; k++)
-            y->in[k] = conv->in[k];
-        for (n = 0; n < conv->n_attr; n++)
-            y->attr[n] = conv->attr[n];
-        y->attr[n++] =
-            (struct steno_attr){.name = "activation", .kind = STENO_ATTR_STRING, .s = type};
-        if (n_params)
-            y->attr[n] = (struct steno_attr){.name = "activation_params",
-                                             .kind = STENO_ATTR_FLOATS,
-                                             .n = n_params,
-                                             .floats = params};
-        y->out[0] = out;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!n->n_in || n->in[0] == STENO_NONE || into_nhwc(g, n, changed) ||
+        !(conv = steno_pass_only_use(g, n->in[0], "Conv")) ||
+        g->values[conv->in[0]].dtype != STENO_F32 || !activation(g, n, p, &more[1].n))
+        return STENO_OK;
+    params = steno_graph_alloc(g, 2, sizeof *params, err);
+    if (!params)
+        return STENO_ERR_NOMEM;
+    memcpy(params, p, more[1].n * sizeof *p);
+    more[1].floats = params;
+    n->dead = conv->dead = true;
+    ++*changed;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("com.microsoft", "FusedConv", 1, .in = {conv->in, conv->n_in},
+                                     .out = STENO_VALUES(n->out[0]),
+                                     .attr = {more, 1 + (more[1].n > 0)}, .attrs_of = conv),
+                          err);
 }

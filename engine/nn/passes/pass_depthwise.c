@@ -10,14 +10,13 @@
 
 static bool plain_depthwise(const struct steno_graph *g, const struct steno_node *c)
 {
-    const struct steno_tensor *w = c->n_in > 1 ? g->values[c->in[1]].constant : NULL;
+    const struct steno_tensor *w = steno_pass_const(g, c, 1);
     const char *pad = steno_node_str(c, "auto_pad", "NOTSET");
     size_t n;
     const int64_t *pads = steno_node_ints(c, "pads", &n);
     return w && w->data && w->dtype == STENO_F32 && w->shape.rank == 3 && w->shape.dim[1] == 1 &&
            w->shape.dim[2] > 0 && steno_node_int(c, "group", 1) == w->shape.dim[0] &&
-           (c->n_in < 3 || c->in[2] == STENO_NONE ||
-            steno_pass_vector(g, c->in[2], w->shape.dim[0])) &&
+           steno_pass_vector_or_none(g, c, 2, w->shape.dim[0]) &&
            steno_pass_ints_are(c, "strides", 1, 1) && steno_pass_ints_are(c, "dilations", 1, 1) &&
            (!pads || (n == 2 && pads[0] >= 0 && pads[1] >= 0 && pads[0] < w->shape.dim[2] &&
                       pads[1] < w->shape.dim[2])) &&
@@ -26,30 +25,24 @@ static bool plain_depthwise(const struct steno_graph *g, const struct steno_node
            g->values[c->in[0]].shape.dim[1] == w->shape.dim[0];
 }
 
-static steno_status convolution(struct steno_graph *g, int32_t at, steno_value_id x, steno_err *err)
+static steno_status convolution(struct steno_graph *g, struct steno_node *c, steno_value_id x,
+                                steno_err *err)
 {
     static const int64_t none[2] = {0, 0};
-    struct steno_node *c = &g->nodes[at], *y;
+    struct steno_pass_writer w = {g, c->name, err, STENO_OK};
+    const steno_value_id out = c->out[0];
     size_t n;
     const int64_t *pads = steno_node_ints(c, "pads", &n);
-    steno_value_id out = c->out[0], v;
-    steno_status st = steno_graph_add_value(g, c->name, &v, err);
-    if (st)
-        return st;
-    c = &g->nodes[at];
     c->dead = true;
-    y = steno_pass_add_node(g, "ai.steno", "DepthwiseConv1d", 1, c->name, 3, 1, 2, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    c = &g->nodes[at]; /* the array may have moved */
-    y->attr[0] = (struct steno_attr){
-        .name = "pads", .kind = STENO_ATTR_INTS, .n = 2, .ints = pads ? pads : none};
-    steno_pass_set_int(g, y, 1, "act", STENO_ACT_NONE);
-    y->in[0] = x;
-    y->in[1] = c->in[1];
-    y->in[2] = c->n_in > 2 ? c->in[2] : STENO_NONE;
-    y->out[0] = v;
-    return steno_pass_swap_after(g, v, out, c->name, err);
+    steno_pass_write_swapped(
+        &w,
+        steno_pass_write_new(
+            &w, STENO_NODE("ai.steno", "DepthwiseConv1d", 1,
+                           .in = STENO_VALUES(x, c->in[1], steno_node_in(c, 2)),
+                           .attr = STENO_ATTRS(STENO_INTS_ATTR("pads", 2, pads ? pads : none),
+                                               STENO_INT_ATTR("act", STENO_ACT_NONE)))),
+        out);
+    return w.st;
 }
 
 static bool take_act(struct steno_graph *g, struct steno_node *c)
@@ -66,27 +59,19 @@ static bool take_act(struct steno_graph *g, struct steno_node *c)
 }
 
 steno_status steno_pass_depthwise(struct steno_graph *g, const struct steno_pass_env *env,
-                                  int *changed, steno_err *err)
+                                  struct steno_node *n, int *changed, steno_err *err)
 {
+    const struct steno_node *before;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *c = &g->nodes[i], *before;
-        steno_status st;
-        if (c->dead)
-            continue;
-        if (steno_pass_is_ours(c, "DepthwiseConv1d")) {
-            /* attributes of a node from a file may have another order: leave the node as it is */
-            *changed += c->n_attr == 2 && !strcmp(c->attr[1].name, "act") && take_act(g, c);
-            continue;
-        }
-        if (*c->domain || strcmp(c->op_type, "Conv") ||
-            !(before = steno_pass_swapped(g, c->in[0])) || !plain_depthwise(g, c) ||
-            !steno_pass_is_finite(g, c->in[1])) /* the padding is left out: 0 times infinity */
-            continue;
-        st = convolution(g, i, before->in[0], err);
-        if (st)
-            return st;
-        ++*changed;
+    if (steno_pass_is_ours(n, "DepthwiseConv1d")) {
+        /* attributes of a node from a file may have another order: leave the node as it is */
+        *changed += n->n_attr == 2 && !strcmp(n->attr[1].name, "act") && take_act(g, n);
+        return STENO_OK;
     }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Conv") || !(before = steno_pass_swapped(g, n->in[0])) ||
+        !plain_depthwise(g, n) ||
+        !steno_pass_is_finite(g, n->in[1])) /* the padding is left out: 0 times infinity */
+        return STENO_OK;
+    ++*changed;
+    return convolution(g, n, before->in[0], err);
 }

@@ -95,60 +95,35 @@ static int choose_einsum(const char *of, const char *with, const char *without, 
 
 /* *v becomes its Transpose from letters `have` to `want`; the same letters: nothing. out: the value
  * to write, or STENO_NONE. */
-static steno_status transpose_einsum(struct steno_graph *g, steno_value_id *v, const char *have,
-                                     const char *want, steno_value_id out, steno_err *err)
+static void transpose_einsum(struct steno_pass_writer *w, steno_value_id *v, const char *have,
+                             const char *want, steno_value_id out)
 {
     size_t rank = strlen(have);
     int64_t *perm;
-    struct steno_node *t;
     if (!strcmp(have, want))
-        return STENO_OK;
-    perm = steno_graph_alloc(g, rank, sizeof *perm, err);
-    if (!perm || (out == STENO_NONE && steno_graph_add_value(g, "", &out, err)))
-        return STENO_ERR_NOMEM;
+        return;
+    perm = steno_graph_alloc(w->g, rank, sizeof *perm, w->err);
+    if (!perm) {
+        w->st = STENO_ERR_NOMEM;
+        return;
+    }
     for (size_t i = 0; i < rank; i++)
         perm[i] = strchr(have, want[i]) - have;
-    t = steno_pass_add_node(g, "", "Transpose", 13, "einsum", 1, 1, 1, err);
-    if (!t)
-        return STENO_ERR_NOMEM;
-    t->attr[0] =
-        (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = rank, .ints = perm};
-    t->in[0] = *v;
-    t->out[0] = *v = out;
-    return STENO_OK;
+    out = out == STENO_NONE ? steno_pass_new_value(w) : out;
+    steno_pass_write(w, STENO_NODE("", "Transpose", 13, .in = STENO_VALUES(*v),
+                                   .out = STENO_VALUES(out),
+                                   .attr = STENO_ATTRS(STENO_INTS_ATTR("perm", rank, perm))));
+    *v = out;
 }
 
-static steno_status reshape(struct steno_graph *g, steno_value_id *v, const int64_t *dim, int rank,
-                            steno_value_id out, steno_err *err)
+static void reshape(struct steno_pass_writer *w, steno_value_id *v, const int64_t *dim, int rank,
+                    steno_value_id out)
 {
-    int64_t copy[STENO_MAX_RANK];
-    const struct steno_tensor t = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {rank}}, .data = copy};
-    steno_value_id target;
-    struct steno_node *r;
-    memcpy(copy, dim, (size_t)rank * sizeof *dim);
-    if (steno_graph_add_const(g, "", &t, false, &target, err) ||
-        (out == STENO_NONE && steno_graph_add_value(g, "", &out, err)))
-        return STENO_ERR_NOMEM;
-    r = steno_pass_add_node(g, "", "Reshape", 13, "einsum", 2, 1, 0, err);
-    if (!r)
-        return STENO_ERR_NOMEM;
-    r->in[0] = *v;
-    r->in[1] = target;
-    r->out[0] = *v = out;
-    return STENO_OK;
-}
-
-static steno_status multiply_einsum(struct steno_graph *g, const char *name, steno_value_id a,
-                                    steno_value_id b, steno_value_id y, steno_err *err)
-{
-    struct steno_node *n = steno_pass_add_node(g, "", "MatMul", 13, name, 2, 1, 0, err);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    n->in[0] = a;
-    n->in[1] = b;
-    n->out[0] = y;
-    return STENO_OK;
+    const steno_value_id target = steno_pass_new_ints(w, "target", rank, dim);
+    out = out == STENO_NONE ? steno_pass_new_value(w) : out;
+    steno_pass_write(
+        w, STENO_NODE("", "Reshape", 13, .in = STENO_VALUES(*v, target), .out = STENO_VALUES(out)));
+    *v = out;
 }
 
 /* A batch of matrices: a [batch, m, k], b [batch, k, n]. */
@@ -182,18 +157,14 @@ static bool is_batch(const struct steno_node *n, const struct form *f, struct ba
     return true;
 }
 
-static steno_status make_batch(struct steno_graph *g, const struct steno_node *n,
-                               const struct form *f, struct batch *p, steno_err *err)
+static void make_batch(struct steno_pass_writer *w, const struct form *f, struct batch *p,
+                       steno_value_id out)
 {
-    const char *name = n->name;
-    steno_value_id out = n->out[0], y = out;
-    if (strcmp(p->y, f->y) && steno_graph_add_value(g, "", &y, err))
-        return STENO_ERR_NOMEM;
-    if (transpose_einsum(g, &p->a, p->has_a, p->want_a, STENO_NONE, err) ||
-        transpose_einsum(g, &p->b, p->has_b, p->want_b, STENO_NONE, err) ||
-        multiply_einsum(g, name, p->a, p->b, y, err))
-        return STENO_ERR_NOMEM;
-    return transpose_einsum(g, &y, p->y, f->y, out, err);
+    steno_value_id y = strcmp(p->y, f->y) ? steno_pass_new_value(w) : out;
+    transpose_einsum(w, &p->a, p->has_a, p->want_a, STENO_NONE);
+    transpose_einsum(w, &p->b, p->has_b, p->want_b, STENO_NONE);
+    steno_pass_write_product(w, p->a, p->b, STENO_NONE, y);
+    transpose_einsum(w, &y, p->y, f->y, out);
 }
 
 /* A Linear: a [rows..., inner...], W of inner and cols in any order, y [rows..., cols...]. */
@@ -220,57 +191,58 @@ static bool is_linear(const struct steno_graph *g, const struct steno_node *n, c
            !memcmp(f->y, p->rows, rows) && !strcmp(f->y + rows, p->cols);
 }
 
-static steno_status make_linear(struct steno_graph *g, const struct steno_node *n,
-                                const struct form *f, const struct linear *p, steno_err *err)
+static void make_linear(struct steno_pass_writer *p, const struct steno_node *n,
+                        const struct form *f, const struct linear *l)
 {
-    const char *name = n->name;
+    const bool plain = l->n_inner == 1 && l->n_cols == 1;
     steno_value_id a = n->in[0], w = n->in[1], out = n->out[0], y = out;
     int64_t dim[STENO_MAX_RANK] = {0}, matrix[2] = {1, 1};
     char want[2 * STENO_MAX_RANK + 1];
-    for (int i = 0; i < p->n_inner && (p->n_inner > 1 || p->n_cols > 1); i++)
-        matrix[0] *= extent(g, w, f->b, p->inner[i]);
-    for (int i = 0; i < p->n_cols && (p->n_inner > 1 || p->n_cols > 1); i++) {
-        dim[p->n_rows + i] = extent(g, w, f->b, p->cols[i]);
-        matrix[1] *= dim[p->n_rows + i];
+    for (int i = 0; i < l->n_inner && !plain; i++)
+        matrix[0] *= extent(p->g, w, f->b, l->inner[i]);
+    for (int i = 0; i < l->n_cols && !plain; i++) {
+        dim[l->n_rows + i] = extent(p->g, w, f->b, l->cols[i]);
+        matrix[1] *= dim[l->n_rows + i];
     }
-    memcpy(want, p->inner, (size_t)p->n_inner);
-    memcpy(want + p->n_inner, p->cols, (size_t)p->n_cols + 1);
-    if (transpose_einsum(g, &w, f->b, want, STENO_NONE, err) ||
-        ((p->n_inner > 1 || p->n_cols > 1) && reshape(g, &w, matrix, 2, STENO_NONE, err)) ||
-        (p->n_cols > 1 && steno_graph_add_value(g, "", &y, err)))
-        return STENO_ERR_NOMEM;
-    if (p->n_inner > 1) {
+    memcpy(want, l->inner, (size_t)l->n_inner);
+    memcpy(want + l->n_inner, l->cols, (size_t)l->n_cols + 1);
+    transpose_einsum(p, &w, f->b, want, STENO_NONE);
+    if (!plain)
+        reshape(p, &w, matrix, 2, STENO_NONE);
+    if (l->n_cols > 1)
+        y = steno_pass_new_value(p);
+    if (l->n_inner > 1) {
         int64_t flat[STENO_MAX_RANK] = {0};
-        flat[p->n_rows] = matrix[0];
-        if (reshape(g, &a, flat, p->n_rows + 1, STENO_NONE, err))
-            return STENO_ERR_NOMEM;
+        flat[l->n_rows] = matrix[0];
+        reshape(p, &a, flat, l->n_rows + 1, STENO_NONE);
     }
-    if (multiply_einsum(g, name, a, w, y, err))
-        return STENO_ERR_NOMEM;
-    return p->n_cols > 1 ? reshape(g, &y, dim, p->n_rows + p->n_cols, out, err) : STENO_OK;
+    steno_pass_write_product(p, a, w, STENO_NONE, y);
+    if (l->n_cols > 1)
+        reshape(p, &y, dim, l->n_rows + l->n_cols, out);
 }
 
 steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    struct form f = {"", "", ""};
+    struct batch b;
+    struct linear l;
+    const struct steno_node old = *n; /* the array may move */
+    bool batch;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        const struct steno_node n = g->nodes[i];
-        struct form f = {"", "", ""};
-        struct batch b;
-        struct linear l;
-        bool batch;
-        if (n.dead || !steno_pass_is(&n, "Einsum") || n.n_in != 2 ||
-            g->values[n.in[0]].dtype != STENO_F32 || g->values[n.in[0]].shape.rank < 0 ||
-            g->values[n.in[1]].shape.rank < 0 || !parse(g, &n, &f) || !einsum_fits(g, &n, &f))
-            continue;
-        batch = is_batch(&n, &f, &b);
-        if (!batch && !is_linear(g, &n, &f, &l))
-            continue;
-        g->nodes[i].dead = true;
-        if (batch ? make_batch(g, &n, &f, &b, err) : make_linear(g, &n, &f, &l, err))
-            return STENO_ERR_NOMEM;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Einsum") || n->n_in != 2 || g->values[n->in[0]].dtype != STENO_F32 ||
+        g->values[n->in[0]].shape.rank < 0 || g->values[n->in[1]].shape.rank < 0 ||
+        !parse(g, n, &f) || !einsum_fits(g, n, &f))
+        return STENO_OK;
+    batch = is_batch(n, &f, &b);
+    if (!batch && !is_linear(g, n, &f, &l))
+        return STENO_OK;
+    n->dead = true;
+    ++*changed;
+    if (batch)
+        make_batch(&w, &f, &b, old.out[0]);
+    else
+        make_linear(&w, &old, &f, &l);
+    return w.st;
 }

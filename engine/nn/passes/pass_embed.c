@@ -41,8 +41,7 @@ static bool embed_whole(const struct steno_graph *g, const struct embed *e, int 
 {
     const struct steno_shape *s = &g->values[e->gather[k]->in[1]].shape;
     const struct steno_shape *y = &g->values[e->norm->out[0]].shape;
-    return s->dim[0] == y->dim[0] && s->dim[1] == y->dim[1] && s->dim[0] != STENO_DIM_ANY &&
-           s->dim[1] != STENO_DIM_ANY;
+    return steno_same_dim(s->dim[0], y->dim[0]) && steno_same_dim(s->dim[1], y->dim[1]);
 }
 
 /* Words first, positions second: positions may be [1, length]. */
@@ -72,63 +71,37 @@ static bool arrange(const struct steno_graph *g, struct embed *e)
 
 static bool match_embed(struct steno_graph *g, struct steno_node *n, struct embed *e)
 {
-    const struct steno_shape *s = n->n_in ? &g->values[n->in[0]].shape : NULL;
-    int64_t axis = steno_node_int(n, "axis", -1);
     e->norm = n;
-    if (!steno_pass_is(n, "LayerNormalization") || s->rank != 3 || n->n_in < 3 ||
-        (axis != -1 && axis != 2) || !steno_pass_vector(g, n->in[1], s->dim[2]) ||
-        n->in[2] == STENO_NONE || !steno_pass_vector(g, n->in[2], s->dim[2]) ||
-        !summands(g, e, n->in[0], 0))
-        return false;
-    for (int i = 1; i < n->n_out; i++)
-        if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
-            return false;
-    return arrange(g, e);
+    return steno_pass_norm_of_rows(g, n, false) && g->values[n->in[0]].shape.rank == 3 &&
+           steno_node_in(n, 2) != STENO_NONE && summands(g, e, n->in[0], 0) && arrange(g, e);
 }
 
-steno_status steno_pass_embed(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                              steno_err *err)
+steno_status steno_pass_embed(struct steno_graph *g, const struct steno_pass_env *env,
+                              struct steno_node *n, int *changed, steno_err *err)
 {
+    struct embed e = {.n = 0};
+    steno_value_id kinds = STENO_NONE, segments = STENO_NONE;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct embed e = {.n = 0};
-        struct steno_node *y;
-        const char *name = g->nodes[i].name;
-        steno_value_id in[9] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE,
-                                STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
-        steno_value_id out;
-        int32_t region;
-        float eps;
-        if (g->nodes[i].dead || !match_embed(g, &g->nodes[i], &e))
-            continue;
-        in[0] = e.gather[0]->in[1];
-        in[2] = e.gather[0]->in[0];
-        in[3] = e.gather[1]->in[0];
-        in[8] = e.gather[1]->in[1];
-        if (e.n == 3) {
-            in[1] = e.gather[2]->in[1];
-            in[4] = e.gather[2]->in[0];
-        }
-        in[5] = e.norm->in[1];
-        in[6] = e.norm->in[2];
-        out = e.norm->out[0];
-        region = e.norm->region;
-        eps = steno_node_float(e.norm, "epsilon", 1e-5f);
-        e.norm->dead = true;
-        for (int k = 0; k < e.n; k++)
-            e.gather[k]->dead = true;
-        for (int k = 0; k < 2 && e.add[k]; k++)
-            e.add[k]->dead = true;
-        y = steno_pass_add_node(g, "com.microsoft", "EmbedLayerNormalization", 1, name, 9, 1, 1,
-                                err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->region = region;
-        steno_pass_set_float(g, y, 0, "epsilon", eps);
-        for (int k = 0; k < 9; k++)
-            y->in[k] = in[k];
-        y->out[0] = out;
-        ++*changed;
+    if (!match_embed(g, n, &e))
+        return STENO_OK;
+    if (e.n == 3) {
+        kinds = e.gather[2]->in[1];
+        segments = e.gather[2]->in[0];
     }
-    return STENO_OK;
+    n->dead = true;
+    for (int k = 0; k < e.n; k++)
+        e.gather[k]->dead = true;
+    for (int k = 0; k < 2 && e.add[k]; k++)
+        e.add[k]->dead = true;
+    ++*changed;
+    return steno_pass_put(
+        g, n->name,
+        STENO_NODE(
+            "com.microsoft", "EmbedLayerNormalization", 1,
+            .in = STENO_VALUES(e.gather[0]->in[1], kinds, e.gather[0]->in[0], e.gather[1]->in[0],
+                               segments, n->in[1], n->in[2], STENO_NONE, e.gather[1]->in[1]),
+            .out = STENO_VALUES(n->out[0]),
+            .attr = STENO_ATTRS(STENO_FLOAT_ATTR("epsilon", steno_node_float(n, "epsilon", 1e-5f))),
+            .region_of = n),
+        err);
 }

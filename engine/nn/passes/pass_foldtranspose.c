@@ -14,18 +14,6 @@ struct found {
     size_t a, b; /* the last two extents of x */
 };
 
-static bool swaps_last(const struct steno_node *n, int rank)
-{
-    size_t count;
-    const int64_t *perm = steno_node_ints(n, "perm", &count);
-    if (!perm || (int)count != rank || rank < 2)
-        return false;
-    for (int i = 0; i < rank - 2; i++)
-        if (perm[i] != i)
-            return false;
-    return perm[rank - 2] == rank - 1 && perm[rank - 1] == rank - 2;
-}
-
 static bool match_foldtranspose(struct steno_graph *g, const struct steno_node *n, struct found *f)
 {
     const struct steno_tensor *w = g->values[n->in[W]].constant;
@@ -37,7 +25,7 @@ static bool match_foldtranspose(struct steno_graph *g, const struct steno_node *
         return false;
     x = &g->values[f->transpose->in[0]].shape;
     /* the target must not copy one of the two axes */
-    if (!swaps_last(f->transpose, x->rank) ||
+    if (!steno_pass_swaps_last_two(f->transpose, x->rank) ||
         g->values[f->reshape->out[0]].shape.rank > x->rank - 1 || x->dim[x->rank - 1] <= 1 ||
         x->dim[x->rank - 2] <= 1 || g->values[n->in[W]].uses != 1)
         return false;
@@ -51,47 +39,35 @@ static bool match_foldtranspose(struct steno_graph *g, const struct steno_node *
 static steno_status transpose_weights(struct steno_graph *g, steno_value_id w,
                                       const struct found *f, steno_value_id *out, steno_err *err)
 {
-    struct steno_tensor t = *g->values[w].constant;
-    size_t row = (size_t)t.shape.dim[1] * steno_dtype_size(t.dtype);
-    char *to = steno_aligned_alloc(f->a * f->b * row + 1);
-    const char *from = steno_constant_bytes(g->values[w].constant);
+    const struct steno_tensor *t = g->values[w].constant;
+    const size_t row = (size_t)t->shape.dim[1] * steno_dtype_size(t->dtype);
+    const char *from = steno_constant_bytes(t);
     steno_status st = from ? STENO_OK : steno_graph_fetch(g, w, err); /* made on demand */
-    if (!from && !st)
-        from = steno_constant_bytes(g->values[w].constant);
-    if (!from || !to) {
-        steno_aligned_free(to);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
-    }
-    for (size_t i = 0; i < f->a; i++)
+    char *to =
+        st ? NULL : steno_graph_new_const(g, g->values[w].name, t->dtype, &t->shape, out, err);
+    from = steno_constant_bytes(t);
+    for (size_t i = 0; to && from && i < f->a; i++)
         for (size_t j = 0; j < f->b; j++)
             memcpy(to + (i * f->b + j) * row, from + (j * f->a + i) * row, row);
     steno_graph_unfetch(g, w);
-    t.data = to;
-    st = steno_graph_take_const(g, g->values[w].name, &t, out, err);
-    if (st)
-        steno_aligned_free(to);
-    return st;
+    return to && from ? STENO_OK : STENO_ERR_NOMEM;
 }
 
 steno_status steno_pass_foldtranspose(struct steno_graph *g, const struct steno_pass_env *env,
-                                      int *changed, steno_err *err)
+                                      struct steno_node *n, int *changed, steno_err *err)
 {
+    struct found f;
+    steno_value_id w;
+    steno_status st;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i];
-        struct found f;
-        steno_status st;
-        steno_value_id w;
-        if (n->dead || strcmp(n->domain, "ai.steno") || strcmp(n->op_type, "Linear") ||
-            !match_foldtranspose(g, n, &f))
-            continue;
-        st = transpose_weights(g, n->in[W], &f, &w, err);
-        if (st)
-            return st;
-        n->in[W] = w;
-        f.reshape->in[0] = f.transpose->in[0];
-        f.transpose->dead = true;
-        ++*changed;
-    }
+    if (!steno_pass_is_ours(n, "Linear") || !match_foldtranspose(g, n, &f))
+        return STENO_OK;
+    st = transpose_weights(g, n->in[W], &f, &w, err);
+    if (st)
+        return st;
+    n->in[W] = w;
+    f.reshape->in[0] = f.transpose->in[0];
+    f.transpose->dead = true;
+    ++*changed;
     return STENO_OK;
 }

@@ -11,8 +11,6 @@
 
 #include "nn/kernels/kernels.h"
 
-#include <string.h>
-
 /* True if s splits axis `at` into two equal parts of known extent. */
 static bool halves(const struct steno_graph *g, const struct steno_node *s, int at)
 {
@@ -44,7 +42,7 @@ static enum steno_activation gates(struct steno_graph *g, steno_value_id v, stru
     enum steno_activation act;
     float p[2];
     *n = steno_pass_producer(g, v);
-    if (!*n || g->values[v].uses != 1 || g->values[v].is_output)
+    if (!*n || !steno_pass_read_once(g, v))
         return STENO_ACT_NONE;
     act = steno_pass_act(g, *n, p);
     return act == STENO_ACT_SIGMOID || act == STENO_ACT_RELU || act == STENO_ACT_SILU ||
@@ -74,17 +72,15 @@ static bool match_glu(struct steno_graph *g, const struct steno_node *mul, struc
 /* True for Slice [from, from + n) of the last axis of x, which has 2 n elements, read only once. */
 static bool is_half(const struct steno_graph *g, const struct steno_node *n, bool second)
 {
-    const struct steno_shape *x = n ? &g->values[n->in[0]].shape : NULL;
-    double start, end, axis, step = 1, half;
-    if (!n || n->opset < 10 || n->n_in < 4 || x->rank < 1 || x->dim[x->rank - 1] < 2 ||
-        x->dim[x->rank - 1] % 2 || !steno_pass_scalar(g, n->in[1], &start) ||
-        !steno_pass_scalar(g, n->in[2], &end) || !steno_pass_scalar(g, n->in[3], &axis) ||
-        steno_numel(g->values[n->in[1]].constant) != 1 || g->values[n->in[0]].dtype != STENO_F32 ||
-        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)))
+    const struct steno_shape *x = &g->values[n->in[0]].shape;
+    struct steno_pass_cut c;
+    double half;
+    if (x->rank < 1 || x->dim[x->rank - 1] < 2 || x->dim[x->rank - 1] % 2 ||
+        g->values[n->in[0]].dtype != STENO_F32 || !steno_pass_cut_of(g, n, &c))
         return false;
     half = (double)(x->dim[x->rank - 1] / 2);
-    return step == 1 && (axis == -1 || axis == x->rank - 1) &&
-           (second ? start == half && end >= 2 * half : start == 0 && end == half);
+    return (c.axis == -1 || c.axis == x->rank - 1) &&
+           (second ? c.start == half && c.end >= 2 * half : c.start == 0 && c.end == half);
 }
 
 /* Match a product of two slices, one of them through an activation. */
@@ -107,47 +103,34 @@ static bool match_slices(struct steno_graph *g, const struct steno_node *mul, st
     return false;
 }
 
-steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                            steno_err *err)
+steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *env,
+                            struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    const struct steno_node *swap = NULL;
+    const steno_value_id out = n->out[0];
+    steno_value_id x, y = out;
+    struct gate m;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *mul = &g->nodes[i], *split, *y, *swap = NULL;
-        struct gate m;
-        bool plain;
-        steno_status st = STENO_OK;
-        steno_value_id x, out;
-        if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2 ||
-            (!match_glu(g, mul, &m) && !match_slices(g, mul, &m)))
-            continue;
-        split = m.source;
-        x = split->in[0];
-        out = mul->out[0];
-        if (steno_pass_is(split, "Split") && !halves(g, split, -1))
-            swap = steno_pass_swapped(g, x);
-        mul->dead = split->dead = m.act->dead = true;
-        if (m.other)
-            m.other->dead = true;
-        if (swap) {
-            x = swap->in[0];
-            st = steno_graph_add_value(g, mul->name, &out, err);
-            if (!st)
-                st = steno_pass_swap_after(g, out, g->nodes[i].out[0], g->nodes[i].name, err);
-        }
-        if (st)
-            return st;
-        plain = m.kind == STENO_ACT_SIGMOID && !m.first;
-        y = steno_pass_add_node(g, "ai.steno", "Glu", 1, g->nodes[i].name, 1, 1, plain ? 0 : 2,
-                                err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->in[0] = x;
-        y->out[0] = out;
-        if (!plain) {
-            steno_pass_set_int(g, y, 0, "act", m.kind);
-            steno_pass_set_int(g, y, 1, "first", m.first);
-        }
-        ++*changed;
+    if (!steno_pass_is(n, "Mul") || n->n_in != 2 ||
+        (!match_glu(g, n, &m) && !match_slices(g, n, &m)))
+        return STENO_OK;
+    x = m.source->in[0];
+    if (steno_pass_is(m.source, "Split") && !halves(g, m.source, -1))
+        swap = steno_pass_swapped(g, x);
+    n->dead = m.source->dead = m.act->dead = true;
+    if (m.other)
+        m.other->dead = true;
+    if (swap) {
+        x = swap->in[0];
+        y = steno_pass_new_value(&w);
+        steno_pass_write_swapped(&w, y, out);
     }
-    return STENO_OK;
+    steno_pass_write(
+        &w, STENO_NODE("ai.steno", "Glu", 1, .in = STENO_VALUES(x), .out = STENO_VALUES(y),
+                       .attr = {(const struct steno_attr[]){STENO_INT_ATTR("act", m.kind),
+                                                            STENO_INT_ATTR("first", m.first)},
+                                m.kind == STENO_ACT_SIGMOID && !m.first ? 0 : 2}));
+    ++*changed;
+    return w.st;
 }

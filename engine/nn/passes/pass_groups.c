@@ -6,13 +6,6 @@
  * Transpose of their heads and rows is read in place, too. */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
-static bool same_dim(int64_t a, int64_t b)
-{
-    return a == b && a != STENO_DIM_ANY;
-}
-
 /* The value [B, h, S, d] whose heads are repeated to `wide` [B, h, n, S, d]; STENO_NONE: they are
  * not, or another axis is. */
 static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
@@ -30,8 +23,8 @@ static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
     if (x->rank != 4)
         return STENO_NONE;
     for (int i = 0; i < 5; i++)
-        if (i != 2 &&
-            (!same_dim(u->dim[i], y->dim[i]) || !same_dim(u->dim[i], x->dim[i - (i > 2)])))
+        if (i != 2 && (!steno_same_dim(u->dim[i], y->dim[i]) ||
+                       !steno_same_dim(u->dim[i], x->dim[i - (i > 2)])))
             return STENO_NONE;
     return apart->in[0];
 }
@@ -39,9 +32,7 @@ static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
 steno_value_id steno_pass_before_heads(struct steno_graph *g, steno_value_id v, bool *apart)
 {
     const struct steno_node *t = steno_pass_producer(g, v);
-    size_t n = 0;
-    const int64_t *perm = steno_pass_is(t, "Transpose") ? steno_node_ints(t, "perm", &n) : NULL;
-    *apart = !(perm && n == 4 && perm[0] == 0 && perm[1] == 2 && perm[2] == 1 && perm[3] == 3);
+    *apart = !steno_pass_permutes(t, 4, (const int64_t[]){0, 2, 1, 3});
     return *apart ? v : t->in[0];
 }
 
@@ -58,7 +49,7 @@ bool steno_pass_shared_heads(struct steno_graph *g, steno_value_id v, int64_t he
     wide = &g->values[join->in[0]].shape;
     m->heads = wide->dim[1];
     if (m->heads < 1 || wide->dim[2] < 2 || m->heads * wide->dim[2] != heads ||
-        wide->dim[4] != size || !same_dim(wide->dim[0], s->dim[0]))
+        wide->dim[4] != size || !steno_same_dim(wide->dim[0], s->dim[0]))
         return false;
     m->x = steno_pass_before_heads(g, m->x, &m->apart);
     return true;
@@ -75,44 +66,22 @@ static bool match_groups(struct steno_graph *g, const struct steno_node *n,
            kv[0].heads == kv[1].heads;
 }
 
-static steno_status build_groups(struct steno_graph *g, int32_t at,
-                                 const struct steno_pass_heads kv[2], steno_err *err)
-{
-    const struct steno_node *old = &g->nodes[at];
-    struct steno_node *y = steno_pass_add_node(g, "ai.steno", "Attention", 1, old->name, old->n_in,
-                                               1, old->n_attr + 1, err);
-    int64_t apart;
-    if (!y)
-        return STENO_ERR_NOMEM;
-    old = &g->nodes[at]; /* the nodes may have moved */
-    memcpy(y->in, old->in, (size_t)old->n_in * sizeof *y->in);
-    memcpy(y->attr, old->attr, (size_t)old->n_attr * sizeof *y->attr);
-    y->in[1] = kv[0].x;
-    y->in[2] = kv[1].x;
-    y->out[0] = old->out[0];
-    y->region = old->region;
-    apart = steno_node_int(old, "apart", 0) & ~(int64_t)6;
-    apart |= kv[0].apart << 1 | kv[1].apart << 2;
-    for (int i = 0; i < old->n_attr; i++)
-        if (!strcmp(old->attr[i].name, "apart"))
-            y->attr[i].i = apart;
-    steno_pass_set_int(g, y, old->n_attr, "kv_heads", kv[0].heads);
-    g->nodes[at].dead = true;
-    return STENO_OK;
-}
-
 steno_status steno_pass_groups(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_pass_heads kv[2];
+    struct steno_attr apart = STENO_INT_ATTR("apart", steno_node_int(n, "apart", 0) & ~(int64_t)6);
+    steno_status st;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_pass_heads kv[2];
-        if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
-            !match_groups(g, &g->nodes[i], kv))
-            continue;
-        if (build_groups(g, i, kv, err))
-            return STENO_ERR_NOMEM;
-        ++*changed;
+    if (!steno_pass_is_ours(n, "Attention") || !match_groups(g, n, kv))
+        return STENO_OK;
+    for (int i = 0; i < 2; i++) {
+        n->in[1 + i] = kv[i].x;
+        apart.i |= (int64_t)kv[i].apart << (1 + i);
     }
-    return STENO_OK;
+    ++*changed;
+    st = steno_pass_set_attr(g, n, &apart, err);
+    return st ? st
+              : steno_pass_set_attr(
+                    g, n, &(struct steno_attr)STENO_INT_ATTR("kv_heads", kv[0].heads), err);
 }

@@ -102,24 +102,18 @@ static int passes_on(const struct steno_graph *g, const struct steno_node *n)
 }
 
 steno_status steno_pass_identity(struct steno_graph *g, const struct steno_pass_env *env,
-                                 int *changed, steno_err *err)
+                                 struct steno_node *n, int *changed, steno_err *err)
 {
+    int in;
     (void)env;
     (void)err;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i];
-        bool others = false;
-        int in;
-        if (n->dead || *n->domain || !n->n_in || n->in[0] == STENO_NONE || !n->n_out ||
-            n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
-            continue;
-        for (int k = 0; k < n->n_in; k++) /* sorted: earlier nodes are done */
-            n->in[k] = steno_graph_replacement_of(g, n->in[k]);
-        for (int k = 1; k < n->n_out; k++)
-            others = others || (n->out[k] != STENO_NONE && g->values[n->out[k]].uses);
-        in = others ? -1 : passes_on(g, n);
-        if (in < 0 || !steno_pass_replace(g, n->out[0], n->in[in]))
-            continue;
+    if (*n->domain || !n->n_in || n->in[0] == STENO_NONE || !n->n_out || n->out[0] == STENO_NONE ||
+        !g->values[n->out[0]].uses)
+        return STENO_OK;
+    for (int k = 0; k < n->n_in; k++) /* sorted: earlier nodes are done */
+        n->in[k] = steno_graph_replacement_of(g, n->in[k]);
+    in = steno_pass_one_output(g, n) ? passes_on(g, n) : -1;
+    if (in >= 0 && steno_pass_replace(g, n->out[0], n->in[in])) {
         n->dead = true;
         ++*changed;
     }

@@ -53,14 +53,13 @@ static bool match_scales(struct steno_graph *g, struct found *f, steno_value_id 
 
 static bool int8_weights(const struct steno_graph *g, const struct steno_node *n)
 {
-    const struct steno_tensor *w = g->values[n->in[1]].constant, *z;
+    const struct steno_tensor *w = steno_pass_const(g, n, 1), *z = steno_pass_const(g, n, 3);
     if (!w || !w->data || w->shape.rank != 2 || !steno_numel(w) || n->n_in < 3 ||
         g->values[n->in[0]].shape.rank < 2 || (w->dtype != STENO_I8 && w->dtype != STENO_U8) ||
         n->in[2] == STENO_NONE || g->values[n->in[2]].shape.rank != 0)
         return false;
-    if (n->n_in < 4 || n->in[3] == STENO_NONE)
+    if (steno_node_in(n, 3) == STENO_NONE)
         return true;
-    z = g->values[n->in[3]].constant;
     return z && z->data && z->dtype == w->dtype && z->shape.rank <= 1 &&
            (steno_numel(z) == 1 || (int64_t)steno_numel(z) == w->shape.dim[1]);
 }
@@ -94,9 +93,9 @@ static bool match_int8(struct steno_graph *g, struct steno_node *n, struct found
 
 /* True if only such products read the quantized activation, and sums are long enough for a range
  * per row. */
-static bool int8_rows_of(struct steno_graph *g, int32_t at, struct found *f)
+static bool int8_rows_of(struct steno_graph *g, struct found *f)
 {
-    const struct steno_node *n = &g->nodes[at], *q = steno_pass_producer(g, n->in[0]);
+    const struct steno_node *n = f->product, *q = steno_pass_producer(g, n->in[0]);
     if (!steno_pass_is(q, "DynamicQuantizeLinear") || n->in[0] != q->out[0] ||
         f->q_scale != q->out[1] || n->in[2] != q->out[2] ||
         g->values[n->in[1]].shape.dim[0] < MIN_K)
@@ -105,38 +104,27 @@ static bool int8_rows_of(struct steno_graph *g, int32_t at, struct found *f)
     return g->values[f->x].dtype == STENO_F32;
 }
 
-static steno_status rows(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+static steno_status rows(struct steno_graph *g, const struct found *f, steno_err *err)
 {
-    struct steno_node *y =
-        steno_pass_add_node(g, "ai.steno", "Linear", 1, g->nodes[at].name, 6, 1, 4, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, y, 0, "act", STENO_ACT_NONE);
-    steno_pass_set_float(g, y, 1, "alpha", 1);
-    steno_pass_set_float(g, y, 2, "act_min", 0);
-    steno_pass_set_float(g, y, 3, "act_max", 0);
-    y->in[0] = f->x;
-    y->in[1] = g->nodes[at].in[1];
-    y->in[2] = f->bias;
-    y->in[4] = f->w_scale;
-    y->in[5] = g->nodes[at].n_in > 3 ? g->nodes[at].in[3] : STENO_NONE;
-    y->out[0] = f->out;
-    return STENO_OK;
+    return steno_pass_put(
+        g, f->product->name,
+        STENO_NODE("ai.steno", "Linear", 1,
+                   .in = STENO_VALUES(f->x, f->product->in[1], f->bias, STENO_NONE, f->w_scale,
+                                      steno_node_in(f->product, 3)),
+                   .out = STENO_VALUES(f->out), .attr = STENO_LINEAR_ATTRS(1)),
+        err);
 }
 
-static steno_status exact(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+static steno_status exact(struct steno_graph *g, const struct found *f, steno_err *err)
 {
-    struct steno_node *y =
-        steno_pass_add_node(g, "ai.steno", "IntLinear", 1, g->nodes[at].name, 7, 1, 0, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    for (int k = 0; k < g->nodes[at].n_in; k++)
-        y->in[k] = g->nodes[at].in[k];
-    y->in[4] = f->q_scale;
-    y->in[5] = f->w_scale;
-    y->in[6] = f->bias;
-    y->out[0] = f->out;
-    return STENO_OK;
+    const struct steno_node *n = f->product;
+    return steno_pass_put(
+        g, n->name,
+        STENO_NODE("ai.steno", "IntLinear", 1,
+                   .in = STENO_VALUES(n->in[0], n->in[1], n->in[2], steno_node_in(n, 3), f->q_scale,
+                                      f->w_scale, f->bias),
+                   .out = STENO_VALUES(f->out)),
+        err);
 }
 
 /* Match an IntLinear from the file. */
@@ -148,7 +136,7 @@ static bool match_ours(const struct steno_graph *g, struct steno_node *n, struct
     f->product = n;
     f->q_scale = n->in[4];
     f->w_scale = n->in[5];
-    f->bias = n->n_in > 6 ? n->in[6] : STENO_NONE;
+    f->bias = steno_node_in(n, 6);
     f->out = n->out[0];
     return f->bias == STENO_NONE || steno_pass_vector(g, f->bias, g->values[n->in[1]].shape.dim[1]);
 }
@@ -157,10 +145,10 @@ static steno_status ours_by_rows(struct steno_graph *g, int *changed, steno_err 
 {
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
-        if (g->nodes[i].dead || !match_ours(g, &g->nodes[i], &f) || !int8_rows_of(g, i, &f))
+        if (g->nodes[i].dead || !match_ours(g, &g->nodes[i], &f) || !int8_rows_of(g, &f))
             continue;
         f.product->dead = true;
-        if (rows(g, i, &f, err))
+        if (rows(g, &f, err))
             return STENO_ERR_NOMEM;
         ++*changed;
     }
@@ -195,8 +183,7 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
         f.product->dead = f.cast->dead = f.mul->dead = true;
         if (f.add)
             f.add->dead = true;
-        st = env->rows_in_8_bits && int8_rows_of(g, i, &f) ? rows(g, i, &f, err)
-                                                           : exact(g, i, &f, err);
+        st = env->rows_in_8_bits && int8_rows_of(g, &f) ? rows(g, &f, err) : exact(g, &f, err);
         if (st)
             return st;
         ++*changed;

@@ -20,20 +20,15 @@ static enum steno_activation act_of(const struct steno_node *l)
     return (enum steno_activation)l->attr[0].i;
 }
 
-/* Linear without a bias. NULL: err is set. */
-static struct steno_node *new_linear(struct steno_graph *g, const char *name, steno_value_id x,
-                                     steno_value_id w, float alpha, steno_err *err)
+static steno_status put_linear(struct steno_graph *g, const char *name, steno_value_id x,
+                               steno_value_id w, steno_value_id bias, float alpha,
+                               steno_value_id out, steno_err *err)
 {
-    struct steno_node *l = steno_pass_add_node(g, "ai.steno", "Linear", 1, name, 4, 1, 4, err);
-    if (!l)
-        return NULL;
-    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
-    steno_pass_set_float(g, l, 1, "alpha", alpha);
-    steno_pass_set_float(g, l, 2, "act_min", 0);
-    steno_pass_set_float(g, l, 3, "act_max", 0);
-    l->in[0] = x;
-    l->in[1] = w;
-    return l;
+    return steno_pass_put(g, name,
+                          STENO_NODE("ai.steno", "Linear", 1,
+                                     .in = STENO_VALUES(x, w, bias, STENO_NONE),
+                                     .out = STENO_VALUES(out), .attr = STENO_LINEAR_ATTRS(alpha)),
+                          err);
 }
 
 /* Is MatMul m a constant times the rows of a transposed x, and is the product transposed back? */
@@ -51,35 +46,20 @@ static bool from_left(struct steno_graph *g, const struct steno_node *m, steno_v
     return true;
 }
 
-static steno_status turned(struct steno_graph *g, int32_t at, steno_value_id x,
-                           struct steno_node *after, int *changed, steno_err *err)
+static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_env *env,
+                                struct steno_node *m, int *changed, steno_err *err)
 {
-    struct steno_node *l, *m = &g->nodes[at];
-    const steno_value_id out = after->out[0];
-    steno_value_id w;
-    steno_status st = steno_graph_transpose_const(g, m->in[0], &w, err);
-    if (st)
-        return st;
-    m->dead = after->dead = true;
-    l = new_linear(g, m->name, x, w, 1, err);
-    if (!l)
-        return STENO_ERR_NOMEM;
-    l->out[0] = out;
-    ++*changed;
-    return STENO_OK;
-}
-
-static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_env *env, int32_t at,
-                                int *changed, steno_err *err)
-{
-    const struct steno_tensor *w;
-    struct steno_node *l, *m = &g->nodes[at], *after;
+    const struct steno_tensor *w = steno_pass_const(g, m, 1);
     steno_value_id x = m->in[0], wv = m->in[1], out = m->out[0];
-    if (from_left(g, m, &x, &after))
-        return turned(g, at, x, after, changed, err);
-    w = g->values[wv].constant;
-    if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
-        g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2) {
+    struct steno_node *after;
+    if (from_left(g, m, &x, &after)) {
+        steno_status st = steno_graph_transpose_const(g, m->in[0], &wv, err);
+        if (st)
+            return st;
+        after->dead = true;
+        out = after->out[0];
+    } else if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
+               g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2) {
         if (w)
             steno_pass_refuse(env, "linear", m,
                               "weights are %s of rank %d, activations %s of rank %d; f32 of rank 2 "
@@ -89,43 +69,29 @@ static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_e
         return STENO_OK;
     }
     m->dead = true;
-    l = new_linear(g, m->name, x, wv, 1, err);
-    if (!l)
-        return STENO_ERR_NOMEM;
-    l->out[0] = out;
     ++*changed;
-    return STENO_OK;
+    return put_linear(g, m->name, x, wv, STENO_NONE, 1, out, err);
 }
 
 /* Gemm(x, W constant, C a constant vector or absent; beta 1, x as it is). */
-static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+static steno_status from_gemm(struct steno_graph *g, struct steno_node *m, int *changed,
+                              steno_err *err)
 {
-    struct steno_node *l, *m = &g->nodes[at];
-    const struct steno_tensor *w = g->values[m->in[1]].constant;
-    steno_value_id x = m->in[0], out = m->out[0], c = m->n_in > 2 ? m->in[2] : STENO_NONE, wv;
-    float alpha = steno_node_float(m, "alpha", 1);
-    int64_t n;
-    steno_status st = STENO_OK;
+    const struct steno_tensor *w = steno_pass_const(g, m, 1);
+    steno_value_id x = m->in[0], wv = m->in[1], c = steno_node_in(m, 2);
+    const bool transposed = steno_node_int(m, "transB", 0) != 0; /* the file has [N, K] */
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
         g->values[x].dtype != STENO_F32 || g->values[x].shape.rank != 2 ||
         steno_node_int(m, "transA", 0))
         return STENO_OK;
-    n = w->shape.dim[!steno_node_int(m, "transB", 0)];
-    if (c != STENO_NONE && (!steno_pass_vector(g, c, n) || steno_node_float(m, "beta", 1) != 1))
+    if (c != STENO_NONE && (!steno_pass_vector(g, c, w->shape.dim[!transposed]) ||
+                            steno_node_float(m, "beta", 1) != 1))
         return STENO_OK;
-    wv = m->in[1];
-    if (steno_node_int(m, "transB", 0)) /* the file has [N, K] */
-        st = steno_graph_transpose_const(g, m->in[1], &wv, err);
-    if (st)
-        return st;
-    m->dead = true;
-    l = new_linear(g, m->name, x, wv, alpha, err);
-    if (!l)
+    if (transposed && steno_graph_transpose_const(g, m->in[1], &wv, err))
         return STENO_ERR_NOMEM;
-    l->in[2] = c;
-    l->out[0] = out;
+    m->dead = true;
     ++*changed;
-    return STENO_OK;
+    return put_linear(g, m->name, x, wv, c, steno_node_float(m, "alpha", 1), m->out[0], err);
 }
 
 /* Make the Linear write the output of `after`. */
@@ -160,28 +126,20 @@ static bool take_residual(struct steno_graph *g, struct steno_node *l, const str
 static steno_status take_scale(struct steno_graph *g, struct steno_node *l,
                                const struct steno_node *mul, bool *took, steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1}};
-    const float *old;
+    const struct steno_shape s = {.rank = 1, .dim = {columns(g, l)}};
     double c;
-    steno_status st;
     *took = false;
     if (l->in[3] != STENO_NONE || act_of(l) != STENO_ACT_NONE ||
         !steno_pass_scalar(g, mul->in[mul->in[0] == l->out[0]], &c) ||
         !isnormal(l->attr[1].f * (float)c) || !steno_pass_same_shape(g, mul->out[0], l->out[0]))
         return STENO_OK;
     if (l->in[2] != STENO_NONE) {
-        t.shape.dim[0] = columns(g, l);
-        old = g->values[l->in[2]].constant->data;
-        t.data = steno_aligned_alloc((size_t)t.shape.dim[0] * sizeof(float));
-        if (!t.data)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        for (int64_t i = 0; i < t.shape.dim[0]; i++)
-            ((float *)t.data)[i] = old[i] * (float)c;
-        st = steno_graph_take_const(g, "scaled_bias", &t, &l->in[2], err);
-        if (st) {
-            steno_aligned_free(t.data);
-            return st;
-        }
+        const float *old = g->values[l->in[2]].constant->data;
+        float *scaled = steno_graph_new_const(g, "scaled_bias", STENO_F32, &s, &l->in[2], err);
+        if (!scaled)
+            return STENO_ERR_NOMEM;
+        for (int64_t i = 0; i < s.dim[0]; i++)
+            scaled[i] = old[i] * (float)c;
     }
     l->attr[1].f *= (float)c;
     *took = true;
@@ -224,20 +182,11 @@ static steno_status grow_linear(struct steno_graph *g, struct steno_node *l, int
 }
 
 steno_status steno_pass_linear(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        steno_status st = STENO_OK;
-        if (g->nodes[i].dead)
-            continue;
-        if (steno_pass_is(&g->nodes[i], "MatMul"))
-            st = from_matmul(g, env, i, changed, err);
-        else if (steno_pass_is(&g->nodes[i], "Gemm"))
-            st = from_gemm(g, i, changed, err);
-        else if (steno_pass_is_ours(&g->nodes[i], "Linear"))
-            st = grow_linear(g, &g->nodes[i], changed, err);
-        if (st)
-            return st;
-    }
-    return STENO_OK;
+    if (steno_pass_is(n, "MatMul"))
+        return from_matmul(g, env, n, changed, err);
+    if (steno_pass_is(n, "Gemm"))
+        return from_gemm(g, n, changed, err);
+    return steno_pass_is_ours(n, "Linear") ? grow_linear(g, n, changed, err) : STENO_OK;
 }

@@ -3,31 +3,18 @@
 #include "nn/passes/passes.h"
 
 steno_status steno_pass_logsoftmax(struct steno_graph *g, const struct steno_pass_env *env,
-                                   int *changed, steno_err *err)
+                                   struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_node *soft;
+    const struct steno_attr *axis;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *log = &g->nodes[i], *soft, *y;
-        const char *name = log->name;
-        const struct steno_attr *axis;
-        steno_value_id x, out;
-        int opset;
-        if (log->dead || !steno_pass_is(log, "Log") ||
-            !(soft = steno_pass_only_use(g, log->in[0], "Softmax")))
-            continue;
-        x = soft->in[0];
-        out = log->out[0];
-        opset = soft->opset;
-        axis = steno_node_attr(soft, "axis");
-        log->dead = soft->dead = true;
-        y = steno_pass_add_node(g, "", "LogSoftmax", opset, name, 1, 1, axis != NULL, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        if (axis)
-            y->attr[0] = *axis;
-        y->in[0] = x;
-        y->out[0] = out;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Log") || !(soft = steno_pass_only_use(g, n->in[0], "Softmax")))
+        return STENO_OK;
+    axis = steno_node_attr(soft, "axis");
+    n->dead = soft->dead = true;
+    ++*changed;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("", "LogSoftmax", soft->opset, .in = STENO_VALUES(soft->in[0]),
+                                     .out = STENO_VALUES(n->out[0]), .attr = {axis, axis != NULL}),
+                          err);
 }

@@ -8,20 +8,8 @@
 
 #include <math.h>
 
-static bool swaps_last_two(const struct steno_node *t)
-{
-    size_t n;
-    const int64_t *p = steno_node_ints(t, "perm", &n);
-    if (!p || n < 2 || p[n - 1] != (int64_t)n - 2 || p[n - 2] != (int64_t)n - 1)
-        return false;
-    for (size_t i = 0; i + 2 < n; i++)
-        if (p[i] != (int64_t)i)
-            return false;
-    return true;
-}
-
 struct found {
-    struct steno_node *product, *transposed[2], *scale;
+    struct steno_node *transposed[2], *scale;
     steno_value_id in[2], out;
     float alpha;
 };
@@ -32,12 +20,14 @@ static bool match_matmul(struct steno_graph *g, struct steno_node *n, struct fou
     double c;
     if (!steno_pass_is(n, "MatMul") || g->values[n->out[0]].dtype != STENO_F32)
         return false;
-    f->product = n;
     f->out = n->out[0];
     f->alpha = 1;
     for (int k = 0; k < 2; k++) {
         struct steno_node *t = steno_pass_only_use(g, n->in[k], "Transpose");
-        f->transposed[k] = t && t->region == n->region && swaps_last_two(t) ? t : NULL;
+        f->transposed[k] = t && t->region == n->region &&
+                                   steno_pass_swaps_last_two(t, g->values[n->in[k]].shape.rank)
+                               ? t
+                               : NULL;
         f->in[k] = f->transposed[k] ? t->in[0] : n->in[k];
         if (g->values[f->in[k]].shape.rank < 2)
             return false;
@@ -58,33 +48,26 @@ static bool match_matmul(struct steno_graph *g, struct steno_node *n, struct fou
 }
 
 steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct found f = {0};
-        struct steno_node *y;
-        const char *name = g->nodes[i].name;
-        int32_t region = g->nodes[i].region;
-        int opset = env->opset ? env->opset : g->nodes[i].opset;
-        if (g->nodes[i].dead || !match_matmul(g, &g->nodes[i], &f) || (!env->to_run && opset < 12))
-            continue;
-        f.product->dead = true;
-        for (int k = 0; k < 2; k++)
-            if (f.transposed[k])
-                f.transposed[k]->dead = true;
-        if (f.scale)
-            f.scale->dead = true;
-        y = steno_pass_add_node(g, "com.microsoft", "FusedMatMul", 1, name, 2, 1, 3, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->region = region;
-        steno_pass_set_int(g, y, 0, "transA", f.transposed[0] != NULL);
-        steno_pass_set_int(g, y, 1, "transB", f.transposed[1] != NULL);
-        steno_pass_set_float(g, y, 2, "alpha", f.alpha);
-        y->in[0] = f.in[0];
-        y->in[1] = f.in[1];
-        y->out[0] = f.out;
-        ++*changed;
-    }
-    return STENO_OK;
+    struct found f = {0};
+    const int opset = env->opset ? env->opset : n->opset;
+    if (!match_matmul(g, n, &f) || (!env->to_run && opset < 12))
+        return STENO_OK;
+    n->dead = true;
+    for (int k = 0; k < 2; k++)
+        if (f.transposed[k])
+            f.transposed[k]->dead = true;
+    if (f.scale)
+        f.scale->dead = true;
+    ++*changed;
+    return steno_pass_put(
+        g, n->name,
+        STENO_NODE("com.microsoft", "FusedMatMul", 1, .in = STENO_VALUES(f.in[0], f.in[1]),
+                   .out = STENO_VALUES(f.out),
+                   .attr = STENO_ATTRS(STENO_INT_ATTR("transA", f.transposed[0] != NULL),
+                                       STENO_INT_ATTR("transB", f.transposed[1] != NULL),
+                                       STENO_FLOAT_ATTR("alpha", f.alpha)),
+                   .region_of = n),
+        err);
 }

@@ -14,19 +14,16 @@ static bool read_attrs(const struct steno_node *n, const int64_t *v[4], size_t *
 }
 
 steno_status steno_pass_modern(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    const int64_t *v[4];
+    size_t axes;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i];
-        const int64_t *v[4];
-        size_t axes;
-        if (n->dead || !steno_pass_is(n, "Slice") || n->opset >= 10 || !read_attrs(n, v, &axes))
-            continue;
-        n->dead = true;
-        if (steno_pass_add_slice(g, n->name, n->in[0], v, axes, n->out[0], err))
-            return STENO_ERR_NOMEM;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Slice") || n->opset >= 10 || !read_attrs(n, v, &axes))
+        return STENO_OK;
+    n->dead = true;
+    ++*changed;
+    steno_pass_write_slice(&w, n->in[0], v, (int)axes, n->out[0]);
+    return w.st;
 }

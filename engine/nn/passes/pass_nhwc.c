@@ -52,30 +52,23 @@ static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
            (group == 1 || (w->shape.dim[1] == 1 && w->shape.dim[0] == group &&
                            steno_pass_is_finite(g, n->in[1]))) &&
            x->dim[1] == w->shape.dim[1] * group &&
-           (n->n_in < 3 || n->in[2] == STENO_NONE ||
-            steno_pass_vector(g, n->in[2], w->shape.dim[0]));
+           steno_pass_vector_or_none(g, n, 2, w->shape.dim[0]);
 }
 
 static bool one_input(const struct steno_node *n)
 {
     static const char *const types[] = {
-        "Relu", "Sigmoid",         "Tanh",  "Swish",    "Erf",  "Sqrt",      "LeakyRelu",
-        "Elu",  "HardSigmoid",     "Abs",   "Neg",      "Clip", "Softplus",  "HardSwish",
-        "Gelu", "Identity",        "Mish",  "Softsign", "Selu", "Celu",      "Exp",
-        "Log",  "ThresholdedRelu", "Round", "Floor",    "Ceil", "Reciprocal"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (steno_pass_is(n, types[i]))
-            return true;
-    return steno_pass_is_ours(n, "Swoosh");
+        "Relu", "Sigmoid",         "Tanh",  "Swish",    "Erf",  "Sqrt",       "LeakyRelu",
+        "Elu",  "HardSigmoid",     "Abs",   "Neg",      "Clip", "Softplus",   "HardSwish",
+        "Gelu", "Identity",        "Mish",  "Softsign", "Selu", "Celu",       "Exp",
+        "Log",  "ThresholdedRelu", "Round", "Floor",    "Ceil", "Reciprocal", NULL};
+    return steno_pass_is_any(n, types) || steno_pass_is_ours(n, "Swoosh");
 }
 
 static bool two_inputs(const struct steno_node *n)
 {
-    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (steno_pass_is(n, types[i]))
-            return true;
-    return false;
+    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", NULL};
+    return steno_pass_is_any(n, types);
 }
 
 static bool single(const struct steno_graph *g, steno_value_id v)
@@ -129,14 +122,14 @@ static bool pool_fits(const struct layout *l, const struct steno_node *n)
 static bool resize_fits(const struct layout *l, const struct steno_node *n)
 {
     const struct steno_tensor *roi, *by;
-    const int given = n->n_in > 3 && n->in[3] != STENO_NONE ? 3 : 2;
+    const int given = steno_node_in(n, 3) != STENO_NONE ? 3 : 2;
     if (!steno_pass_is(n, "Resize") || n->opset < 11 || n->n_in <= given || !l->last[n->in[0]] ||
         n->in[given] == STENO_NONE || steno_node_attr(n, "axes") ||
         /* ONNX Runtime does not shrink images so */
         (l->to_write && !strcmp(steno_node_str(n, "mode", "nearest"), "cubic")))
         return false;
-    roi = n->in[1] == STENO_NONE ? NULL : l->g->values[n->in[1]].constant;
-    by = l->g->values[n->in[given]].constant;
+    roi = steno_pass_const(l->g, n, 1);
+    by = steno_pass_const(l->g, n, given);
     return l->g->values[n->in[0]].dtype == STENO_F32 && l->g->values[n->in[0]].shape.rank == 4 &&
            (n->in[1] == STENO_NONE || (roi && !steno_numel(roi))) && by && by->data &&
            steno_numel(by) == 4 && (by->dtype == STENO_F32 || by->dtype == STENO_I64) &&
@@ -149,7 +142,7 @@ static bool split_fits(const struct layout *l, const struct steno_node *n)
         if (n->out[i] == STENO_NONE)
             return false;
     return steno_pass_is(n, "Split") && steno_node_int(n, "axis", 0) == 1 && l->last[n->in[0]] &&
-           (n->n_in < 2 || n->in[1] == STENO_NONE || l->g->values[n->in[1]].constant);
+           (steno_node_in(n, 1) == STENO_NONE || steno_pass_const(l->g, n, 1));
 }
 
 static bool slice_fits(const struct layout *l, const struct steno_node *n)
@@ -158,9 +151,9 @@ static bool slice_fits(const struct layout *l, const struct steno_node *n)
     return steno_pass_is(n, "Slice") && n->opset >= 10 && n->n_in >= 4 && n->in[3] != STENO_NONE &&
            l->last[n->in[0]] && l->g->values[n->in[0]].shape.rank == 4 &&
            steno_pass_scalar(l->g, n->in[3], &axis) && axis >= -4 && axis < 4 &&
-           steno_numel(l->g->values[n->in[3]].constant) == 1 && l->g->values[n->in[1]].constant &&
-           l->g->values[n->in[2]].constant &&
-           (n->n_in < 5 || n->in[4] == STENO_NONE || l->g->values[n->in[4]].constant);
+           steno_numel(steno_pass_const(l->g, n, 3)) == 1 && steno_pass_const(l->g, n, 1) &&
+           steno_pass_const(l->g, n, 2) &&
+           (steno_node_in(n, 4) == STENO_NONE || steno_pass_const(l->g, n, 4));
 }
 
 /* True for a Concat along the channels or an axis of the image, at most half of its inputs from
@@ -235,17 +228,14 @@ static int64_t *perm_of(struct layout *l, int rank, bool to_last)
 static steno_status add_transpose(struct layout *l, steno_value_id from, steno_value_id to,
                                   bool to_last, const char *name)
 {
-    int rank = l->g->values[to_last ? from : to].shape.rank;
-    int64_t *p = perm_of(l, rank, to_last);
-    struct steno_node *t =
-        p ? steno_pass_add_node(l->g, "", "Transpose", 13, name, 1, 1, 1, l->err) : NULL;
-    if (!t)
-        return STENO_ERR_NOMEM;
-    t->attr[0] =
-        (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = p};
-    t->in[0] = from;
-    t->out[0] = to;
-    return STENO_OK;
+    const int rank = l->g->values[to_last ? from : to].shape.rank;
+    const int64_t *p = perm_of(l, rank, to_last);
+    return !p ? STENO_ERR_NOMEM
+              : steno_pass_put(l->g, name,
+                               STENO_NODE("", "Transpose", 13, .in = STENO_VALUES(from),
+                                          .out = STENO_VALUES(to),
+                                          .attr = STENO_ATTRS(STENO_INTS_ATTR("perm", rank, p))),
+                               l->err);
 }
 
 /* Return the channels-last form of v; make it if needed. */
@@ -272,64 +262,31 @@ static steno_status twins(struct layout *l, const struct steno_node *n, steno_va
     return st ? st : twin_of(l, n->out[0], n->name, y);
 }
 
-/* Rewrite as MatMul(x, W') and an Add of the bias. */
-static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_value_id x,
-                                      steno_value_id y)
-{
-    const struct steno_node n = l->g->nodes[at]; /* the array may move */
-    const bool bias = n.n_in > 2 && n.in[2] != STENO_NONE;
-    struct steno_node *m;
-    steno_value_id w, product = y;
-    steno_status st = steno_graph_transpose_const(l->g, n.in[1], &w, l->err);
-    if (!st && bias)
-        st = steno_graph_add_value(l->g, "", &product, l->err);
-    if (st)
-        return st;
-    l->g->values[product].dtype = STENO_F32;
-    m = steno_pass_add_node(l->g, "", "MatMul", 13, n.name, 2, 1, 0, l->err);
-    if (!m)
-        return STENO_ERR_NOMEM;
-    m->in[0] = x;
-    m->in[1] = w;
-    m->out[0] = product;
-    if (!bias)
-        return STENO_OK;
-    m = steno_pass_add_node(l->g, "", "Add", 13, n.name, 2, 1, 0, l->err);
-    if (!m)
-        return STENO_ERR_NOMEM;
-    m->in[0] = product;
-    m->in[1] = n.in[2];
-    m->out[0] = y;
-    return STENO_OK;
-}
-
 static steno_status rewrite_conv(struct layout *l, int32_t at)
 {
-    const struct steno_node n = l->g->nodes[at];
+    const struct steno_node n = l->g->nodes[at]; /* the array may move */
     const struct steno_shape w = l->g->values[n.in[1]].shape;
-    bool pointwise =
+    const bool pointwise =
         w.dim[2] == 1 && w.dim[3] == 1 && plain_window(&n) && steno_node_int(&n, "group", 1) == 1;
-    struct steno_node *c;
-    steno_value_id x, y;
-    steno_status st = twins(l, &n, &x, &y);
-    if (st)
-        return st;
+    struct steno_pass_writer p = {l->g, n.name, l->err, STENO_OK};
+    steno_value_id x, y, matrix;
+    p.st = twins(l, &n, &x, &y);
+    if (!p.st && pointwise)
+        p.st = steno_graph_transpose_const(l->g, n.in[1], &matrix, l->err);
+    if (p.st)
+        return p.st;
     if (pointwise)
-        return rewrite_pointwise(l, at, x, y);
-    c = steno_pass_add_node(l->g, "ai.steno", "ConvNhwc", 1, n.name, 4, 1, n.n_attr + 3, l->err);
-    if (!c)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(l->g, c, 0, "act", STENO_ACT_NONE);
-    steno_pass_set_float(l->g, c, 1, "act_min", 0);
-    steno_pass_set_float(l->g, c, 2, "act_max", 0);
-    for (int i = 0; i < n.n_attr; i++)
-        c->attr[3 + i] = n.attr[i];
-    c->in[0] = x;
-    c->in[1] = n.in[1];
-    if (n.n_in > 2)
-        c->in[2] = n.in[2];
-    c->out[0] = y;
-    return STENO_OK;
+        steno_pass_write_product(&p, x, matrix, steno_node_in(&n, 2), y);
+    else
+        steno_pass_write(
+            &p, STENO_NODE("ai.steno", "ConvNhwc", 1,
+                           .in = STENO_VALUES(x, n.in[1], steno_node_in(&n, 2), STENO_NONE),
+                           .out = STENO_VALUES(y),
+                           .attr = STENO_ATTRS(STENO_INT_ATTR("act", STENO_ACT_NONE),
+                                               STENO_FLOAT_ATTR("act_min", 0),
+                                               STENO_FLOAT_ATTR("act_max", 0)),
+                           .attrs_of = &n));
+    return p.st;
 }
 
 /* Map an axis of [N, C, H, W] to [N, H, W, C]. */
@@ -357,43 +314,25 @@ static steno_status channel_constant(struct layout *l, steno_value_id old, steno
     return steno_graph_add_const(l->g, "by_channel", &t, false, out, l->err);
 }
 
-static steno_status rewrite_global_pool(struct layout *l, const struct steno_node *n,
-                                        steno_value_id x, steno_value_id y)
-{
-    int64_t *axes = steno_graph_alloc(l->g, 2, sizeof *axes, l->err);
-    const char *type = steno_pass_is(n, "GlobalMaxPool") ? "ReduceMax" : "ReduceMean";
-    struct steno_node *r =
-        axes ? steno_pass_add_node(l->g, "", type, 13, n->name, 1, 1, 2, l->err) : NULL;
-    if (!r)
-        return STENO_ERR_NOMEM;
-    axes[0] = 1;
-    axes[1] = 2;
-    r->attr[0] = (struct steno_attr){.name = "axes", .kind = STENO_ATTR_INTS, .n = 2, .ints = axes};
-    steno_pass_set_int(l->g, r, 1, "keepdims", 1);
-    r->in[0] = x;
-    r->out[0] = y;
-    return STENO_OK;
-}
-
 static steno_status rewrite_pool(struct layout *l, int32_t at)
 {
+    static const int64_t image[] = {1, 2};
     const struct steno_node n = l->g->nodes[at];
-    struct steno_node *p;
+    const bool global = *n.op_type == 'G';
+    const char *type = steno_pass_is(&n, "GlobalMaxPool") ? "ReduceMax" : "ReduceMean";
     steno_value_id x, y;
     steno_status st = twins(l, &n, &x, &y);
     if (st)
         return st;
-    if (*n.op_type == 'G')
-        return rewrite_global_pool(l, &n, x, y);
-    p = steno_pass_add_node(l->g, "ai.steno", "PoolNhwc", 1, n.name, 1, 1, n.n_attr + 1, l->err);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(l->g, p, 0, "max", *n.op_type == 'M');
-    for (int i = 0; i < n.n_attr; i++)
-        p->attr[1 + i] = n.attr[i];
-    p->in[0] = x;
-    p->out[0] = y;
-    return STENO_OK;
+    return steno_pass_put(
+        l->g, n.name,
+        global ? STENO_NODE("", type, 13, .in = STENO_VALUES(x), .out = STENO_VALUES(y),
+                            .attr = STENO_ATTRS(STENO_INTS_ATTR("axes", 2, image),
+                                                STENO_INT_ATTR("keepdims", 1)))
+               : STENO_NODE(
+                     "ai.steno", "PoolNhwc", 1, .in = STENO_VALUES(x), .out = STENO_VALUES(y),
+                     .attr = STENO_ATTRS(STENO_INT_ATTR("max", *n.op_type == 'M')), .attrs_of = &n),
+        l->err);
 }
 
 /* A constant with one element for each axis, in the order of the twin's axes. */

@@ -8,8 +8,6 @@
  * at 2^24; the dimension does not. */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
 static bool one_element(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_shape *s = &g->values[v].shape;
@@ -30,8 +28,8 @@ static bool one_axis(const struct steno_graph *g, const struct steno_node *n, in
     size_t count;
     const int64_t *v = steno_node_ints(n, "axes", &count);
     double from_input;
-    if (n->n_in > 1 && n->in[1] != STENO_NONE) {
-        const struct steno_tensor *t = g->values[n->in[1]].constant;
+    if (steno_node_in(n, 1) != STENO_NONE) {
+        const struct steno_tensor *t = steno_pass_const(g, n, 1);
         if (!t || steno_numel(t) != 1 || !steno_pass_scalar(g, n->in[1], &from_input))
             return false;
         *axis = (int64_t)from_input;
@@ -44,63 +42,51 @@ static bool one_axis(const struct steno_graph *g, const struct steno_node *n, in
     return *axis >= 0 && *axis < rank;
 }
 
-/* Node `at`, a Cast. */
-static steno_status counted(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+/* n: a Cast. */
+static steno_status counted(struct steno_graph *g, struct steno_node *n, int *changed,
+                            steno_err *err)
 {
-    const struct steno_node n = g->nodes[at]; /* the array may move */
-    const struct steno_node *sum = steno_pass_producer(g, n.in[0]);
-    struct steno_tensor t = {.dtype = STENO_I64};
-    struct steno_node *y;
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    const struct steno_node *sum = steno_pass_producer(g, n->in[0]);
+    const struct steno_shape *s = &g->values[n->out[0]].shape;
     steno_value_id shape, where;
     int64_t axis;
-    if (!sum || !steno_pass_is(sum, "ReduceSum") || !one_element(g, n.out[0]) ||
+    if (!steno_pass_is(sum, "ReduceSum") || !one_element(g, n->out[0]) ||
         (shape = filled_shape(g, sum->in[0])) == STENO_NONE || !one_axis(g, sum, &axis))
         return STENO_OK;
-    t.shape = g->values[n.out[0]].shape;
-    t.data = &axis;
-    if (steno_graph_add_const(g, "axis", &t, false, &where, err) ||
-        !(y = steno_pass_add_node(g, "", "Gather", 13, n.name, 2, 1, 1, err)))
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, y, 0, "axis", 0);
-    y->in[0] = shape;
-    y->in[1] = where;
-    y->out[0] = n.out[0];
-    g->nodes[at].dead = true;
+    n->dead = true;
     ++*changed;
-    return STENO_OK;
+    where = steno_pass_new_const(&w, "axis", STENO_I64, s->rank, (const int64_t[]){1}, &axis);
+    steno_pass_write(&w, STENO_NODE("", "Gather", 13, .in = STENO_VALUES(shape, where),
+                                    .out = STENO_VALUES(n->out[0]),
+                                    .attr = STENO_ATTRS(STENO_INT_ATTR("axis", 0))));
+    return w.st;
 }
 
-/* Node `at`, a ReduceMax or ReduceMin. */
-static steno_status of_one(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+/* n: a ReduceMax or ReduceMin. */
+static steno_status of_one(struct steno_graph *g, struct steno_node *n, int *changed,
+                           steno_err *err)
 {
-    const struct steno_node n = g->nodes[at];
-    const struct steno_shape *x = &g->values[n.in[0]].shape;
-    struct steno_node *y;
-    if (x->rank != 1 || x->dim[0] != 1 || g->values[n.out[0]].shape.rank != 0)
+    const struct steno_shape *x = &g->values[n->in[0]].shape;
+    if (x->rank != 1 || x->dim[0] != 1 || g->values[n->out[0]].shape.rank != 0)
         return STENO_OK;
-    y = steno_pass_add_node(g, "", "Squeeze", 13, n.name, 1, 1, 0, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = n.in[0];
-    y->out[0] = n.out[0];
-    g->nodes[at].dead = true;
+    n->dead = true;
     ++*changed;
-    return STENO_OK;
+    return steno_pass_put(
+        g, n->name,
+        STENO_NODE("", "Squeeze", 13, .in = STENO_VALUES(n->in[0]), .out = STENO_VALUES(n->out[0])),
+        err);
 }
 
-steno_status steno_pass_ones(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                             steno_err *err)
+steno_status steno_pass_ones(struct steno_graph *g, const struct steno_pass_env *env,
+                             struct steno_node *n, int *changed, steno_err *err)
 {
-    steno_status st = STENO_OK;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count && !st; i++) {
-        const struct steno_node *n = &g->nodes[i];
-        if (n->dead || n->n_in < 1 || n->in[0] == STENO_NONE)
-            continue;
-        if (steno_pass_is(n, "Cast") && steno_node_int(n, "to", 0) == STENO_I64)
-            st = counted(g, i, changed, err);
-        else if (steno_pass_is(n, "ReduceMax") || steno_pass_is(n, "ReduceMin"))
-            st = of_one(g, i, changed, err);
-    }
-    return st;
+    if (steno_node_in(n, 0) == STENO_NONE)
+        return STENO_OK;
+    if (steno_pass_is(n, "Cast") && steno_node_int(n, "to", 0) == STENO_I64)
+        return counted(g, n, changed, err);
+    return steno_pass_is(n, "ReduceMax") || steno_pass_is(n, "ReduceMin")
+               ? of_one(g, n, changed, err)
+               : STENO_OK;
 }

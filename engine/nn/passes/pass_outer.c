@@ -18,12 +18,10 @@
 
 static bool compares(const struct steno_node *n)
 {
-    static const char *const types[] = {"And",  "Or",          "Xor",     "Equal",
-                                        "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (steno_pass_is(n, types[i]))
-            return n->n_in == 2 && n->in[0] != STENO_NONE && n->in[1] != STENO_NONE;
-    return false;
+    static const char *const types[] = {
+        "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", NULL};
+    return steno_pass_is_any(n, types) && n->n_in == 2 && n->in[0] != STENO_NONE &&
+           n->in[1] != STENO_NONE;
 }
 
 static int rank_of(const struct steno_graph *g, steno_value_id v)
@@ -35,11 +33,6 @@ static int rank_of(const struct steno_graph *g, steno_value_id v)
 static int64_t back(const struct steno_graph *g, steno_value_id v, int r)
 {
     return r < rank_of(g, v) ? g->values[v].shape.dim[rank_of(g, v) - 1 - r] : 1;
-}
-
-static bool same(int64_t a, int64_t b)
-{
-    return a == b && a != STENO_DIM_ANY;
 }
 
 static bool ranks_known(const struct steno_graph *g, const struct steno_node *n)
@@ -55,7 +48,8 @@ static bool broadcast_to(const struct steno_graph *g, steno_value_id x, steno_va
     if (rank_of(g, x) < 0 || rank != rank_of(g, y))
         return false;
     for (int r = 0; r < rank; r++)
-        if (!same(back(g, x, r), back(g, y, r)) && !same(back(g, w, r), back(g, y, r)))
+        if (!steno_same_dim(back(g, x, r), back(g, y, r)) &&
+            !steno_same_dim(back(g, w, r), back(g, y, r)))
             return false;
     return true;
 }
@@ -84,9 +78,7 @@ static bool without_expand(struct steno_graph *g, struct steno_node *n)
             if (j != k && n->in[j] != STENO_NONE &&
                 (any_shape ? shape_of(g, p->in[1], n->in[j])
                            : broadcast_to(g, p->in[0], n->in[j], n->out[0]))) {
-                g->values[n->in[k]].uses--;
-                n->in[k] = p->in[0];
-                g->values[n->in[k]].uses++;
+                steno_pass_reroute(g, n, k, p->in[0]);
                 return true;
             }
     }
@@ -120,8 +112,7 @@ static bool shape_of_constant(struct steno_graph *g, struct steno_node *n)
 static struct steno_node *table_of(struct steno_graph *g, const struct steno_node *n)
 {
     struct steno_node *p = steno_pass_producer(g, n->in[0]);
-    if (!p || !compares(p) || !ranks_known(g, p) || g->values[n->in[0]].uses != 1 ||
-        g->values[n->in[0]].is_output)
+    if (!p || !compares(p) || !ranks_known(g, p) || !steno_pass_read_once(g, n->in[0]))
         return NULL;
     for (int k = 0; k < 2; k++) {
         bool smaller = false;
@@ -149,85 +140,66 @@ static bool picks(const struct steno_graph *g, const struct steno_node *n, int *
     return *axis >= 0 && *axis < rank && back(g, n->in[0], *axis) != 1;
 }
 
-/* Apply n's Slice or Gather to v along the axis. */
-static steno_status pick(struct steno_graph *g, int32_t at, steno_value_id v, int axis,
-                         steno_value_id *out, steno_err *err)
+/* Apply n, a Slice or Gather, to v along the axis. */
+static steno_value_id pick(struct steno_pass_writer *w, const struct steno_node *n,
+                           steno_value_id v, int axis)
 {
-    const struct steno_node n = g->nodes[at]; /* the array may move */
-    const int64_t a = rank_of(g, v) - 1 - axis;
-    struct steno_node *y;
-    steno_status st = steno_graph_add_value(g, "", out, err);
-    if (st)
-        return st;
-    g->values[*out].dtype = g->values[v].dtype;
-    if (steno_pass_is(&n, "Slice")) {
-        struct steno_tensor t = {
-            .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = (void *)(uintptr_t)&a};
-        steno_value_id c;
-        st = steno_graph_add_const(g, "axis", &t, false, &c, err);
-        y = st ? NULL : steno_pass_add_node(g, "", "Slice", 13, n.name, 4, 1, 0, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->in[1] = n.in[1];
-        y->in[2] = n.in[2];
-        y->in[3] = c;
+    const int64_t a = rank_of(w->g, v) - 1 - axis;
+    const steno_dtype t = w->g->values[v].dtype;
+    steno_value_id y, axes;
+    if (steno_pass_is(n, "Slice")) {
+        axes = steno_pass_new_ints(w, "axis", 1, &a);
+        y = steno_pass_write_new(
+            w, STENO_NODE("", "Slice", 13, .in = STENO_VALUES(v, n->in[1], n->in[2], axes)));
     } else {
-        y = steno_pass_add_node(g, "", "Gather", 13, n.name, 2, 1, 1, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->in[1] = n.in[1];
-        steno_pass_set_int(g, y, 0, "axis", a);
+        y = steno_pass_write_new(w, STENO_NODE("", "Gather", 13, .in = STENO_VALUES(v, n->in[1]),
+                                               .attr = STENO_ATTRS(STENO_INT_ATTR("axis", a))));
     }
-    y->in[0] = v;
-    y->out[0] = *out;
-    return STENO_OK;
+    if (y != STENO_NONE)
+        w->g->values[y].dtype = t;
+    return y;
 }
 
-/* Node `at` picks rows of a table: pick them from the table's inputs instead. */
-static steno_status pick_first(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+/* n picks rows of a table: pick them from the table's inputs instead. */
+static steno_status pick_first(struct steno_graph *g, struct steno_node *n, int *changed,
+                               steno_err *err)
 {
-    struct steno_node *n = &g->nodes[at], *table = table_of(g, n), made;
-    steno_status st = STENO_OK;
+    struct steno_node *table = table_of(g, n);
+    const struct steno_node old = *n; /* the array may move */
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    struct steno_node made;
+    steno_value_id in[2];
     int axis;
     if (!table || !picks(g, n, &axis))
         return STENO_OK;
     for (int k = 0; k < 2; k++)
         if (back(g, table->in[k], axis) != 1 &&
-            !same(back(g, table->in[k], axis), back(g, n->in[0], axis)))
+            !steno_same_dim(back(g, table->in[k], axis), back(g, n->in[0], axis)))
             return STENO_OK;
     made = *table;
-    table->dead = true;
-    table = steno_pass_add_node(g, "", made.op_type, made.opset, made.name, 2, 1, 0, err);
-    if (!table)
-        return STENO_ERR_NOMEM;
-    memcpy(table->in, made.in, 2 * sizeof *table->in);
-    table->out[0] = g->nodes[at].out[0];
-    g->nodes[at].dead = true;
-    made = *table; /* its lists do not move */
-    for (int k = 0; k < 2 && !st; k++)
-        if (back(g, made.in[k], axis) != 1)
-            st = pick(g, at, made.in[k], axis, &made.in[k], err);
+    memcpy(in, made.in, sizeof in);
+    table->dead = n->dead = true;
     ++*changed;
-    return st;
+    for (int k = 0; k < 2; k++)
+        if (back(g, in[k], axis) != 1)
+            in[k] = pick(&w, &old, in[k], axis);
+    w.name = made.name;
+    steno_pass_write(&w,
+                     STENO_NODE("", made.op_type, made.opset, .in = {in, 2}, .out = {old.out, 1}));
+    return w.st;
 }
 
-steno_status steno_pass_outer(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                              steno_err *err)
+steno_status steno_pass_outer(struct steno_graph *g, const struct steno_pass_env *env,
+                              struct steno_node *n, int *changed, steno_err *err)
 {
-    steno_status st = STENO_OK;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count && !st; i++) {
-        struct steno_node *n = &g->nodes[i];
-        if (n->dead)
-            continue;
-        if (compares(n) && ranks_known(g, n))
-            *changed += without_expand(g, n) || changes_nothing(g, n);
-        else if (computes(n))
-            *changed += without_expand(g, n);
-        else if (steno_pass_is(n, "Shape"))
-            *changed += shape_of_constant(g, n);
-        else if (steno_pass_is(n, "Slice") || steno_pass_is(n, "Gather"))
-            st = pick_first(g, i, changed, err);
-    }
-    return st;
+    if (compares(n) && ranks_known(g, n))
+        *changed += without_expand(g, n) || changes_nothing(g, n);
+    else if (computes(n))
+        *changed += without_expand(g, n);
+    else if (steno_pass_is(n, "Shape"))
+        *changed += shape_of_constant(g, n);
+    else if (steno_pass_is(n, "Slice") || steno_pass_is(n, "Gather"))
+        return pick_first(g, n, changed, err);
+    return STENO_OK;
 }

@@ -24,11 +24,11 @@ static bool read_pads(const struct steno_graph *g, const struct steno_node *n, i
         *pads = steno_node_ints(n, "pads", &count);
         return *pads && count == 2 * (size_t)rank;
     }
-    t = n->n_in > 1 ? g->values[n->in[1]].constant : NULL;
-    if (n->n_in > 2 && n->in[2] != STENO_NONE && !steno_pass_scalar(g, n->in[2], value))
+    t = steno_pass_const(g, n, 1);
+    if (steno_node_in(n, 2) != STENO_NONE && !steno_pass_scalar(g, n->in[2], value))
         return false;
     if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != 2 * (size_t)rank ||
-        (n->n_in > 3 && n->in[3] != STENO_NONE))
+        steno_node_in(n, 3) != STENO_NONE)
         return false;
     *pads = t->data;
     return true;
@@ -110,37 +110,34 @@ static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const
     return STENO_OK;
 }
 
-steno_status steno_pass_pad(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                            steno_err *err)
+steno_status steno_pass_pad(struct steno_graph *g, const struct steno_pass_env *env,
+                            struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_node *pad;
+    const int64_t *pads, *own;
+    double value;
+    bool ok = true;
+    size_t count;
+    int rank;
     (void)env;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *op = &g->nodes[i], *pad;
-        const int64_t *pads, *own;
-        double value;
-        bool ok = true;
-        size_t count;
-        int rank;
-        if (op->dead || !op->n_in || op->in[0] == STENO_NONE ||
-            !(pad = steno_pass_only_use(g, op->in[0], "Pad")))
-            continue;
-        rank = g->values[op->in[0]].shape.rank;
-        if (rank < 3 || !read_pads(g, pad, rank, &pads, &value) || !pad_fits(g, op, value))
-            continue;
-        own = steno_node_ints(op, "pads", &count);
-        if (own && count != 2 * (size_t)(rank - 2))
-            continue;
-        for (int k = 0; k < 2 * rank; k++)
-            ok = ok && pads[k] >= 0 && pads[k] < INT32_MAX / 2 && (k % rank >= 2 || !pads[k]);
-        for (size_t k = 0; own && k < count; k++)
-            ok = ok && own[k] >= 0 && own[k] < INT32_MAX / 2;
-        if (!ok || !windows_reach(op, pads, rank - 2))
-            continue;
-        if (set_pads(g, op, pads, rank - 2, err))
-            return STENO_ERR_NOMEM;
-        op->in[0] = pad->in[0];
-        pad->dead = true;
-        ++*changed;
-    }
+    if (!n->n_in || n->in[0] == STENO_NONE || !(pad = steno_pass_only_use(g, n->in[0], "Pad")))
+        return STENO_OK;
+    rank = g->values[n->in[0]].shape.rank;
+    if (rank < 3 || !read_pads(g, pad, rank, &pads, &value) || !pad_fits(g, n, value))
+        return STENO_OK;
+    own = steno_node_ints(n, "pads", &count);
+    if (own && count != 2 * (size_t)(rank - 2))
+        return STENO_OK;
+    for (int k = 0; k < 2 * rank; k++)
+        ok = ok && pads[k] >= 0 && pads[k] < INT32_MAX / 2 && (k % rank >= 2 || !pads[k]);
+    for (size_t k = 0; own && k < count; k++)
+        ok = ok && own[k] >= 0 && own[k] < INT32_MAX / 2;
+    if (!ok || !windows_reach(n, pads, rank - 2))
+        return STENO_OK;
+    if (set_pads(g, n, pads, rank - 2, err))
+        return STENO_ERR_NOMEM;
+    n->in[0] = pad->in[0];
+    pad->dead = true;
+    ++*changed;
     return STENO_OK;
 }

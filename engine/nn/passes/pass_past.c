@@ -268,40 +268,31 @@ static bool find_positions(struct past_match *m)
 
 static steno_status build_past(const struct past_match *m, steno_err *err)
 {
-    static const char *const names[] = {"heads", "size", "v_size", "kv_heads", "apart"};
-    struct steno_graph *g = m->g;
     bool q_apart;
-    const steno_value_id q = steno_pass_before_heads(g, m->old.q, &q_apart);
-    const int64_t values[] = {m->heads, m->size, m->v_size, m->new.k.heads,
-                              q_apart | m->new.k.apart << 1 | m->new.v.apart << 2 |
-                                  (m->last[2] ? 0 : 16)};
-    const steno_value_id in[] = {q, m->new.k.x, m->new.v.x, m->cache[0], m->cache[1], m->positions};
-    const char *name = m->last[0]->name;
-    struct steno_node *y;
+    const steno_value_id q = steno_pass_before_heads(m->g, m->old.q, &q_apart);
+    const int64_t apart =
+        q_apart | m->new.k.apart << 1 | m->new.v.apart << 2 | (m->last[2] ? 0 : 16);
     for (int i = 0; i < 3 && m->last[i]; i++)
         m->last[i]->dead = true;
-    y = steno_pass_add_node(g, "ai.steno.run", "PastAttention", 1, name, 6, 1, 6, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    memcpy(y->in, in, sizeof in);
-    for (int i = 0; i < 5; i++)
-        steno_pass_set_int(g, y, i, names[i], values[i]);
-    steno_pass_set_float(g, y, 5, "scale", (float)m->old.scale);
-    y->out[0] = m->out;
-    return STENO_OK;
+    return steno_pass_put(
+        m->g, m->last[0]->name,
+        STENO_NODE(
+            "ai.steno.run", "PastAttention", 1,
+            .in = STENO_VALUES(q, m->new.k.x, m->new.v.x, m->cache[0], m->cache[1], m->positions),
+            .out = STENO_VALUES(m->out),
+            .attr = STENO_ATTRS(
+                STENO_INT_ATTR("heads", m->heads), STENO_INT_ATTR("size", m->size),
+                STENO_INT_ATTR("v_size", m->v_size), STENO_INT_ATTR("kv_heads", m->new.k.heads),
+                STENO_INT_ATTR("apart", apart), STENO_FLOAT_ATTR("scale", (float)m->old.scale))),
+        err);
 }
 
-steno_status steno_pass_past(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                             steno_err *err)
+steno_status steno_pass_past(struct steno_graph *g, const struct steno_pass_env *env,
+                             struct steno_node *n, int *changed, steno_err *err)
 {
-    for (int32_t i = 0, count = g->n_nodes; env->to_run && i < count; i++) {
-        struct past_match m = {.g = g, .env = env, .softmax = &g->nodes[i]};
-        if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "Softmax") || !match_past(&m) ||
-            !find_positions(&m))
-            continue;
-        if (build_past(&m, err))
-            return STENO_ERR_NOMEM;
-        ++*changed;
-    }
-    return STENO_OK;
+    struct past_match m = {.g = g, .env = env, .softmax = n};
+    if (!env->to_run || !steno_pass_is(n, "Softmax") || !match_past(&m) || !find_positions(&m))
+        return STENO_OK;
+    ++*changed;
+    return build_past(&m, err);
 }

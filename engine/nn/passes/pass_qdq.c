@@ -13,8 +13,6 @@
  * after it (a QuantizeLinear, say) stay. Runs before fold, which leaves such weights alone. */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
 struct side {
     steno_value_id q, scale, zero; /* zero STENO_NONE: 0 */
 };
@@ -25,11 +23,6 @@ struct found {
     bool dynamic;    /* x is still to be quantized */
     int64_t n;       /* columns, or channels */
 };
-
-static steno_value_id qdq_input(const struct steno_node *n, int i)
-{
-    return i < n->n_in ? n->in[i] : STENO_NONE;
-}
 
 static bool is_byte(steno_dtype t)
 {
@@ -48,7 +41,7 @@ static const struct steno_node *dequantized(struct steno_graph *g, steno_value_i
     if (!steno_pass_is(n, "DequantizeLinear") || n->n_in < 2 || g->values[v].dtype != STENO_F32 ||
         steno_node_int(n, "block_size", 0))
         return NULL;
-    *s = (struct side){n->in[0], n->in[1], qdq_input(n, 2)};
+    *s = (struct side){n->in[0], n->in[1], steno_node_in(n, 2)};
     return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 &&
                    steno_pass_is_finite(g, s->scale)
                ? n
@@ -90,10 +83,7 @@ static bool qdq_weights(struct steno_graph *g, steno_value_id v, int rank, int a
     n = dequantized(g, v, &f->w);
     if (n && rank == 2 && single(g, f->w.scale) && !g->values[f->w.q].constant) {
         const struct steno_node *t = steno_pass_producer(g, f->w.q); /* of the bytes */
-        size_t count = 0;
-        const int64_t *p =
-            steno_pass_is(t, "Transpose") ? steno_node_ints(t, "perm", &count) : NULL;
-        if (count == 2 && p[0] == 1 && p[1] == 0) {
+        if (steno_pass_swaps_last_two(t, 2)) {
             f->transposed = !f->transposed;
             f->w.q = t->in[0];
         }
@@ -117,151 +107,78 @@ static bool qdq_weights(struct steno_graph *g, steno_value_id v, int rank, int a
 
 /* ---- new nodes ---- */
 
-struct made {
-    struct steno_graph *g;
-    const char *name;
-    steno_err *err;
-};
-
-/* STENO_NONE: err is set. */
-static steno_value_id add_qdq(struct made *m, const char *type, int opset, const steno_value_id *in,
-                              int n_in, int n_attr, steno_value_id out)
+static steno_value_id reshaped(struct steno_pass_writer *w, steno_value_id v, int rank,
+                               const int64_t *dim)
 {
-    struct steno_node *n =
-        steno_pass_add_node(m->g, "", type, opset, m->name, n_in, 1, n_attr, m->err);
-    if (!n || (out == STENO_NONE && steno_graph_add_value(m->g, m->name, &out, m->err)))
-        return STENO_NONE;
-    n = &m->g->nodes[m->g->n_nodes - 1];
-    memcpy(n->in, in, (size_t)n_in * sizeof *in);
-    n->out[0] = out;
-    return out;
-}
-
-static steno_value_id qdq_constant(struct made *m, steno_dtype t, int rank, const int64_t *dims,
-                                   const void *data)
-{
-    struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
-    steno_value_id v;
-    for (int i = 0; i < rank; i++)
-        c.shape.dim[i] = dims[i];
-    c.data = (void *)(uintptr_t)data; /* copied */
-    return steno_graph_add_const(m->g, m->name, &c, false, &v, m->err) ? STENO_NONE : v;
-}
-
-/* W [N, K] as [K, N]. */
-static steno_value_id transposed(struct made *m, steno_value_id w)
-{
-    steno_value_id v;
-    return steno_graph_transpose_const(m->g, w, &v, m->err) ? STENO_NONE : v;
+    const steno_value_id target = steno_pass_new_ints(w, "target", rank, dim);
+    return steno_pass_write_new(w, STENO_NODE("", "Reshape", 13, .in = STENO_VALUES(v, target)));
 }
 
 /* Return the zero point as a scalar; make one if there is none. */
-static steno_value_id scalar_zero(struct made *m, const struct side *s)
+static steno_value_id scalar_zero(struct steno_pass_writer *w, const struct side *s)
 {
     static const uint8_t nothing = 0;
-    steno_value_id in[2] = {s->zero, STENO_NONE};
-    int64_t none = 0;
+    if (w->st)
+        return STENO_NONE;
     if (s->zero == STENO_NONE)
-        return qdq_constant(m, m->g->values[s->q].dtype, 0, NULL, &nothing);
-    if (m->g->values[s->zero].shape.rank == 0)
-        return s->zero;
-    in[1] = qdq_constant(m, STENO_I64, 1, &(int64_t){0}, &none);
-    return in[1] == STENO_NONE ? in[1] : add_qdq(m, "Reshape", 13, in, 2, 0, STENO_NONE);
+        return steno_pass_new_const(w, "zero", w->g->values[s->q].dtype, 0, NULL, &nothing);
+    return w->g->values[s->zero].shape.rank == 0 ? s->zero : reshaped(w, s->zero, 0, NULL);
 }
 
-/* Return v of n numbers as [n, 1, ..., 1] with `ones` ones; a single number stays. */
-static steno_value_id as_column(struct made *m, steno_value_id v, int64_t n, int ones)
+/* Return v of n numbers, if there is one, as [n, 1, ..., 1] with `ones` ones: axes after the
+ * channels. A single number stays. */
+static steno_value_id as_column(struct steno_pass_writer *w, steno_value_id v, int64_t n, int ones)
 {
-    int64_t dims[STENO_MAX_RANK] = {n}, count = ones + 1;
-    steno_value_id in[2] = {v, STENO_NONE};
-    if (!ones || single(m->g, v))
-        return v;
+    int64_t dims[STENO_MAX_RANK] = {n};
     for (int i = 1; i <= ones; i++)
         dims[i] = 1;
-    in[1] = qdq_constant(m, STENO_I64, 1, &count, dims);
-    return in[1] == STENO_NONE ? in[1] : add_qdq(m, "Reshape", 13, in, 2, 0, STENO_NONE);
+    return v == STENO_NONE || !ones || single(w->g, v) ? v : reshaped(w, v, ones + 1, dims);
 }
 
-/* Append y = f32(p) * (sx * sw) [+ b] after the product; ones: axes after the channels. */
-static steno_status scaled(struct made *m, const struct found *f, steno_value_id p,
-                           steno_value_id b, int ones, steno_value_id y)
+/* The one zero point of all channels, or NULL: ONNX Runtime's ConvInteger takes no others. */
+static const uint8_t *one_zero(const struct steno_graph *g, const struct side *s)
 {
-    steno_value_id s[2], c, v = add_qdq(m, "Cast", 13, &p, 1, 1, STENO_NONE);
-    if (v == STENO_NONE)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(m->g, &m->g->nodes[m->g->n_nodes - 1], 0, "to", STENO_F32);
-    s[0] = f->x.scale;
-    s[1] = as_column(m, f->w.scale, f->n, ones);
-    c = s[1] == STENO_NONE ? s[1] : add_qdq(m, "Mul", 13, s, 2, 0, STENO_NONE);
-    if (c == STENO_NONE)
-        return STENO_ERR_NOMEM;
-    s[0] = v;
-    s[1] = c;
-    v = add_qdq(m, "Mul", 13, s, 2, 0, b == STENO_NONE ? y : STENO_NONE);
-    if (v == STENO_NONE || b == STENO_NONE)
-        return v == STENO_NONE ? STENO_ERR_NOMEM : STENO_OK;
-    s[0] = v;
-    s[1] = as_column(m, b, f->n, ones);
-    return s[1] == STENO_NONE || add_qdq(m, "Add", 13, s, 2, 0, y) == STENO_NONE ? STENO_ERR_NOMEM
-                                                                                 : STENO_OK;
-}
-
-/* Return the one zero point of all channels: ONNX Runtime's ConvInteger takes no others.
- * STENO_NONE: no zero point, or different ones (*differ). */
-static steno_value_id one_zero(struct made *m, const struct side *s, bool *differ, bool make)
-{
-    const struct steno_tensor *z = s->zero == STENO_NONE ? NULL : m->g->values[s->zero].constant;
+    const struct steno_tensor *z = g->values[s->zero].constant;
     const uint8_t *b = z ? z->data : NULL;
-    *differ = false;
     for (size_t i = 1; b && i < steno_numel(z); i++)
-        *differ = *differ || b[i] != b[0];
-    return b && !*differ && make ? qdq_constant(m, z->dtype, 0, NULL, b) : STENO_NONE;
+        if (b[i] != b[0])
+            return NULL;
+    return b;
 }
 
-static steno_status quantize(struct steno_graph *g, const char *name, steno_value_id x,
-                             struct side *s, steno_err *err)
+/* Quantize x by rows. */
+static void quantize(struct steno_pass_writer *w, steno_value_id x, struct side *s)
 {
-    struct steno_node *n =
-        steno_pass_add_node(g, "", "DynamicQuantizeLinear", 11, name, 1, 3, 0, err);
-    steno_status st = n ? STENO_OK : STENO_ERR_NOMEM;
-    for (int i = 0; i < 3 && !st; i++)
-        st = steno_graph_add_value(g, name, &g->nodes[g->n_nodes - 1].out[i], err);
-    if (st)
-        return st;
-    n = &g->nodes[g->n_nodes - 1];
-    n->in[0] = x;
-    *s = (struct side){n->out[0], n->out[1], n->out[2]};
-    return STENO_OK;
+    s->q = steno_pass_new_value(w);
+    s->scale = steno_pass_new_value(w);
+    s->zero = steno_pass_new_value(w);
+    steno_pass_write(w, STENO_NODE("", "DynamicQuantizeLinear", 11, .in = STENO_VALUES(x),
+                                   .out = STENO_VALUES(s->q, s->scale, s->zero)));
 }
 
-static steno_status build_qdq(struct steno_graph *g, int32_t at, struct found *f, steno_err *err)
+static steno_status build_qdq(struct steno_graph *g, struct steno_node *n, struct found *f,
+                              steno_err *err)
 {
-    const struct steno_node n = g->nodes[at];
-    bool conv = !strcmp(n.op_type, "Conv");
-    struct made m = {g, n.name, err};
-    steno_value_id in[4] = {f->x.q, f->w.q, STENO_NONE, f->w.zero}, p;
-    int ones = conv ? g->values[f->w.q].shape.rank - 2 : 0;
-    bool differ;
-    if (f->dynamic) {
-        if (quantize(g, n.name, n.in[0], &f->x, err))
-            return STENO_ERR_NOMEM;
-        in[0] = f->x.q;
-    }
-    if (conv && f->w.zero != STENO_NONE &&
-        (in[3] = one_zero(&m, &f->w, &differ, true)) == STENO_NONE)
-        return STENO_ERR_NOMEM;
-    if (f->transposed && (in[1] = transposed(&m, f->w.q)) == STENO_NONE)
-        return STENO_ERR_NOMEM;
-    in[2] = scalar_zero(&m, &f->x);
-    p = in[2] == STENO_NONE ? STENO_NONE
-                            : add_qdq(&m, conv ? "ConvInteger" : "MatMulInteger", 10, in, 4,
-                                      conv ? n.n_attr : 0, STENO_NONE);
-    if (p == STENO_NONE)
-        return STENO_ERR_NOMEM;
-    if (conv && n.n_attr)
-        memcpy(g->nodes[g->n_nodes - 1].attr, n.attr, (size_t)n.n_attr * sizeof *n.attr);
-    g->nodes[at].dead = true;
-    return scaled(&m, f, p, qdq_input(&n, 2), ones, n.out[0]);
+    const struct steno_node old = *n; /* the array may move */
+    const bool conv = steno_pass_is(n, "Conv");
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    const int ones = conv ? g->values[f->w.q].shape.rank - 2 : 0;
+    steno_value_id weights = f->w.q, w_zero = f->w.zero, zero, p;
+    n->dead = true;
+    if (f->dynamic)
+        quantize(&w, old.in[0], &f->x);
+    if (conv && w_zero != STENO_NONE)
+        w_zero =
+            steno_pass_new_const(&w, "zero", g->values[w_zero].dtype, 0, NULL, one_zero(g, &f->w));
+    if (f->transposed && !w.st) /* [N, K] as [K, N] */
+        w.st = steno_graph_transpose_const(g, f->w.q, &weights, err);
+    zero = scalar_zero(&w, &f->x);
+    p = steno_pass_write_new(&w, STENO_NODE("", conv ? "ConvInteger" : "MatMulInteger", 10,
+                                            .in = STENO_VALUES(f->x.q, weights, zero, w_zero),
+                                            .attrs_of = conv ? &old : NULL));
+    steno_pass_write_scaled(&w, p, f->x.scale, as_column(&w, f->w.scale, f->n, ones),
+                            as_column(&w, steno_node_in(&old, 2), f->n, ones), old.out[0]);
+    return w.st;
 }
 
 static bool match_qdq(struct steno_graph *g, const struct steno_pass_env *env,
@@ -285,15 +202,12 @@ static bool match_qdq(struct steno_graph *g, const struct steno_pass_env *env,
                           "column");
         return false;
     }
-    if (conv) {
-        struct made m = {g, n->name, NULL};
-        bool differ;
-        (void)one_zero(&m, &f->w, &differ, false);
-        return !differ && steno_node_int(n, "group", 1) == 1 && rank <= 4;
-    }
+    if (conv)
+        return (f->w.zero == STENO_NONE || one_zero(g, &f->w)) &&
+               steno_node_int(n, "group", 1) == 1 && rank <= 4;
     if (gemm) {
         if (steno_node_int(n, "transA", 0) || steno_node_float(n, "alpha", 1) != 1 ||
-            (qdq_input(n, 2) != STENO_NONE && steno_node_float(n, "beta", 1) != 1)) {
+            (steno_node_in(n, 2) != STENO_NONE && steno_node_float(n, "beta", 1) != 1)) {
             steno_pass_refuse(env, "qdq", n, "the Gemm scales, or transposes its activations");
             return false;
         }
@@ -333,7 +247,7 @@ static steno_value_id before_rounding(struct steno_graph *g, const struct steno_
     q = steno_pass_producer(g, s.q);
     if (!steno_pass_is(q, "QuantizeLinear") || g->values[q->in[0]].dtype != STENO_F32 ||
         !same_number(g, q->in[1], s.scale) ||
-        (qdq_input(q, 2) != s.zero && !same_number(g, qdq_input(q, 2), s.zero)) ||
+        (steno_node_in(q, 2) != s.zero && !same_number(g, steno_node_in(q, 2), s.zero)) ||
         (cuts_at_zero(g, &s) && !steno_pass_is(steno_pass_producer(g, q->in[0]), "Softmax")))
         return STENO_NONE;
     return q->in[0];
@@ -365,12 +279,10 @@ steno_status steno_pass_qdq(struct steno_graph *g, const struct steno_pass_env *
 {
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
-        steno_status st;
         if (!match_qdq(g, env, &g->nodes[i], &f))
             continue;
-        st = build_qdq(g, i, &f, err);
-        if (st)
-            return st;
+        if (build_qdq(g, &g->nodes[i], &f, err))
+            return STENO_ERR_NOMEM;
         ++*changed;
     }
     if (env->rows_in_8_bits)

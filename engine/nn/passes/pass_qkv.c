@@ -7,11 +7,12 @@
  * One product instead of three reads x once and copies its rows for the kernel once. */
 #include "nn/passes/passes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { X, W, LINEAR_BIAS, RESIDUAL, SCALE, ZERO };          /* inputs of Linear */
 enum { Q, QW, Q_ZERO, W_ZERO, Q_SCALE, W_SCALE, INT_BIAS }; /* of IntLinear */
+
+static const char *const at[] = {"q_at", "k_at", "v_at"}; /* attributes of Attention */
 
 struct merge {
     struct steno_node *part[3];
@@ -23,32 +24,25 @@ struct merge {
     int first; /* number of the attention's input that part 0 computes */
 };
 
-static bool has(const struct steno_node *n, int in)
-{
-    return in < n->n_in && n->in[in] != STENO_NONE;
-}
-
 /* True if p is a product with a bias and nothing else, and only the attention reads it. */
 static bool qkv_fits(struct steno_graph *g, const struct merge *m, struct steno_node *p, int in)
 {
-    static const char *const at[] = {"q_at", "k_at", "v_at"};
-    const struct steno_value *w, *y;
+    const struct steno_tensor *w;
     bool is_int = steno_pass_is_ours(p, "IntLinear");
     if (!is_int && !steno_pass_is_ours(p, "Linear"))
         return false;
-    w = &g->values[p->in[1]];
-    y = &g->values[p->out[0]];
-    if (!w->constant || !w->constant->data || w->shape.rank != 2 || y->uses != 1 || y->is_output ||
-        y->shape.rank != 3 || steno_node_int(m->attention, at[in], 0) ||
+    w = steno_pass_const(g, p, W);
+    if (!w || !w->data || w->shape.rank != 2 || !steno_pass_read_once(g, p->out[0]) ||
+        g->values[p->out[0]].shape.rank != 3 || steno_node_int(m->attention, at[in], 0) ||
         steno_node_int(m->attention, "apart", 0) >> in & 1)
         return false;
     if (is_int)
-        return !has(p, INT_BIAS + 1) && has(p, W_SCALE) && g->values[p->in[W_SCALE]].constant &&
-               (!has(p, W_ZERO) || g->values[p->in[W_ZERO]].constant) &&
-               (!has(p, INT_BIAS) || steno_pass_vector(g, p->in[INT_BIAS], w->shape.dim[1]));
-    return !has(p, RESIDUAL) && !steno_node_int(p, "act", STENO_ACT_NONE) &&
-           (w->dtype == STENO_F32 || has(p, SCALE)) &&
-           (!has(p, LINEAR_BIAS) || steno_pass_vector(g, p->in[LINEAR_BIAS], w->shape.dim[1]));
+        return steno_node_in(p, INT_BIAS + 1) == STENO_NONE && steno_pass_const(g, p, W_SCALE) &&
+               (steno_node_in(p, W_ZERO) == STENO_NONE || steno_pass_const(g, p, W_ZERO)) &&
+               steno_pass_vector_or_none(g, p, INT_BIAS, w->shape.dim[1]);
+    return steno_node_in(p, RESIDUAL) == STENO_NONE && !steno_node_int(p, "act", STENO_ACT_NONE) &&
+           (w->dtype == STENO_F32 || steno_node_in(p, SCALE) != STENO_NONE) &&
+           steno_pass_vector_or_none(g, p, LINEAR_BIAS, w->shape.dim[1]);
 }
 
 /* True if both multiply the same x, quantized the same way. */
@@ -81,7 +75,7 @@ static bool match_qkv(struct steno_graph *g, struct steno_node *attention, struc
     if (m->first == 2)
         return false;
     m->is_int = steno_pass_is_ours(m->part[0], "IntLinear");
-    m->is_bytes = !m->is_int && has(m->part[0], SCALE);
+    m->is_bytes = !m->is_int && steno_node_in(m->part[0], SCALE) != STENO_NONE;
     m->rows = g->values[m->part[0]->in[1]].shape.dim[0];
     return m->total < INT32_MAX;
 }
@@ -104,37 +98,34 @@ static steno_status side_by_side(struct steno_graph *g, const struct merge *m, i
                                  steno_dtype t, const float *factor, steno_value_id *to,
                                  steno_err *err)
 {
-    struct steno_tensor out = {.dtype = t, .shape = {.rank = 1, .dim = {m->total}}};
-    size_t esize = steno_dtype_size(t), at = 0;
+    const struct steno_shape s = {.rank = 1, .dim = {m->total}};
+    const size_t esize = steno_dtype_size(t);
     const char *name = "";
-    steno_status st;
-    out.data = steno_aligned_alloc((size_t)m->total * esize);
-    if (!out.data)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    memset(out.data, 0, (size_t)m->total * esize);
+    char *d;
+    for (int p = 0; p < m->n; p++)
+        if (steno_node_in(m->part[p], in) != STENO_NONE)
+            name = g->values[m->part[p]->in[in]].name;
+    d = steno_graph_new_const(g, name, t, &s, to, err);
+    if (!d)
+        return STENO_ERR_NOMEM;
+    memset(d, 0, (size_t)m->total * esize);
     for (int p = 0; p < m->n; p++) {
-        const struct steno_tensor *c =
-            has(m->part[p], in) ? g->values[m->part[p]->in[in]].constant : NULL;
-        size_t cols = (size_t)m->cols[p], one = c && steno_numel(c) == 1;
-        for (size_t i = 0; c && i < cols; i++) {
-            char *d = (char *)out.data + (at + i) * esize;
-            memcpy(d, (const char *)c->data + (one ? 0 : i) * esize, esize);
-            if (factor)
+        const struct steno_tensor *c = steno_pass_const(g, m->part[p], in);
+        const size_t step = c && steno_numel(c) > 1 ? esize : 0;
+        for (size_t i = 0; i < (size_t)m->cols[p]; i++, d += esize) {
+            if (c)
+                memcpy(d, (const char *)c->data + i * step, esize);
+            if (c && factor)
                 *(float *)(void *)d *= factor[p];
         }
-        name = c ? g->values[m->part[p]->in[in]].name : name;
-        at += cols;
     }
-    st = steno_graph_take_const(g, name, &out, to, err);
-    if (st)
-        steno_aligned_free(out.data);
-    return st;
+    return STENO_OK;
 }
 
 static bool any(const struct merge *m, int in)
 {
     for (int p = 0; p < m->n; p++)
-        if (has(m->part[p], in))
+        if (steno_node_in(m->part[p], in) != STENO_NONE)
             return true;
     return false;
 }
@@ -172,6 +163,7 @@ static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, 
     return st;
 }
 
+/* Set an attribute that is there. */
 static void set_column(struct steno_node *n, const char *name, int64_t v)
 {
     for (int i = 0; i < n->n_attr; i++)
@@ -182,7 +174,6 @@ static void set_column(struct steno_node *n, const char *name, int64_t v)
 /* Make the attention read Q, K and V in place if they are parts of one Split along columns. */
 static bool from_split(struct steno_graph *g, struct steno_node *attention)
 {
-    static const char *const at[] = {"q_at", "k_at", "v_at"};
     const struct steno_node *s = steno_pass_producer(g, attention->in[0]);
     int64_t column[3], from = 0, axis;
     int found = 0;
@@ -213,44 +204,18 @@ static bool from_split(struct steno_graph *g, struct steno_node *attention)
 /* Get the first column of Slice(x [B, T, .]; from, to; last axis). */
 static bool columns(const struct steno_graph *g, const struct steno_node *n, int64_t *from)
 {
-    double start, axis, step = 1;
-    if (!steno_pass_is(n, "Slice") || n->opset < 10 || n->n_in < 4 ||
-        g->values[n->in[0]].shape.rank != 3 || g->values[n->in[0]].dtype != STENO_F32 ||
-        !steno_pass_scalar(g, n->in[1], &start) || !steno_pass_scalar(g, n->in[3], &axis) ||
-        steno_numel(g->values[n->in[1]].constant) != 1 ||
-        (has(n, 4) && !steno_pass_scalar(g, n->in[4], &step)))
+    struct steno_pass_cut c;
+    if (!steno_pass_is(n, "Slice") || g->values[n->in[0]].shape.rank != 3 ||
+        g->values[n->in[0]].dtype != STENO_F32 || !steno_pass_cut_of(g, n, &c))
         return false;
-    *from = (int64_t)start;
-    return step == 1 && (axis == -1 || axis == 2) && start >= 0 && start <= INT32_MAX;
-}
-
-/* Note in attribute parts that these inputs are some columns of a wider one: for the first columns
- * nothing else tells the writer of a body so. */
-static steno_status note_parts(struct steno_graph *g, struct steno_node *attention, int64_t inputs,
-                               steno_err *err)
-{
-    const bool there = steno_node_attr(attention, "parts") != NULL;
-    const size_t n = (size_t)attention->n_attr;
-    struct steno_attr *attrs;
-    if (there) {
-        set_column(attention, "parts", inputs | steno_node_int(attention, "parts", 0));
-        return STENO_OK;
-    }
-    attrs = steno_graph_alloc(g, n + 1, sizeof *attrs, err);
-    if (!attrs)
-        return STENO_ERR_NOMEM;
-    memcpy(attrs, attention->attr, n * sizeof *attrs);
-    attrs[n] = (struct steno_attr){.name = "parts", .kind = STENO_ATTR_INT, .i = inputs};
-    attention->attr = attrs;
-    attention->n_attr++;
-    return STENO_OK;
+    *from = (int64_t)c.start;
+    return (c.axis == -1 || c.axis == 2) && c.start >= 0 && c.start <= INT32_MAX;
 }
 
 /* Make the attention read Q, K or V in place if a Slice cuts it from columns. */
 static steno_status from_slices(struct steno_graph *g, struct steno_node *attention, bool *any,
                                 steno_err *err)
 {
-    static const char *const at[] = {"q_at", "k_at", "v_at"};
     int64_t inputs = 0;
     for (int in = 0; in < 3; in++) {
         const struct steno_node *s = steno_pass_producer(g, attention->in[in]);
@@ -262,66 +227,59 @@ static steno_status from_slices(struct steno_graph *g, struct steno_node *attent
         inputs |= 1 << in;
     }
     *any = inputs != 0;
-    return inputs ? note_parts(g, attention, inputs, err) : STENO_OK;
+    /* Attribute parts: some columns of a wider input. For the first columns nothing else tells the
+     * writer of a body so. */
+    return !inputs
+               ? STENO_OK
+               : steno_pass_set_attr(g, attention,
+                                     &(struct steno_attr)STENO_INT_ATTR(
+                                         "parts", inputs | steno_node_int(attention, "parts", 0)),
+                                     err);
 }
 
 static steno_status build_qkv(struct steno_graph *g, struct merge *m, steno_err *err)
 {
-    static const char *const at[] = {"q_at", "k_at", "v_at"};
-    int32_t attention = (int32_t)(m->attention - g->nodes);
-    const char *name = m->part[0]->name;
-    struct steno_node *y;
+    struct steno_pass_writer w = {g, m->part[0]->name, err, STENO_OK};
+    struct steno_node *a = m->attention;
     steno_value_id in[7], out;
-    steno_status st = merged_inputs(g, m, in, err);
     int64_t column = 0;
-    if (!st)
-        st = steno_graph_add_value(g, name, &out, err);
-    if (st)
-        return st;
-    for (int p = 0; p < m->n; p++)
-        m->part[p]->dead = true;
-    y = steno_pass_add_node(g, "ai.steno", m->is_int ? "IntLinear" : "Linear", 1, name,
-                            m->is_int     ? 7
-                            : m->is_bytes ? 6
-                                          : 4,
-                            1, m->is_int ? 0 : 2, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    memcpy(y->in, in, (size_t)y->n_in * sizeof *in);
-    y->out[0] = out;
-    if (!m->is_int) {
-        steno_pass_set_int(g, y, 0, "act", STENO_ACT_NONE);
-        steno_pass_set_float(g, y, 1, "alpha", 1);
-    }
+    w.st = merged_inputs(g, m, in, err);
+    out = steno_pass_new_value(&w);
     for (int p = 0; p < m->n; p++) {
-        g->nodes[attention].in[m->first + p] = out;
-        set_column(&g->nodes[attention], at[m->first + p], column);
+        m->part[p]->dead = true;
+        a->in[m->first + p] = out;
+        set_column(a, at[m->first + p], column);
         column += m->cols[p];
     }
-    return STENO_OK;
+    steno_pass_write(
+        &w, STENO_NODE("ai.steno", m->is_int ? "IntLinear" : "Linear", 1,
+                       .in = {in, m->is_int     ? 7
+                                  : m->is_bytes ? 6
+                                                : 4},
+                       .out = STENO_VALUES(out),
+                       .attr = {(const struct steno_attr[]){STENO_INT_ATTR("act", STENO_ACT_NONE),
+                                                            STENO_FLOAT_ATTR("alpha", 1)},
+                                m->is_int ? 0 : 2}));
+    return w.st;
 }
 
-steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                            steno_err *err)
+steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *env,
+                            struct steno_node *n, int *changed, steno_err *err)
 {
+    struct merge m;
+    steno_status st = STENO_OK;
+    bool cut;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct merge m;
-        steno_status st = STENO_OK;
-        bool cut;
-        if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention"))
-            continue;
-        cut = from_split(g, &g->nodes[i]);
-        if (!cut)
-            st = from_slices(g, &g->nodes[i], &cut, err);
-        if (!st && !cut) {
-            if (!match_qkv(g, &g->nodes[i], &m))
-                continue;
-            st = build_qkv(g, &m, err);
-        }
-        if (st)
-            return st;
-        ++*changed;
+    if (!steno_pass_is_ours(n, "Attention"))
+        return STENO_OK;
+    cut = from_split(g, n);
+    if (!cut)
+        st = from_slices(g, n, &cut, err);
+    if (!st && !cut) {
+        if (!match_qkv(g, n, &m))
+            return STENO_OK;
+        st = build_qkv(g, &m, err);
     }
-    return STENO_OK;
+    ++*changed;
+    return st;
 }

@@ -8,8 +8,7 @@
 /* Bit set of the axes of a tensor of `rank`, from input 1 or attribute "axes"; 0: not known. */
 static unsigned axes_of(const struct steno_graph *g, const struct steno_node *n, int rank)
 {
-    const struct steno_tensor *t =
-        n->n_in > 1 && n->in[1] != STENO_NONE ? g->values[n->in[1]].constant : NULL;
+    const struct steno_tensor *t = steno_pass_const(g, n, 1);
     size_t count;
     const int64_t *v = steno_node_ints(n, "axes", &count);
     unsigned set = 0;
@@ -32,42 +31,23 @@ static bool is_reduce(const struct steno_node *n)
            steno_node_int(n, "keepdims", 1) == 0 && !steno_node_int(n, "noop_with_empty_axes", 0);
 }
 
-/* Copy the attributes, which other nodes may share, with keepdims 1. */
-static steno_status keep_dims(struct steno_graph *g, struct steno_node *n, steno_err *err)
-{
-    struct steno_attr *a = steno_graph_alloc(g, (size_t)n->n_attr, sizeof *a, err);
-    if (!a)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < n->n_attr; i++) {
-        a[i] = n->attr[i];
-        if (!strcmp(a[i].name, "keepdims"))
-            a[i].i = 1;
-    }
-    n->attr = a;
-    return STENO_OK;
-}
-
 steno_status steno_pass_reduce(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_node *r;
+    unsigned set;
+    int rank;
     (void)env;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i], *r;
-        unsigned set;
-        int rank;
-        if (n->dead || !steno_pass_is(n, "Unsqueeze") || n->in[0] == STENO_NONE ||
-            g->values[n->in[0]].uses != 1 || g->values[n->in[0]].is_output ||
-            !is_reduce(r = steno_pass_producer(g, n->in[0])) || r->in[0] == STENO_NONE)
-            continue;
-        rank = g->values[r->in[0]].shape.rank;
-        set = rank < 1 ? 0 : axes_of(g, r, rank);
-        if (!set || set != axes_of(g, n, rank))
-            continue;
-        if (keep_dims(g, r, err))
-            return STENO_ERR_NOMEM;
-        r->out[0] = n->out[0];
-        n->dead = true;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Unsqueeze") || n->in[0] == STENO_NONE ||
+        !steno_pass_read_once(g, n->in[0]) || !is_reduce(r = steno_pass_producer(g, n->in[0])) ||
+        r->in[0] == STENO_NONE)
+        return STENO_OK;
+    rank = g->values[r->in[0]].shape.rank;
+    set = rank < 1 ? 0 : axes_of(g, r, rank);
+    if (!set || set != axes_of(g, n, rank))
+        return STENO_OK;
+    r->out[0] = n->out[0];
+    n->dead = true;
+    ++*changed;
+    return steno_pass_set_attr(g, r, &(struct steno_attr)STENO_INT_ATTR("keepdims", 1), err);
 }

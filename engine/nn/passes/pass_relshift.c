@@ -13,15 +13,14 @@ static bool relshift_number(const struct steno_graph *g, const struct steno_node
                             double want)
 {
     double v;
-    return in < n->n_in && n->in[in] != STENO_NONE && steno_pass_scalar(g, n->in[in], &v) &&
-           v == want; /* exact on purpose */
+    return steno_pass_scalar(g, steno_node_in(n, in), &v) && v == want; /* exact on purpose */
 }
 
 static bool slices(const struct steno_graph *g, const struct steno_node *n, double from, int axis)
 {
     return steno_pass_is(n, "Slice") && n->opset >= 10 && relshift_number(g, n, 1, from) &&
            (relshift_number(g, n, 3, axis) || relshift_number(g, n, 3, axis - 4)) &&
-           (n->n_in < 5 || n->in[4] == STENO_NONE || relshift_number(g, n, 4, 1));
+           (steno_node_in(n, 4) == STENO_NONE || relshift_number(g, n, 4, 1));
 }
 
 static bool zeros(struct steno_graph *g, steno_value_id v)
@@ -56,11 +55,8 @@ static bool as_long(const struct steno_graph *g, steno_value_id v, double at, st
 /* True if v is the last dimension of x, read from a shape that has it. */
 static bool last_dim(struct steno_graph *g, steno_value_id v, steno_value_id x)
 {
-    struct steno_node *n = steno_pass_producer(g, v), *shape;
+    struct steno_node *n = behind_views(g, v), *shape;
     double at = -1;
-    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
-           steno_pass_is(n, "Reshape"))
-        n = steno_pass_producer(g, n->in[0]);
     if (steno_pass_is(n, "Gather")
             ? !steno_pass_scalar(g, n->in[1], &at)
             : !slices(g, n, -1, 0) && !(steno_pass_is(n, "Slice") && relshift_number(g, n, 1, -1) &&
@@ -99,10 +95,9 @@ static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
     static const int64_t want[8] = {0, 0, 0, 1, 0, 0, 0, 0};
     size_t count = 0;
     const int64_t *pads = steno_node_ints(n, "pads", &count);
-    const struct steno_tensor *t =
-        n->n_in > 1 && n->in[1] != STENO_NONE ? g->values[n->in[1]].constant : NULL;
+    const struct steno_tensor *t = steno_pass_const(g, n, 1);
     if (strcmp(steno_node_str(n, "mode", "constant"), "constant") ||
-        (n->n_in > 2 && n->in[2] != STENO_NONE && !relshift_number(g, n, 2, 0)) || n->n_in > 3 ||
+        (steno_node_in(n, 2) != STENO_NONE && !relshift_number(g, n, 2, 0)) || n->n_in > 3 ||
         steno_node_float(n, "value", 0) != 0)
         return false;
     if (t && t->data && t->dtype == STENO_I64 && steno_numel(t) == 8)
@@ -155,24 +150,19 @@ static bool match_relshift(struct steno_graph *g, struct steno_node *back, struc
 }
 
 steno_status steno_pass_relshift(struct steno_graph *g, const struct steno_pass_env *env,
-                                 int *changed, steno_err *err)
+                                 struct steno_node *n, int *changed, steno_err *err)
 {
+    struct found f = {0};
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct found f = {0};
-        struct steno_node *y;
-        if (g->nodes[i].dead || !match_relshift(g, &g->nodes[i], &f))
-            continue;
-        f.concat->dead = f.fold->dead = f.cut->dead = f.back->dead = true;
-        if (f.half)
-            f.half->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "RelativeShift", 1, g->nodes[i].name, 1, 1, 1, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        steno_pass_set_int(g, y, 0, "half", f.half != NULL);
-        y->in[0] = f.x;
-        y->out[0] = f.out;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!match_relshift(g, n, &f))
+        return STENO_OK;
+    f.concat->dead = f.fold->dead = f.cut->dead = f.back->dead = true;
+    if (f.half)
+        f.half->dead = true;
+    ++*changed;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("ai.steno", "RelativeShift", 1, .in = STENO_VALUES(f.x),
+                                     .out = STENO_VALUES(f.out),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("half", f.half != NULL))),
+                          err);
 }

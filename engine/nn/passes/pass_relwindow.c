@@ -93,25 +93,18 @@ static steno_value_id source(struct steno_graph *g, const struct steno_node *las
 }
 
 steno_status steno_pass_relwindow(struct steno_graph *g, const struct steno_pass_env *env,
-                                  int *changed, steno_err *err)
+                                  struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_node *gather;
+    steno_value_id x;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *last = &g->nodes[i], *gather, *y;
-        const char *name = last->name;
-        steno_value_id x, out;
-        if (last->dead || !steno_pass_is(last, "Reshape") ||
-            (x = source(g, last, &gather)) == STENO_NONE)
-            continue;
-        out = last->out[0];
-        last->dead = gather->dead = true;
-        steno_pass_producer(g, gather->in[0])->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "RelativeWindow", 1, name, 1, 1, 0, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->in[0] = x;
-        y->out[0] = out;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Reshape") || (x = source(g, n, &gather)) == STENO_NONE)
+        return STENO_OK;
+    n->dead = gather->dead = true;
+    steno_pass_producer(g, gather->in[0])->dead = true;
+    ++*changed;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("ai.steno", "RelativeWindow", 1, .in = STENO_VALUES(x),
+                                     .out = STENO_VALUES(n->out[0])),
+                          err);
 }

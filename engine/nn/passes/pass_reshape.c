@@ -6,13 +6,10 @@
  * After:  y = Reshape(x, constant) */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
 static bool is_view(const struct steno_node *n)
 {
-    return n && !*n->domain &&
-           (!strcmp(n->op_type, "Reshape") || !strcmp(n->op_type, "Squeeze") ||
-            !strcmp(n->op_type, "Unsqueeze") || !strcmp(n->op_type, "Flatten"));
+    static const char *const types[] = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", NULL};
+    return steno_pass_is_any(n, types);
 }
 
 /* Compute the constant target that reshapes `in` to `out` for all sizes: at most one -1, and no -1
@@ -26,7 +23,7 @@ static bool target(const struct steno_shape *in, const struct steno_shape *out, 
         symbols += out->dim[i] < 0;
     }
     for (int i = 0; i < out->rank; i++) {
-        bool kept = in->rank > i && in->dim[i] == out->dim[i] && in->dim[i] != STENO_DIM_ANY;
+        bool kept = in->rank > i && steno_same_dim(in->dim[i], out->dim[i]);
         if (out->dim[i] < 0 && symbols > 1 && !kept)
             return false;
         v[i] = out->dim[i] > 0 ? out->dim[i] : symbols > 1 ? 0 : -1;
@@ -60,49 +57,33 @@ static bool zero_copies(struct steno_graph *g, steno_value_id v, const struct st
 static steno_status rewrite(struct steno_graph *g, struct steno_node *n, steno_value_id from,
                             int *changed, steno_err *err)
 {
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
     int64_t v[STENO_MAX_RANK] = {0};
-    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1}, .data = v};
-    const char *name = n->name;
-    steno_value_id out = n->out[0], s;
-    steno_status st;
-    if (g->values[from].shape.rank < 0 || g->values[out].shape.rank < 0 ||
-        !target(&g->values[from].shape, &g->values[out].shape, v))
+    const struct steno_shape *in = &g->values[from].shape, *out = &g->values[n->out[0]].shape;
+    steno_value_id to;
+    if (in->rank < 0 || out->rank < 0 || !target(in, out, v))
         return STENO_OK;
-    t.shape.dim[0] = g->values[out].shape.rank;
-    st = steno_graph_add_const(g, "target", &t, false, &s, err);
-    if (st)
-        return st;
     n->dead = true;
-    n = steno_pass_add_node(g, "", "Reshape", 13, name, 2, 1, 0, err);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    n->in[0] = from;
-    n->in[1] = s;
-    n->out[0] = out;
     ++*changed;
-    return STENO_OK;
+    to = steno_pass_new_ints(&w, "target", out->rank, v);
+    steno_pass_write(&w, STENO_NODE("", "Reshape", 13, .in = STENO_VALUES(from, to),
+                                    .out = STENO_VALUES(n->out[0])));
+    return w.st;
 }
 
 steno_status steno_pass_reshape(struct steno_graph *g, const struct steno_pass_env *env,
-                                int *changed, steno_err *err)
+                                struct steno_node *n, int *changed, steno_err *err)
 {
+    const struct steno_node *before;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i], *before;
-        steno_status st;
-        if (n->dead || !is_view(n) || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out != 1 ||
-            n->out[0] == STENO_NONE)
-            continue;
-        before = steno_pass_producer(g, n->in[0]);
-        if (is_view(before))
-            st = rewrite(g, n, before->in[0], changed, err);
-        else if (!strcmp(n->op_type, "Reshape") && n->n_in == 2 && !g->values[n->in[1]].constant &&
-                 !zero_copies(g, n->in[1], &g->values[n->in[0]].shape, &g->values[n->out[0]].shape))
-            st = rewrite(g, n, n->in[0], changed, err);
-        else
-            continue;
-        if (st)
-            return st;
-    }
+    if (!is_view(n) || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out != 1 ||
+        n->out[0] == STENO_NONE)
+        return STENO_OK;
+    before = steno_pass_producer(g, n->in[0]);
+    if (is_view(before))
+        return rewrite(g, n, before->in[0], changed, err);
+    if (steno_pass_is(n, "Reshape") && n->n_in == 2 && !g->values[n->in[1]].constant &&
+        !zero_copies(g, n->in[1], &g->values[n->in[0]].shape, &g->values[n->out[0]].shape))
+        return rewrite(g, n, n->in[0], changed, err);
     return STENO_OK;
 }

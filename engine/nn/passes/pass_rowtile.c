@@ -14,7 +14,7 @@ static bool rowtile_fits(const struct steno_graph *g, const struct steno_node *n
 {
     const char *pad;
     const struct steno_tensor *w;
-    if (!n || n->dead || !steno_pass_is_ours(n, "ConvNhwc") || n->in[IN_RESIDUAL] != STENO_NONE)
+    if (!steno_pass_is_ours(n, "ConvNhwc") || n->in[IN_RESIDUAL] != STENO_NONE)
         return false;
     pad = steno_node_str(n, "auto_pad", "NOTSET");
     w = g->values[n->in[IN_W]].constant;
@@ -25,8 +25,7 @@ static bool rowtile_fits(const struct steno_graph *g, const struct steno_node *n
 static struct steno_node *first_of(struct steno_graph *g, const struct steno_node *n)
 {
     struct steno_node *first = steno_pass_producer(g, n->in[0]);
-    bool alone = g->values[n->in[0]].uses == 1 && !g->values[n->in[0]].is_output;
-    return alone && rowtile_fits(g, first) ? first : NULL;
+    return steno_pass_read_once(g, n->in[0]) && rowtile_fits(g, first) ? first : NULL;
 }
 
 /* Collect attribute `name` of both, `count` integers each. */
@@ -65,45 +64,29 @@ static bool floats_of(struct steno_graph *g, const struct steno_node *const *n, 
 static steno_status build_rowtile(struct steno_graph *g, struct steno_node *first,
                                   struct steno_node *n, steno_err *err)
 {
-    enum { N_ATTR = 7, N_IN = 1 + 2 * STAGES };
     const struct steno_node *const both[STAGES] = {first, n};
-    struct steno_attr *at = steno_graph_alloc(g, N_ATTR, sizeof *at, err);
-    steno_value_id *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
-    if (!at || !in || !ints_of(g, both, "strides", 2, 1, &at[0], err) ||
+    struct steno_attr at[7];
+    if (!ints_of(g, both, "strides", 2, 1, &at[0], err) ||
         !ints_of(g, both, "dilations", 2, 1, &at[1], err) ||
         !ints_of(g, both, "pads", 4, 0, &at[2], err) ||
         !ints_of(g, both, "group", 1, 1, &at[3], err) ||
         !ints_of(g, both, "act", 1, STENO_ACT_NONE, &at[4], err) ||
         !floats_of(g, both, "act_min", &at[5], err) || !floats_of(g, both, "act_max", &at[6], err))
         return STENO_ERR_NOMEM;
-    in[0] = first->in[0];
-    for (int i = 0; i < STAGES; i++) {
-        in[1 + 2 * i] = both[i]->in[IN_W];
-        in[2 + 2 * i] = both[i]->in[IN_BIAS];
-    }
     first->dead = true;
-    n->domain = "ai.steno.run";
-    n->op_type = "ConvRowTiles";
-    n->opset = 1;
-    n->op = steno_op_find(n->domain, n->op_type, 1);
-    n->in = in;
-    n->n_in = N_IN;
-    n->attr = at;
-    n->n_attr = N_ATTR;
-    return n->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no ConvRowTiles");
+    return steno_pass_become(
+        g, n,
+        STENO_NODE("ai.steno.run", "ConvRowTiles", 1,
+                   .in = STENO_VALUES(first->in[0], first->in[IN_W], first->in[IN_BIAS],
+                                      n->in[IN_W], n->in[IN_BIAS]),
+                   .out = STENO_VALUES(n->out[0]), .attr = {at, 7}),
+        err);
 }
 
 steno_status steno_pass_rowtile(struct steno_graph *g, const struct steno_pass_env *env,
-                                int *changed, steno_err *err)
+                                struct steno_node *n, int *changed, steno_err *err)
 {
-    if (!env->to_run)
-        return STENO_OK;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i], *first = rowtile_fits(g, n) ? first_of(g, n) : NULL;
-        steno_status st = first ? build_rowtile(g, first, n, err) : STENO_OK;
-        if (st)
-            return st;
-        *changed += first != NULL;
-    }
-    return STENO_OK;
+    struct steno_node *first = env->to_run && rowtile_fits(g, n) ? first_of(g, n) : NULL;
+    *changed += first != NULL;
+    return first ? build_rowtile(g, first, n, err) : STENO_OK;
 }

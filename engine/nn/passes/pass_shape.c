@@ -3,25 +3,16 @@
  * symbolic dimensions. Not in the bodies of loops, which may run with other shapes each time. */
 #include "nn/passes/passes.h"
 
-steno_status steno_pass_shape(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                              steno_err *err)
+steno_status steno_pass_shape(struct steno_graph *g, const struct steno_pass_env *env,
+                              struct steno_node *n, int *changed, steno_err *err)
 {
+    const steno_value_id out = n->n_out == 1 ? n->out[0] : STENO_NONE;
+    const struct steno_value *v = out == STENO_NONE ? NULL : &g->values[out];
     (void)env;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i];
-        struct steno_value *v;
-        steno_status st;
-        if (n->dead || n->n_out != 1 || n->out[0] == STENO_NONE)
-            continue;
-        v = &g->values[n->out[0]];
-        if (!v->inferred || v->constant || v->is_output)
-            continue;
-        st = steno_graph_set_const(g, n->out[0], v->inferred, false, err);
-        if (st)
-            return st;
-        g->values[n->out[0]].producer = STENO_NONE;
-        n->dead = true;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!v || !v->inferred || v->constant || v->is_output)
+        return STENO_OK;
+    g->values[out].producer = STENO_NONE;
+    n->dead = true;
+    ++*changed;
+    return steno_graph_set_const(g, out, v->inferred, false, err);
 }

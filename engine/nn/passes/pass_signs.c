@@ -42,27 +42,16 @@ struct job {
     int32_t n_values;        /* extent of flipped */
 };
 
-static steno_value_id signs_input(const struct steno_node *n, int i)
-{
-    return i >= 0 && i < n->n_in ? n->in[i] : STENO_NONE;
-}
-
 /* A constant of n bytes of this type, all `with`; from: or those, with the sign bit changed. */
 static steno_status add_bytes(struct job *j, const char *name, steno_dtype t,
                               const struct steno_shape *shape, uint8_t with, const uint8_t *from,
                               steno_value_id *out)
 {
-    struct steno_tensor c = {.dtype = t, .shape = *shape};
-    const size_t n = steno_numel(&c);
-    uint8_t *to = c.data = steno_aligned_alloc(n ? n : 1);
-    steno_status st = to ? STENO_OK : steno_fail(j->err, STENO_ERR_NOMEM, "out of memory");
+    const size_t n = steno_numel(&(struct steno_tensor){.shape = *shape});
+    uint8_t *to = steno_graph_new_const(j->g, name, t, shape, out, j->err);
     for (size_t i = 0; to && i < n; i++)
         to[i] = from ? from[i] ^ 0x80 : with;
-    if (!st)
-        st = steno_graph_take_const(j->g, name, &c, out, j->err);
-    if (st)
-        steno_aligned_free(to);
-    return st;
+    return to ? STENO_OK : STENO_ERR_NOMEM;
 }
 
 /* Constant v of bytes with the other signedness: the same numbers plus or minus 128. */
@@ -108,7 +97,7 @@ static steno_status set_input(struct job *j, struct steno_node *n, int at, steno
         if (!in)
             return STENO_ERR_NOMEM;
         for (int i = 0; i <= at; i++)
-            in[i] = signs_input(n, i);
+            in[i] = steno_node_in(n, i);
         n->in = in;
         n->n_in = at + 1;
     }
@@ -120,8 +109,8 @@ static steno_status set_input(struct job *j, struct steno_node *n, int at, steno
 static bool may_become(const struct steno_graph *g, const struct steno_node *n,
                        const struct product *p, steno_dtype t)
 {
-    const steno_value_id w = signs_input(n, p->w), z = signs_input(n, p->zero),
-                         s = signs_input(n, p->scale);
+    const steno_value_id w = steno_node_in(n, p->w), z = steno_node_in(n, p->zero),
+                         s = steno_node_in(n, p->scale);
     const struct steno_tensor *c = w == STENO_NONE ? NULL : g->values[w].constant;
     if (!c || c->dtype != (t == STENO_U8 ? STENO_I8 : STENO_U8))
         return false;
@@ -134,7 +123,7 @@ static bool may_become(const struct steno_graph *g, const struct steno_node *n,
 static steno_status become(struct job *j, int32_t at, const struct product *p, steno_dtype t)
 {
     struct steno_node *n = &j->g->nodes[at]; /* constants do not move nodes */
-    const steno_value_id z = signs_input(n, p->zero), s = signs_input(n, p->scale);
+    const steno_value_id z = steno_node_in(n, p->zero), s = steno_node_in(n, p->scale);
     steno_value_id w, zero;
     steno_status st = flip(j, n->in[p->w], &w);
     if (!st)
@@ -164,8 +153,8 @@ static struct steno_node *dequantized(struct steno_graph *g, steno_value_id v)
 static steno_status of_dequantized(struct job *j, const struct steno_node *n)
 {
     struct steno_graph *g = j->g;
-    const struct steno_node *x = dequantized(g, signs_input(n, 0)),
-                            *w = dequantized(g, signs_input(n, 1));
+    const struct steno_node *x = dequantized(g, steno_node_in(n, 0)),
+                            *w = dequantized(g, steno_node_in(n, 1));
     if (!x || !w || g->values[x->in[0]].dtype != STENO_U8 ||
         !may_become(g, w, &dequantize, STENO_U8))
         return STENO_OK;
@@ -176,7 +165,7 @@ static steno_status of_dequantized(struct job *j, const struct steno_node *n)
 static steno_dtype wanted(const struct steno_graph *g, const struct steno_node *n,
                           const struct product *p)
 {
-    const steno_value_id x = signs_input(n, p->x);
+    const steno_value_id x = steno_node_in(n, p->x);
     steno_dtype t = p->x < 0 ? STENO_U8 : STENO_DT_NONE;
     if (x != STENO_NONE)
         t = g->values[x].dtype;

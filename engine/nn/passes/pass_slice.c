@@ -3,8 +3,6 @@
  * Starts, ends, axes and steps are constant inputs (opset 10 and later). */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
 struct cut {
     int64_t start[STENO_MAX_RANK], end[STENO_MAX_RANK], axis[STENO_MAX_RANK], step[STENO_MAX_RANK];
     int n;
@@ -13,11 +11,8 @@ struct cut {
 static const int64_t *vector(const struct steno_graph *g, const struct steno_node *n, int in,
                              size_t *count)
 {
-    const struct steno_tensor *t;
+    const struct steno_tensor *t = steno_pass_const(g, n, in);
     *count = 0;
-    if (in >= n->n_in || n->in[in] == STENO_NONE)
-        return NULL;
-    t = g->values[n->in[in]].constant;
     if (!t || !t->data || t->dtype != STENO_I64 || t->shape.rank != 1)
         return NULL;
     *count = steno_numel(t);
@@ -33,10 +28,10 @@ static bool read_cut(const struct steno_graph *g, const struct steno_node *n, st
         c->n + (int)count > STENO_MAX_RANK || count > STENO_MAX_RANK)
         return false;
     axis = vector(g, n, 3, &k);
-    if (n->n_in > 3 && n->in[3] != STENO_NONE && (!axis || k != count))
+    if (steno_node_in(n, 3) != STENO_NONE && (!axis || k != count))
         return false;
     step = vector(g, n, 4, &k);
-    if (n->n_in > 4 && n->in[4] != STENO_NONE && (!step || k != count))
+    if (steno_node_in(n, 4) != STENO_NONE && (!step || k != count))
         return false;
     for (size_t i = 0; i < count; i++) {
         int64_t a = axis ? axis[i] : (int64_t)i;
@@ -52,45 +47,19 @@ static bool read_cut(const struct steno_graph *g, const struct steno_node *n, st
     return true;
 }
 
-steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_value_id x,
-                                  const int64_t *const v[4], size_t n, steno_value_id out,
-                                  steno_err *err)
+steno_status steno_pass_slice(struct steno_graph *g, const struct steno_pass_env *env,
+                              struct steno_node *n, int *changed, steno_err *err)
 {
-    steno_value_id in[4] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
-    struct steno_node *y;
-    for (int k = 0; k < 4; k++) {
-        struct steno_tensor t = {.dtype = STENO_I64,
-                                 .shape = {.rank = 1, .dim = {(int64_t)n}},
-                                 .data = (void *)(uintptr_t)v[k]};
-        if (v[k] && steno_graph_add_const(g, "slice", &t, false, &in[k], err))
-            return STENO_ERR_NOMEM;
-    }
-    y = steno_pass_add_node(g, "", "Slice", 13, name, v[3] ? 5 : 4, 1, 0, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = x;
-    memcpy(y->in + 1, in, (size_t)(y->n_in - 1) * sizeof *in);
-    y->out[0] = out;
-    return STENO_OK;
-}
-
-steno_status steno_pass_slice(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                              steno_err *err)
-{
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    struct steno_node *before;
+    struct cut c = {.n = 0};
+    const int64_t *v[4] = {c.start, c.end, c.axis, c.step};
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i], *before;
-        const char *name = n->name;
-        struct cut c = {.n = 0};
-        const int64_t *v[4] = {c.start, c.end, c.axis, c.step};
-        if (n->dead || !steno_pass_is(n, "Slice") ||
-            !(before = steno_pass_only_use(g, n->in[0], "Slice")) || !read_cut(g, before, &c) ||
-            !read_cut(g, n, &c))
-            continue;
-        before->dead = n->dead = true;
-        if (steno_pass_add_slice(g, name, before->in[0], v, (size_t)c.n, n->out[0], err))
-            return STENO_ERR_NOMEM;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Slice") || !(before = steno_pass_only_use(g, n->in[0], "Slice")) ||
+        !read_cut(g, before, &c) || !read_cut(g, n, &c))
+        return STENO_OK;
+    before->dead = n->dead = true;
+    ++*changed;
+    steno_pass_write_slice(&w, before->in[0], v, c.n, n->out[0]);
+    return w.st;
 }

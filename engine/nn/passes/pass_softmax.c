@@ -3,8 +3,6 @@
  * Attention of ESPnet and WeNet exports: three passes over the scores become one. */
 #include "nn/passes/passes.h"
 
-#include <string.h>
-
 static bool last_axis(const struct steno_graph *g, const struct steno_node *n)
 {
     int rank = g->values[n->in[0]].shape.rank;
@@ -28,39 +26,26 @@ static void near_miss(const struct steno_graph *g, const struct steno_pass_env *
 }
 
 steno_status steno_pass_softmax(struct steno_graph *g, const struct steno_pass_env *env,
-                                int *changed, steno_err *err)
+                                struct steno_node *n, int *changed, steno_err *err)
 {
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *last = &g->nodes[i], *first, *soft, *y;
-        const char *name = last->name;
-        steno_value_id x, mask, out;
-        double zero, fill;
-        if (last->dead || *last->domain || strcmp(last->op_type, "Where") ||
-            !(soft = steno_pass_only_use(g, last->in[2], "Softmax")) || !last_axis(g, soft) ||
-            !(first = steno_pass_only_use(g, soft->in[0], "Where")))
-            continue;
-        if (first->in[0] != last->in[0] || !steno_pass_scalar(g, last->in[1], &zero) || zero != 0 ||
-            !steno_pass_scalar(g, first->in[1], &fill)) {
-            near_miss(g, env, last, first);
-            continue;
-        }
-        x = first->in[2];
-        mask = first->in[0];
-        out = last->out[0];
-        if (g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 1 ||
-            g->values[first->in[1]].shape.rank > 0 || g->values[last->in[1]].shape.rank > 0) {
-            near_miss(g, env, last, first);
-            continue;
-        }
-        last->dead = soft->dead = first->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "MaskedSoftmax", 1, name, 2, 1, 1, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        steno_pass_set_float(g, y, 0, "fill", (float)fill);
-        y->in[0] = x;
-        y->in[1] = mask;
-        y->out[0] = out;
-        ++*changed;
+    struct steno_node *first, *soft;
+    double zero, fill;
+    if (!steno_pass_is(n, "Where") || !(soft = steno_pass_only_use(g, n->in[2], "Softmax")) ||
+        !last_axis(g, soft) || !(first = steno_pass_only_use(g, soft->in[0], "Where")))
+        return STENO_OK;
+    if (first->in[0] != n->in[0] || !steno_pass_scalar(g, n->in[1], &zero) || zero != 0 ||
+        !steno_pass_scalar(g, first->in[1], &fill) || g->values[first->in[2]].dtype != STENO_F32 ||
+        g->values[first->in[2]].shape.rank < 1 || g->values[first->in[1]].shape.rank > 0 ||
+        g->values[n->in[1]].shape.rank > 0) {
+        near_miss(g, env, n, first);
+        return STENO_OK;
     }
-    return STENO_OK;
+    n->dead = soft->dead = first->dead = true;
+    ++*changed;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("ai.steno", "MaskedSoftmax", 1,
+                                     .in = STENO_VALUES(first->in[2], first->in[0]),
+                                     .out = STENO_VALUES(n->out[0]),
+                                     .attr = STENO_ATTRS(STENO_FLOAT_ATTR("fill", (float)fill))),
+                          err);
 }

@@ -76,37 +76,26 @@ static struct steno_node *match_spectrum(struct steno_graph *g, const struct ste
 }
 
 steno_status steno_pass_spectrum(struct steno_graph *g, const struct steno_pass_env *env,
-                                 int *changed, steno_err *err)
+                                 struct steno_node *n, int *changed, steno_err *err)
 {
+    struct steno_node *gone[4] = {NULL}, *conv, *root;
+    int64_t hop = 1;
     (void)env;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *add = &g->nodes[i], *gone[4] = {NULL}, *conv, *root, *y;
-        steno_value_id x, w, out;
-        const char *name;
-        int64_t hop = 1;
-        if (add->dead || !steno_pass_is(add, "Add") || add->n_in != 2 ||
-            !(conv = match_spectrum(g, add, gone, &hop)))
-            continue;
-        x = conv->in[0];
-        w = conv->in[1];
-        name = conv->name;
-        root = steno_pass_only_reader(g, add->out[0]);
-        root = steno_pass_is(root, "Sqrt") ? root : NULL;
-        out = (root ? root : add)->out[0];
-        conv->dead = add->dead = true;
-        for (int k = 0; k < 4; k++)
-            gone[k]->dead = true;
-        if (root)
-            root->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "PowerSpectrum", 1, name, 2, 1, 2, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        steno_pass_set_int(g, y, 0, "hop", hop);
-        steno_pass_set_int(g, y, 1, "root", root != NULL);
-        y->in[0] = x;
-        y->in[1] = w;
-        y->out[0] = out;
-        ++*changed;
-    }
-    return STENO_OK;
+    if (!steno_pass_is(n, "Add") || n->n_in != 2 || !(conv = match_spectrum(g, n, gone, &hop)))
+        return STENO_OK;
+    root = steno_pass_only_reader(g, n->out[0]);
+    root = steno_pass_is(root, "Sqrt") ? root : NULL;
+    conv->dead = n->dead = true;
+    for (int k = 0; k < 4; k++)
+        gone[k]->dead = true;
+    if (root)
+        root->dead = true;
+    ++*changed;
+    return steno_pass_put(g, conv->name,
+                          STENO_NODE("ai.steno", "PowerSpectrum", 1,
+                                     .in = STENO_VALUES(conv->in[0], conv->in[1]),
+                                     .out = STENO_VALUES((root ? root : n)->out[0]),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("hop", hop),
+                                                         STENO_INT_ATTR("root", root != NULL))),
+                          err);
 }

@@ -11,7 +11,7 @@
 
 static bool is_transpose(const struct steno_node *n)
 {
-    return n && !*n->domain && !strcmp(n->op_type, "Transpose") && n->in[0] != STENO_NONE;
+    return steno_pass_is(n, "Transpose") && n->in[0] != STENO_NONE;
 }
 
 static int64_t axis_of(const struct steno_node *n, int i, int rank)
@@ -25,15 +25,9 @@ static int64_t axis_of(const struct steno_node *n, int i, int rank)
 static steno_status into_gemm(struct steno_graph *g, struct steno_node *n, int *changed,
                               steno_err *err)
 {
-    static const char *const names[2] = {"transA", "transB"};
-    int64_t trans[2] = {steno_node_int(n, "transA", 0) != 0, steno_node_int(n, "transB", 0) != 0};
-    float alpha = steno_node_float(n, "alpha", 1), beta = steno_node_float(n, "beta", 1);
-    steno_value_id in[3] = {n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : STENO_NONE},
-                   out = n->out[0];
-    const char *name = n->name;
-    int opset = n->opset;
+    bool trans[2] = {steno_node_int(n, "transA", 0) != 0, steno_node_int(n, "transB", 0) != 0};
+    steno_value_id in[3] = {n->in[0], n->in[1], steno_node_in(n, 2)};
     bool any = false;
-    struct steno_node *y;
     for (int k = 0; k < 2; k++) {
         const struct steno_node *t = steno_pass_producer(g, in[k]);
         if (!is_transpose(t) || g->values[t->in[0]].shape.rank != 2 || axis_of(t, 0, 2) != 1)
@@ -42,20 +36,18 @@ static steno_status into_gemm(struct steno_graph *g, struct steno_node *n, int *
         trans[k] = !trans[k];
         any = true;
     }
-    if (!any || opset < 7)
+    if (!any || n->opset < 7)
         return STENO_OK;
     n->dead = true;
-    y = steno_pass_add_node(g, "", "Gemm", opset, name, 3, 1, 4, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    memcpy(y->in, in, sizeof in);
-    y->out[0] = out;
-    for (int k = 0; k < 2; k++)
-        steno_pass_set_int(g, y, k, names[k], trans[k]);
-    steno_pass_set_float(g, y, 2, "alpha", alpha);
-    steno_pass_set_float(g, y, 3, "beta", beta);
     ++*changed;
-    return STENO_OK;
+    return steno_pass_put(
+        g, n->name,
+        STENO_NODE("", "Gemm", n->opset, .in = {in, 3}, .out = STENO_VALUES(n->out[0]),
+                   .attr = STENO_ATTRS(STENO_INT_ATTR("transA", trans[0]),
+                                       STENO_INT_ATTR("transB", trans[1]),
+                                       STENO_FLOAT_ATTR("alpha", steno_node_float(n, "alpha", 1)),
+                                       STENO_FLOAT_ATTR("beta", steno_node_float(n, "beta", 1)))),
+        err);
 }
 
 static bool whole_shape(const struct steno_node *n)
@@ -64,17 +56,14 @@ static bool whole_shape(const struct steno_node *n)
            steno_node_int(n, "end", INT64_MAX) == INT64_MAX;
 }
 
-static steno_status shape_of(struct steno_graph *g, int32_t at, const struct steno_node *t,
-                             int *changed, steno_err *err)
+static steno_status shape_of(struct steno_graph *g, struct steno_node *n,
+                             const struct steno_node *t, int *changed, steno_err *err)
 {
-    const char *name = g->nodes[at].name;
-    const steno_value_id x = t->in[0], out = g->nodes[at].out[0];
+    struct steno_pass_writer w = {g, n->name, err, STENO_OK};
+    const steno_value_id x = t->in[0], out = n->out[0];
     const int rank = g->values[x].shape.rank;
     int64_t perm[STENO_MAX_RANK];
-    struct steno_tensor order = {STENO_I64, {.rank = 1, .dim = {rank}}, perm};
-    struct steno_node *y;
-    steno_value_id shape, index;
-    steno_status st;
+    steno_value_id shape, order;
     if (rank < 1)
         return STENO_OK;
     for (int k = 0; k < rank; k++) {
@@ -82,30 +71,18 @@ static steno_status shape_of(struct steno_graph *g, int32_t at, const struct ste
         if (perm[k] < 0 || perm[k] >= rank)
             return STENO_OK;
     }
-    st = steno_graph_add_const(g, "order", &order, false, &index, err);
-    if (!st)
-        st = steno_graph_add_value(g, "", &shape, err);
-    if (st)
-        return st;
-    g->nodes[at].dead = true;
-    y = steno_pass_add_node(g, "", "Shape", 13, name, 1, 1, 0, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = x;
-    y->out[0] = shape;
-    y = steno_pass_add_node(g, "", "Gather", 13, name, 2, 1, 0, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = shape;
-    y->in[1] = index;
-    y->out[0] = out;
+    n->dead = true;
     ++*changed;
-    return STENO_OK;
+    order = steno_pass_new_ints(&w, "order", rank, perm);
+    shape = steno_pass_write_new(&w, STENO_NODE("", "Shape", 13, .in = STENO_VALUES(x)));
+    steno_pass_write(&w, STENO_NODE("", "Gather", 13, .in = STENO_VALUES(shape, order),
+                                    .out = STENO_VALUES(out)));
+    return w.st;
 }
 
 static bool same_dim(const struct steno_shape *a, int i, const struct steno_shape *b, int j)
 {
-    return a->dim[i] == b->dim[j] && a->dim[i] != STENO_DIM_ANY;
+    return steno_same_dim(a->dim[i], b->dim[j]);
 }
 
 /* The x whose last two axes y exchanges while the axes before them are joined; STENO_NONE: y is
@@ -133,78 +110,64 @@ static steno_value_id exchanged(struct steno_graph *g, const struct steno_node *
     return f->in[0];
 }
 
-/* Put Transpose(x; perm [rank], of the graph's arena) in the place of node `at`. */
-static steno_status put_transpose(struct steno_graph *g, int32_t at, steno_value_id x,
-                                  int64_t *perm, int rank, int *changed, steno_err *err)
+/* Put Transpose(x; perm), of `rank` axes, in the place of n. */
+static steno_status put_transpose(struct steno_graph *g, struct steno_node *n, steno_value_id x,
+                                  const int64_t *perm, int rank, int *changed, steno_err *err)
 {
-    const char *name = g->nodes[at].name;
-    const steno_value_id out = g->nodes[at].out[0];
-    struct steno_node *y;
-    g->nodes[at].dead = true;
-    y = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
-    if (!y)
+    int64_t *kept = steno_graph_alloc(g, (size_t)rank, sizeof *kept, err);
+    if (!kept)
         return STENO_ERR_NOMEM;
-    y->attr[0] = (struct steno_attr){
-        .name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = perm};
-    y->in[0] = x;
-    y->out[0] = out;
+    memcpy(kept, perm, (size_t)rank * sizeof *kept);
+    n->dead = true;
     ++*changed;
-    return STENO_OK;
+    return steno_pass_put(g, n->name,
+                          STENO_NODE("", "Transpose", 13, .in = STENO_VALUES(x),
+                                     .out = STENO_VALUES(n->out[0]),
+                                     .attr = STENO_ATTRS(STENO_INTS_ATTR("perm", rank, kept))),
+                          err);
 }
 
-static steno_status exchange(struct steno_graph *g, int32_t at, steno_value_id x, int *changed,
-                             steno_err *err)
+static steno_status exchange(struct steno_graph *g, struct steno_node *n, steno_value_id x,
+                             int *changed, steno_err *err)
 {
     const int rank = g->values[x].shape.rank;
-    int64_t *perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
-    if (!perm)
-        return STENO_ERR_NOMEM;
+    int64_t perm[STENO_MAX_RANK];
     for (int i = 0; i < rank; i++)
         perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
-    return put_transpose(g, at, x, perm, rank, changed, err);
+    return put_transpose(g, n, x, perm, rank, changed, err);
 }
 
-/* One Transpose for node `at` and the one before it. */
-static steno_status join_two(struct steno_graph *g, int32_t at, const struct steno_node *before,
-                             int *changed, steno_err *err)
+/* One Transpose for n and the one before it. */
+static steno_status join_two(struct steno_graph *g, struct steno_node *n,
+                             const struct steno_node *before, int *changed, steno_err *err)
 {
     const steno_value_id x = before->in[0];
     const int rank = g->values[x].shape.rank;
-    int64_t *perm;
+    int64_t perm[STENO_MAX_RANK];
     if (rank < 1)
         return STENO_OK;
-    perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
-    if (!perm)
-        return STENO_ERR_NOMEM;
     for (int k = 0; k < rank; k++) {
-        const int64_t a = axis_of(&g->nodes[at], k, rank);
+        const int64_t a = axis_of(n, k, rank);
         perm[k] = a >= 0 && a < rank ? axis_of(before, (int)a, rank) : -1;
         if (perm[k] < 0 || perm[k] >= rank)
             return STENO_OK;
     }
-    return put_transpose(g, at, x, perm, rank, changed, err);
+    return put_transpose(g, n, x, perm, rank, changed, err);
 }
 
 steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass_env *env,
-                                  int *changed, steno_err *err)
+                                  struct steno_node *n, int *changed, steno_err *err)
 {
+    const struct steno_node *before;
+    steno_value_id x;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i], *before;
-        steno_status st = STENO_OK;
-        steno_value_id x;
-        if (n->dead)
-            continue;
-        if (steno_pass_is(n, "Gemm"))
-            st = into_gemm(g, n, changed, err);
-        else if (whole_shape(n) && is_transpose(before = steno_pass_producer(g, n->in[0])))
-            st = shape_of(g, i, before, changed, err);
-        else if (steno_pass_is(n, "Reshape") && (x = exchanged(g, n)) != STENO_NONE)
-            st = exchange(g, i, x, changed, err);
-        else if (is_transpose(n) && is_transpose(before = steno_pass_producer(g, n->in[0])))
-            st = join_two(g, i, before, changed, err);
-        if (st)
-            return st;
-    }
+    if (steno_pass_is(n, "Gemm"))
+        return into_gemm(g, n, changed, err);
+    if (whole_shape(n) && is_transpose(before = steno_pass_producer(g, n->in[0])))
+        return shape_of(g, n, before, changed, err);
+    if (steno_pass_is(n, "Reshape") && (x = exchanged(g, n)) != STENO_NONE)
+        return exchange(g, n, x, changed, err);
+    if (is_transpose(n) && is_transpose(before = steno_pass_producer(g, n->in[0])))
+        return join_two(g, n, before, changed, err);
     return STENO_OK;
 }

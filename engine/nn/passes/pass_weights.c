@@ -15,23 +15,16 @@
 
 static bool is_perm(const struct steno_node *n, int64_t c, int64_t d)
 {
-    size_t count;
-    const int64_t *p = steno_pass_is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
-    return p && count == 4 && p[0] == 2 && p[1] == 1 && p[2] == c && p[3] == d;
-}
-
-static bool is_dim(int64_t a, int64_t b)
-{
-    return a == b && a != STENO_DIM_ANY;
+    return steno_pass_permutes(n, 4, (const int64_t[]){2, 1, c, d});
 }
 
 /* True if rank-3 a and rank-4 b have the same rows and streams, and b's last two extents multiply
  * to a's last. */
 static bool splits(const struct steno_shape *a, const struct steno_shape *b)
 {
-    return a->rank == 3 && b->rank == 4 && is_dim(a->dim[0], b->dim[0]) &&
-           is_dim(a->dim[1], b->dim[1]) && b->dim[2] > 0 && b->dim[3] > 0 && b->dim[2] < 65536 &&
-           b->dim[3] < 65536 && a->dim[2] == b->dim[2] * b->dim[3];
+    return a->rank == 3 && b->rank == 4 && steno_same_dim(a->dim[0], b->dim[0]) &&
+           steno_same_dim(a->dim[1], b->dim[1]) && b->dim[2] > 0 && b->dim[3] > 0 &&
+           b->dim[2] < 65536 && b->dim[3] < 65536 && a->dim[2] == b->dim[2] * b->dim[3];
 }
 
 struct heads {
@@ -104,21 +97,6 @@ static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct c
     return true;
 }
 
-static struct steno_node *add_weights(struct steno_graph *g, const char *type, const char *name,
-                                      int n_in, int n_attr, const struct cache *c,
-                                      steno_value_id out, steno_err *err)
-{
-    struct steno_node *y;
-    if (c->slice)
-        c->slice->dead = true;
-    y = steno_pass_add_node(g, "ai.steno", type, 1, name, n_in, 2, n_attr, err);
-    if (y) {
-        y->out[0] = out;
-        y->out[1] = c->updated;
-    }
-    return y;
-}
-
 /* ---- weights ---- */
 
 struct weights {
@@ -163,32 +141,37 @@ static bool match_weights(struct steno_graph *g, const struct steno_node *softma
         w->mask = where->in[0];
         m = &g->values[w->mask].shape;
         if (!steno_pass_scalar(g, where->in[1], &w->fill) || m->rank != 3 || m->dim[1] != 1 ||
-            !is_dim(m->dim[2], s->dim[3]) || (m->dim[0] != 1 && !is_dim(m->dim[0], s->dim[1])))
+            !steno_same_dim(m->dim[2], s->dim[3]) ||
+            (m->dim[0] != 1 && !steno_same_dim(m->dim[0], s->dim[1])))
             return false;
     }
     sum = steno_pass_only_use(g, where ? where->in[2] : softmax->in[0], "Add");
     return sum && (match_sum(g, w, sum, 0) || match_sum(g, w, sum, 1));
 }
 
+/* The cache's Slice is not needed any more. */
+static void take_cache(const struct cache *c)
+{
+    if (c->slice)
+        c->slice->dead = true;
+}
+
 static steno_status make_weights(struct steno_graph *g, struct steno_node *softmax,
                                  const struct weights *w, steno_err *err)
 {
-    static const char *const names[] = {"heads", "size", "p_size", "q_at", "k_at", "p_at"};
-    const int64_t values[] = {w->q.n, w->q.size, w->r.size, w->q_at, w->k_at, w->p_at};
-    struct steno_node *y;
-    steno_value_id out = softmax->out[0];
     softmax->dead = true;
-    y = add_weights(g, "AttentionWeights", softmax->name, 4, 7, &w->cache, out, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = w->x;
-    y->in[1] = w->cache.old;
-    y->in[2] = w->p;
-    y->in[3] = w->mask;
-    for (int i = 0; i < 6; i++)
-        steno_pass_set_int(g, y, i, names[i], values[i]);
-    steno_pass_set_float(g, y, 6, "fill", (float)w->fill);
-    return STENO_OK;
+    take_cache(&w->cache);
+    return steno_pass_put(
+        g, softmax->name,
+        STENO_NODE("ai.steno", "AttentionWeights", 1,
+                   .in = STENO_VALUES(w->x, w->cache.old, w->p, w->mask),
+                   .out = STENO_VALUES(softmax->out[0], w->cache.updated),
+                   .attr = STENO_ATTRS(
+                       STENO_INT_ATTR("heads", w->q.n), STENO_INT_ATTR("size", w->q.size),
+                       STENO_INT_ATTR("p_size", w->r.size), STENO_INT_ATTR("q_at", w->q_at),
+                       STENO_INT_ATTR("k_at", w->k_at), STENO_INT_ATTR("p_at", w->p_at),
+                       STENO_FLOAT_ATTR("fill", (float)w->fill))),
+        err);
 }
 
 /* ---- products with them ---- */
@@ -212,29 +195,25 @@ static struct steno_node *joined(struct steno_graph *g, steno_value_id v)
 static steno_status values(struct steno_graph *g, struct steno_node *product, int *changed,
                            steno_err *err)
 {
-    struct steno_node *end = joined(g, product->out[0]), *y;
+    struct steno_node *end = joined(g, product->out[0]);
     struct heads v;
     struct cache c;
-    const char *name = product->name;
-    steno_value_id a = product->in[0], x, out;
+    steno_value_id x;
     int64_t at;
     if (!end || !heads_of(g, product->in[1], false, &v) || !cache_of(g, v.rows, 0, &c) ||
-        g->values[a].shape.dim[0] != v.n)
+        g->values[product->in[0]].shape.dim[0] != v.n)
         return STENO_OK;
     x = columns_of(g, c.added, &at);
-    out = end->out[0];
     end->dead = true;
-    y = add_weights(g, "WeightedValues", name, 3, 3, &c, out, err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = a;
-    y->in[1] = x;
-    y->in[2] = c.old;
-    steno_pass_set_int(g, y, 0, "heads", v.n);
-    steno_pass_set_int(g, y, 1, "size", v.size);
-    steno_pass_set_int(g, y, 2, "v_at", at);
+    take_cache(&c);
     ++*changed;
-    return STENO_OK;
+    return steno_pass_put(
+        g, product->name,
+        STENO_NODE("ai.steno", "WeightedValues", 1, .in = STENO_VALUES(product->in[0], x, c.old),
+                   .out = STENO_VALUES(end->out[0], c.updated),
+                   .attr = STENO_ATTRS(STENO_INT_ATTR("heads", v.n), STENO_INT_ATTR("size", v.size),
+                                       STENO_INT_ATTR("v_at", at))),
+        err);
 }
 
 /* Return x if v is third number `i` of x [T, N, 3 w], else STENO_NONE. */
@@ -274,52 +253,43 @@ static steno_value_id gated(struct steno_graph *g, steno_value_id v)
 static steno_status nonlin(struct steno_graph *g, struct steno_node *product, int *changed,
                            steno_err *err)
 {
-    struct steno_node *end = joined(g, product->out[0]), *y, *mul;
-    struct steno_node *head = steno_pass_producer(g, product->in[0]);
+    struct steno_node *end = joined(g, product->out[0]);
+    struct steno_node *mul = end ? steno_pass_only_reader(g, end->out[0]) : NULL;
+    const struct steno_node *head = steno_pass_producer(g, product->in[0]);
     struct cache c;
-    steno_value_id x, a = head->in[0];
+    steno_value_id x;
     int64_t w = g->values[product->out[0]].shape.dim[3];
-    mul = end ? steno_pass_only_reader(g, end->out[0]) : NULL;
     if (!steno_pass_is(mul, "Mul") || !cache_of(g, product->in[1], 2, &c) || w < 1 || w > 65535 ||
         (x = gated(g, c.added)) == STENO_NONE ||
         third_of(g, mul->in[mul->in[0] == end->out[0]], 2, w) != x ||
         g->values[x].dtype != STENO_F32)
         return STENO_OK;
     mul->dead = true;
-    y = add_weights(g, "NonlinAttention", product->name, 3, 1, &c, mul->out[0], err);
-    if (!y)
-        return STENO_ERR_NOMEM;
-    y->in[0] = a;
-    y->in[1] = x;
-    y->in[2] = c.old;
-    steno_pass_set_int(g, y, 0, "size", w);
+    take_cache(&c);
     ++*changed;
-    return STENO_OK;
+    return steno_pass_put(g, product->name,
+                          STENO_NODE("ai.steno", "NonlinAttention", 1,
+                                     .in = STENO_VALUES(head->in[0], x, c.old),
+                                     .out = STENO_VALUES(mul->out[0], c.updated),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("size", w))),
+                          err);
 }
 
 steno_status steno_pass_weights(struct steno_graph *g, const struct steno_pass_env *env,
-                                int *changed, steno_err *err)
+                                struct steno_node *n, int *changed, steno_err *err)
 {
+    const struct steno_node *head;
+    struct weights w;
     (void)env;
-    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i];
-        const struct steno_node *head;
-        struct weights w;
-        steno_status st = STENO_OK;
-        if (n->dead)
-            continue;
-        if (steno_pass_is(n, "Softmax") && match_weights(g, n, &w)) {
-            st = make_weights(g, n, &w, err);
-            ++*changed;
-        } else if (steno_pass_is(n, "MatMul") && is_weights(g, n->in[0])) {
-            st = values(g, n, changed, err);
-        } else if (steno_pass_is(n, "MatMul")) {
-            head = steno_pass_producer(g, n->in[0]);
-            if (first_head(g, head) && is_weights(g, head->in[0]))
-                st = nonlin(g, n, changed, err);
-        }
-        if (st)
-            return st;
+    if (steno_pass_is(n, "Softmax") && match_weights(g, n, &w)) {
+        ++*changed;
+        return make_weights(g, n, &w, err);
     }
-    return STENO_OK;
+    if (!steno_pass_is(n, "MatMul"))
+        return STENO_OK;
+    if (is_weights(g, n->in[0]))
+        return values(g, n, changed, err);
+    head = steno_pass_producer(g, n->in[0]);
+    return first_head(g, head) && is_weights(g, head->in[0]) ? nonlin(g, n, changed, err)
+                                                             : STENO_OK;
 }

@@ -21,18 +21,13 @@ struct widen {
     steno_status st;
 };
 
-static bool is_half(steno_dtype t)
-{
-    return t == STENO_F16 || t == STENO_BF16;
-}
-
 static bool touches(const struct steno_graph *g, const struct steno_node *n)
 {
     for (int k = 0; k < n->n_in; k++)
-        if (n->in[k] != STENO_NONE && is_half(g->values[n->in[k]].dtype))
+        if (n->in[k] != STENO_NONE && steno_ops_is_half(g->values[n->in[k]].dtype))
             return true;
     for (int k = 0; k < n->n_out; k++)
-        if (n->out[k] != STENO_NONE && is_half(g->values[n->out[k]].dtype))
+        if (n->out[k] != STENO_NONE && steno_ops_is_half(g->values[n->out[k]].dtype))
             return true;
     return false;
 }
@@ -53,7 +48,7 @@ static int look_at(struct steno_graph *g, void *arg)
             continue;
         steno_node_each_graph(n, look_at, l);
         for (int k = 0; k < n->n_out && !steno_pass_is(n, "Cast"); k++)
-            if (n->out[k] != STENO_NONE && is_half(g->values[n->out[k]].dtype))
+            if (n->out[k] != STENO_NONE && steno_ops_is_half(g->values[n->out[k]].dtype))
                 l->computes = g->values[n->out[k]].dtype;
         for (int k = 0; k < n->n_out; k++)
             l->unknown = l->unknown ||
@@ -70,22 +65,20 @@ static bool rounds(const struct steno_graph *g, const struct steno_node *n)
     const struct steno_value *v =
         n->n_out == 1 && n->out[0] != STENO_NONE ? &g->values[n->out[0]] : NULL;
     const steno_dtype from = v ? g->values[n->in[0]].dtype : STENO_DT_NONE;
-    return steno_pass_is(n, "Cast") && v && is_half(v->dtype) &&
+    return steno_pass_is(n, "Cast") && v && steno_ops_is_half(v->dtype) &&
            (from == STENO_F32 || from == STENO_F64) && !g->values[n->in[0]].constant;
 }
 
 /* ---- doing it ---- */
 
-static struct steno_node *add_cast(struct steno_graph *g, const char *name, steno_value_id from,
-                                   steno_value_id to, steno_dtype type, steno_err *err)
+static steno_status add_cast(struct steno_graph *g, const char *name, steno_value_id from,
+                             steno_value_id to, steno_dtype type, steno_err *err)
 {
-    struct steno_node *n = steno_pass_add_node(g, "", "Cast", 13, name, 1, 1, 1, err);
-    if (!n)
-        return NULL;
-    steno_pass_set_int(g, n, 0, "to", type);
-    n->in[0] = from;
-    n->out[0] = to;
-    return n;
+    return steno_pass_put(g, name,
+                          STENO_NODE("", "Cast", 13, .in = STENO_VALUES(from),
+                                     .out = STENO_VALUES(to),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("to", type))),
+                          err);
 }
 
 /* The number of an activation that x is the rounding of in type t, or x. */
@@ -112,26 +105,19 @@ static steno_status widened(struct steno_graph *g, steno_value_id v, steno_value
                             steno_err *err)
 {
     const struct steno_tensor *c = g->values[v].constant;
-    struct steno_tensor t = *c;
     const void *bytes = steno_constant_bytes(c);
-    steno_status st;
+    float *to;
     if (!bytes && steno_numel(c)) { /* made on demand */
-        st = steno_graph_add_value(g, g->values[v].name, out, err);
-        if (!st && !add_cast(g, g->values[v].name, v, *out, STENO_F32, err))
-            st = STENO_ERR_NOMEM;
-        return st;
+        steno_status st = steno_graph_add_value(g, g->values[v].name, out, err);
+        return st ? st : add_cast(g, g->values[v].name, v, *out, STENO_F32, err);
     }
-    t.dtype = STENO_F32;
-    t.data = steno_aligned_alloc(steno_numel(c) * sizeof(float));
-    if (!t.data)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant");
-    steno_ops_load_f32(t.data, bytes, c->dtype, steno_numel(c));
+    to = steno_graph_new_const(g, g->values[v].name, STENO_F32, &c->shape, out, err);
+    if (!to)
+        return STENO_ERR_NOMEM;
+    steno_ops_load_f32(to, bytes, c->dtype, steno_numel(c));
     if (steno_numel(c) == 1)
-        *(float *)t.data = unrounded(*(float *)t.data, c->dtype);
-    st = steno_graph_take_const(g, g->values[v].name, &t, out, err);
-    if (st)
-        steno_aligned_free(t.data);
-    return st;
+        *to = unrounded(*to, c->dtype);
+    return STENO_OK;
 }
 
 /* Attributes that name a type, and the number of ConstantOfShape. */
@@ -146,9 +132,9 @@ static steno_status widen_attrs(struct steno_graph *g, struct steno_node *n, ste
         struct steno_tensor *t;
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (a[k].kind == STENO_ATTR_INT && !strcmp(a[k].name, names[i]) &&
-                is_half((steno_dtype)a[k].i))
+                steno_ops_is_half((steno_dtype)a[k].i))
                 a[k].i = STENO_F32;
-        if (a[k].kind != STENO_ATTR_TENSOR || !a[k].t || !is_half(a[k].t->dtype))
+        if (a[k].kind != STENO_ATTR_TENSOR || !a[k].t || !steno_ops_is_half(a[k].t->dtype))
             continue;
         t = steno_graph_alloc(g, 1, sizeof *t, err);
         if (!t)
@@ -175,18 +161,18 @@ static steno_status make_sources(struct steno_graph *g, const bool *stays, steno
         to[v] = v;
         if (captured && parents)
             g->values[v].captured_from = parents[g->values[v].captured_from];
-        if (!is_half(g->values[v].dtype))
+        if (!steno_ops_is_half(g->values[v].dtype))
             continue;
         if (g->values[v].constant && !captured) {
             st = widened(g, v, &to[v], err);
         } else if (stays[v] || (g->values[v].is_input && !g->parent)) {
             st = steno_graph_add_value(g, g->values[v].name, &to[v], err);
-            if (!st && !add_cast(g, g->values[v].name, v, to[v], STENO_F32, err))
-                st = STENO_ERR_NOMEM;
+            if (!st)
+                st = add_cast(g, g->values[v].name, v, to[v], STENO_F32, err);
         } else if (g->values[v].is_output && !g->parent) { /* a Cast writes it */
             st = steno_graph_add_value(g, "", &to[v], err);
-            if (!st && !add_cast(g, g->values[v].name, to[v], v, g->values[v].dtype, err))
-                st = STENO_ERR_NOMEM;
+            if (!st)
+                st = add_cast(g, g->values[v].name, to[v], v, g->values[v].dtype, err);
         } else {
             g->values[v].dtype = STENO_F32;
         }

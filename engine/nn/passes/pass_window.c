@@ -124,67 +124,37 @@ static bool match_window(struct steno_graph *g, const struct steno_node *a, stru
 static steno_status build_window(struct steno_graph *g, struct steno_node *a, const struct match *m,
                                  steno_err *err)
 {
-    static const char *const names[] = {"heads", "size", "v_size", "q_at",
-                                        "k_at",  "v_at", "new_at"};
-    struct steno_attr *at = steno_graph_alloc(g, 9, sizeof *at, err);
-    steno_value_id *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
-    steno_value_id *out = steno_graph_alloc(g, 2, sizeof *out, err);
-    int64_t values[] = {steno_node_int(a, "heads", 1),
-                        steno_node_int(a, "size", 1),
-                        steno_node_int(a, "v_size", 1),
-                        m->q.from,
-                        m->k.from,
-                        m->v.from,
-                        m->new_kv.from};
-    if (!at || !in || !out)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < 7; i++)
-        at[i] = (struct steno_attr){.name = names[i], .kind = STENO_ATTR_INT, .i = values[i]};
-    at[7] = (struct steno_attr){
-        .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(a, "scale", 1)};
-    at[8] = (struct steno_attr){
-        .name = "fill", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(a, "fill", 0)};
-    in[0] = m->q.of;
-    in[1] = m->new_kv.of;
-    in[2] = m->cache;
-    in[3] = a->n_in > MASK ? a->in[MASK] : STENO_NONE;
-    out[0] = a->out[0];
-    out[1] = m->cut->out[0];
+    const struct steno_attr attrs[] = {STENO_INT_ATTR("heads", steno_node_int(a, "heads", 1)),
+                                       STENO_INT_ATTR("size", steno_node_int(a, "size", 1)),
+                                       STENO_INT_ATTR("v_size", steno_node_int(a, "v_size", 1)),
+                                       STENO_INT_ATTR("q_at", m->q.from),
+                                       STENO_INT_ATTR("k_at", m->k.from),
+                                       STENO_INT_ATTR("v_at", m->v.from),
+                                       STENO_INT_ATTR("new_at", m->new_kv.from),
+                                       STENO_FLOAT_ATTR("scale", steno_node_float(a, "scale", 1)),
+                                       STENO_FLOAT_ATTR("fill", steno_node_float(a, "fill", 0))};
     m->cut->dead = m->cat->dead = true;
     for (int i = K; i <= V; i++) {
         struct steno_node *split = a->in[i] == m->k.of ? NULL : steno_pass_producer(g, a->in[i]);
         if (split) /* marked once here: both may come from one Split */
             split->dead = true;
     }
-    a->domain = "ai.steno.run";
-    a->n_attr = steno_node_attr(a, "fill") ? 9 : 8;
-    a->op_type = "WindowAttention";
-    a->opset = 1;
-    a->op = steno_op_find(a->domain, a->op_type, 1);
-    a->in = in;
-    a->n_in = N_IN;
-    a->out = out;
-    a->n_out = 2;
-    a->attr = at;
-    return a->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no WindowAttention");
+    return steno_pass_become(
+        g, a,
+        STENO_NODE("ai.steno.run", "WindowAttention", 1,
+                   .in = STENO_VALUES(m->q.of, m->new_kv.of, m->cache, steno_node_in(a, MASK)),
+                   .out = STENO_VALUES(a->out[0], m->cut->out[0]),
+                   .attr = {attrs, steno_node_attr(a, "fill") ? 9 : 8}),
+        err);
 }
 
 steno_status steno_pass_window(struct steno_graph *g, const struct steno_pass_env *env,
-                               int *changed, steno_err *err)
+                               struct steno_node *n, int *changed, steno_err *err)
 {
-    if (!env->to_run)
+    struct match m;
+    if (!env->to_run || !steno_pass_is_ours(n, "Attention") || steno_node_int(n, "no_nan", 0) ||
+        !match_window(g, n, &m))
         return STENO_OK;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *a = &g->nodes[i];
-        struct match m;
-        steno_status st;
-        if (a->dead || !steno_pass_is_ours(a, "Attention") || steno_node_int(a, "no_nan", 0) ||
-            !match_window(g, a, &m))
-            continue;
-        st = build_window(g, a, &m, err);
-        if (st)
-            return st;
-        ++*changed;
-    }
-    return STENO_OK;
+    ++*changed;
+    return build_window(g, n, &m, err);
 }

@@ -84,11 +84,31 @@ bool steno_pass_is_ours(const struct steno_node *n, const char *type)
     return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
 }
 
+const struct steno_tensor *steno_pass_const(const struct steno_graph *g, const struct steno_node *n,
+                                            int i)
+{
+    const steno_value_id v = steno_node_in(n, i);
+    return v == STENO_NONE ? NULL : g->values[v].constant;
+}
+
+bool steno_pass_read_once(const struct steno_graph *g, steno_value_id v)
+{
+    return g->values[v].uses == 1 && !g->values[v].is_output;
+}
+
+bool steno_pass_one_output(const struct steno_graph *g, const struct steno_node *n)
+{
+    for (int i = 1; i < n->n_out; i++)
+        if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
+            return false;
+    return true;
+}
+
 /* Readers that a pass changed since the last recount are not seen; the next round finds them. */
 struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n;
-    if (v == STENO_NONE || g->values[v].uses != 1 || g->values[v].is_output ||
+    if (v == STENO_NONE || !steno_pass_read_once(g, v) ||
         g->values[v].reader == STENO_NONE) /* NONE: a body graph reads it */
         return NULL;
     n = &g->nodes[g->values[v].reader];
@@ -101,10 +121,7 @@ struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_value_id 
 struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_value_id v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    if (!n || *n->domain || strcmp(n->op_type, type) || g->values[v].uses != 1 ||
-        g->values[v].is_output)
-        return NULL;
-    return n;
+    return steno_pass_is(n, type) && steno_pass_read_once(g, v) ? n : NULL;
 }
 
 bool steno_pass_same_shape(const struct steno_graph *g, steno_value_id a, steno_value_id b)
@@ -113,7 +130,7 @@ bool steno_pass_same_shape(const struct steno_graph *g, steno_value_id a, steno_
     if (x->rank < 0 || x->rank != y->rank)
         return false;
     for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] != y->dim[i] || x->dim[i] == STENO_DIM_ANY)
+        if (!steno_same_dim(x->dim[i], y->dim[i]))
             return false;
     return true;
 }
@@ -124,6 +141,26 @@ const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, in
     if (!t || !t->data || t->dtype != STENO_F32 || t->shape.rank != 1 || t->shape.dim[0] != n)
         return NULL;
     return t->data;
+}
+
+bool steno_pass_vector_or_none(const struct steno_graph *g, const struct steno_node *n, int i,
+                               int64_t len)
+{
+    const steno_value_id v = steno_node_in(n, i);
+    return v == STENO_NONE || steno_pass_vector(g, v, len);
+}
+
+bool steno_pass_norm_of_rows(const struct steno_graph *g, const struct steno_node *n, bool rms)
+{
+    const struct steno_shape *s;
+    int64_t axis;
+    if (!steno_pass_is(n, rms ? "RMSNormalization" : "LayerNormalization"))
+        return false;
+    s = &g->values[n->in[0]].shape;
+    axis = steno_node_int(n, "axis", -1);
+    return s->rank > 0 && (axis == -1 || axis == s->rank - 1) && n->n_in > 1 &&
+           steno_pass_vector(g, n->in[1], s->dim[s->rank - 1]) &&
+           steno_pass_vector_or_none(g, n, 2, s->dim[s->rank - 1]) && steno_pass_one_output(g, n);
 }
 
 /* The elements may lie in the mapped file, unaligned. */
@@ -268,61 +305,34 @@ enum steno_activation steno_pass_act(const struct steno_graph *g, const struct s
     return STENO_ACT_NONE;
 }
 
-struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
-                                       int opset, const char *name, int n_in, int n_out, int n_attr,
-                                       steno_err *err)
+bool steno_pass_permutes(const struct steno_node *n, int rank, const int64_t *perm)
 {
-    int32_t at;
-    if (steno_graph_add_node(g, domain, type, name, n_in, n_out, n_attr, &at, err))
-        return NULL;
-    g->nodes[at].opset = opset;
-    g->nodes[at].op = steno_op_find(domain, type, opset);
-    if (!g->nodes[at].op) {
-        (void)steno_fail(err, STENO_ERR_INTERNAL, "there is no operator %s@%d", type, opset);
-        return NULL;
-    }
-    return &g->nodes[at];
+    size_t count = 0;
+    const int64_t *p = steno_pass_is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
+    return p && (int)count == rank && !memcmp(p, perm, count * sizeof *p);
 }
 
-void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
-                        int64_t v)
+bool steno_pass_swaps_last_two(const struct steno_node *n, int rank)
 {
-    (void)g;
-    n->attr[attr].name = name;
-    n->attr[attr].kind = STENO_ATTR_INT;
-    n->attr[attr].i = v;
-}
-
-void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
-                          float v)
-{
-    (void)g;
-    n->attr[attr].name = name;
-    n->attr[attr].kind = STENO_ATTR_FLOAT;
-    n->attr[attr].f = v;
+    int64_t perm[STENO_MAX_RANK];
+    if (rank < 2 || rank > STENO_MAX_RANK)
+        return false;
+    for (int i = 0; i < rank; i++)
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    return steno_pass_permutes(n, rank, perm);
 }
 
 struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    size_t count = 0;
-    const int64_t *p = n && !*n->domain && !strcmp(n->op_type, "Transpose")
-                           ? steno_node_ints(n, "perm", &count)
-                           : NULL;
-    return p && count == 3 && p[0] == 0 && p[1] == 2 && p[2] == 1 ? n : NULL;
+    return steno_pass_swaps_last_two(n, 3) ? n : NULL;
 }
 
-steno_status steno_pass_swap_after(struct steno_graph *g, steno_value_id from, steno_value_id to,
-                                   const char *name, steno_err *err)
+void steno_pass_reroute(struct steno_graph *g, struct steno_node *n, int k, steno_value_id v)
 {
-    static const int64_t swap[3] = {0, 2, 1};
-    struct steno_node *n = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    n->attr[0] = (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = 3, .ints = swap};
-    n->in[0] = from;
-    n->out[0] = to;
-    return STENO_OK;
+    g->values[n->in[k]].uses--;
+    n->in[k] = v;
+    g->values[v].uses++;
 }
 
 /* ---- inlining ---- */
@@ -363,11 +373,11 @@ static steno_status map_value(struct steno_graph *g, const struct steno_graph *b
 static steno_status map_outputs(struct steno_graph *g, int32_t at, const struct steno_graph *body,
                                 steno_value_id *map, steno_err *err)
 {
-    for (int k = 0; k < g->nodes[at].n_out && k < body->n_outputs; k++) {
+    steno_status st = STENO_OK;
+    for (int k = 0; !st && k < g->nodes[at].n_out && k < body->n_outputs; k++) {
         steno_value_id out = g->nodes[at].out[k], b = body->outputs[k];
         const struct steno_value *v = &body->values[b];
         bool first = true;
-        struct steno_node *id;
         if (out == STENO_NONE)
             continue;
         for (int j = 0; j < k; j++)
@@ -376,13 +386,12 @@ static steno_status map_outputs(struct steno_graph *g, int32_t at, const struct 
             map[b] = out;
             continue;
         }
-        id = steno_pass_add_node(g, "", "Identity", 13, body->name, 1, 1, 0, err);
-        if (!id)
-            return STENO_ERR_NOMEM;
-        id->in[0] = map[b];
-        id->out[0] = out;
+        st = steno_pass_put(
+            g, body->name,
+            STENO_NODE("", "Identity", 13, .in = STENO_VALUES(map[b]), .out = STENO_VALUES(out)),
+            err);
     }
-    return STENO_OK;
+    return st;
 }
 
 static steno_status move_node(struct steno_graph *g, const struct steno_node *n,

@@ -48,8 +48,7 @@ static bool sixteen_bits(const struct steno_quantize_options *opt)
 static const struct steno_tensor *gemm_weights(const struct steno_graph *g,
                                                const struct steno_node *n)
 {
-    const struct steno_tensor *w =
-        n->n_in > 1 && n->in[1] != STENO_NONE ? g->values[n->in[1]].constant : NULL;
+    const struct steno_tensor *w = steno_pass_const(g, n, 1);
     return w && w->data && w->dtype == STENO_F32 && w->shape.rank == 2 &&
                    !steno_node_int(n, "transA", 0) && steno_node_float(n, "alpha", 1) == 1 &&
                    steno_node_float(n, "beta", 1) == 1
@@ -62,34 +61,16 @@ static const struct steno_tensor *gemm_weights(const struct steno_graph *g,
 static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
 {
     const struct steno_node gemm = j->g->nodes[at];
-    const struct steno_tensor *w = gemm_weights(j->g, &gemm);
-    bool bias = gemm.n_in > 2 && gemm.in[2] >= 0;
-    struct steno_node *m, *add;
-    steno_value_id b = w ? gemm.in[1] : STENO_NONE;
-    if (!w)
+    const steno_value_id bias = steno_node_in(&gemm, 2);
+    struct steno_pass_writer to = {j->g, gemm.name, j->err, STENO_OK};
+    steno_value_id b = steno_node_in(&gemm, 1), y = gemm.out[0];
+    if (!gemm_weights(j->g, &gemm))
         return STENO_OK;
-    if (steno_node_int(&gemm, "transB", 0)) {
-        steno_status st = steno_graph_transpose_const(j->g, gemm.in[1], &b, j->err);
-        if (st)
-            return st;
-    }
-    m = steno_quantize_node(j, "", "MatMul", 13, gemm.name, 2, 1, 0,
-                            bias ? STENO_NONE : gemm.out[0]);
-    if (!m)
-        return STENO_ERR_NOMEM;
-    m->in[0] = gemm.in[0];
-    m->in[1] = b;
-    b = m->out[0];
-    j->g->values[b].dtype = STENO_F32;
-    if (bias) {
-        add = steno_quantize_node(j, "", "Add", 13, gemm.name, 2, 1, 0, gemm.out[0]);
-        if (!add)
-            return STENO_ERR_NOMEM;
-        add->in[0] = b;
-        add->in[1] = gemm.in[2];
-    }
     j->g->nodes[at].dead = true;
-    return STENO_OK;
+    if (steno_node_int(&gemm, "transB", 0))
+        to.st = steno_graph_transpose_const(j->g, gemm.in[1], &b, j->err);
+    steno_pass_write_product(&to, gemm.in[0], b, bias, y);
+    return to.st;
 }
 
 static void describe_product(const struct steno_graph *g, const struct steno_node *n,

@@ -17,48 +17,14 @@
 steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
                                     int rank, const int64_t *dims, void **data)
 {
-    struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
-    size_t bytes;
-    steno_value_id v;
+    struct steno_shape s = {.rank = rank};
+    steno_value_id v = STENO_NONE;
     for (int i = 0; i < rank; i++)
-        c.shape.dim[i] = dims[i];
-    if (steno_shape_bytes(&c.shape, t, &bytes) || !(c.data = steno_aligned_alloc(bytes))) {
-        (void)steno_fail(j->err, STENO_ERR_NOMEM, "out of memory for '%s'", name);
-        return STENO_NONE;
-    }
-    memset(c.data, 0, bytes);
-    if (steno_graph_take_const(j->g, name, &c, &v, j->err)) {
-        steno_aligned_free(c.data);
-        return STENO_NONE;
-    }
-    *data = c.data;
+        s.dim[i] = dims[i];
+    *data = steno_graph_new_const(j->g, name, t, &s, &v, j->err);
+    if (*data)
+        memset(*data, 0, steno_numel(j->g->values[v].constant) * steno_dtype_size(t));
     return v;
-}
-
-/* Add a constant that is one number. */
-static steno_value_id add_number(struct steno_quantize_job *j, const char *name, steno_dtype t,
-                                 const void *value)
-{
-    void *data = NULL;
-    steno_value_id v = steno_quantize_const(j, name, t, 0, NULL, &data);
-    if (v != STENO_NONE)
-        memcpy(data, value, steno_dtype_size(t));
-    return v;
-}
-
-struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
-                                       const char *type, int opset, const char *name, int n_in,
-                                       int n_out, int n_attr, steno_value_id out)
-{
-    struct steno_node *n =
-        steno_pass_add_node(j->g, domain, type, opset, name, n_in, n_out, n_attr, j->err);
-    for (int i = 0; n && i < n_out; i++) {
-        if (i == 0 && out != STENO_NONE)
-            n->out[0] = out;
-        else if (steno_graph_add_value(j->g, name, &n->out[i], j->err))
-            return NULL;
-    }
-    return n;
 }
 
 static double relative(double noise, double square)
@@ -118,58 +84,19 @@ static steno_status eight_bits(struct steno_quantize_job *j, const char *name,
 }
 
 /* The outputs of the DynamicQuantizeLinear of x, which is added if x has none yet. */
-static steno_status quantized(struct steno_quantize_job *j, steno_value_id x, const char *name,
-                              steno_value_id out[3])
+static void quantized(struct steno_pass_writer *w, steno_value_id x, steno_value_id out[3])
 {
-    struct steno_node *q;
-    for (int32_t i = 0; i < j->g->n_nodes; i++) {
-        const struct steno_node *n = &j->g->nodes[i];
-        if (!n->dead && n->in && n->n_in == 1 && n->in[0] == x && !*n->domain &&
-            !strcmp(n->op_type, "DynamicQuantizeLinear")) {
+    for (int32_t i = 0; i < w->g->n_nodes; i++) {
+        const struct steno_node *n = &w->g->nodes[i];
+        if (!n->dead && steno_pass_is(n, "DynamicQuantizeLinear") && n->in[0] == x) {
             memcpy(out, n->out, 3 * sizeof *out);
-            return STENO_OK;
+            return;
         }
     }
-    q = steno_quantize_node(j, "", "DynamicQuantizeLinear", 11, name, 1, 3, 0, STENO_NONE);
-    if (!q)
-        return STENO_ERR_NOMEM;
-    q->in[0] = x;
-    memcpy(out, q->out, 3 * sizeof *out);
-    return STENO_OK;
-}
-
-static steno_status binary(struct steno_quantize_job *j, const char *type, const char *name,
-                           steno_value_id a, steno_value_id b, steno_value_id out,
-                           steno_value_id *y)
-{
-    struct steno_node *n = steno_quantize_node(j, "", type, 13, name, 2, 1, 0, out);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    n->in[0] = a;
-    n->in[1] = b;
-    *y = n->out[0];
-    return STENO_OK;
-}
-
-/* Append y = f32(real) * (sx * ws) [+ bias] to the integer product `real`. */
-static steno_status scaled(struct steno_quantize_job *j, const char *name, steno_value_id real,
-                           steno_value_id sx, steno_value_id ws, steno_value_id bias,
-                           steno_value_id y)
-{
-    steno_value_id scale, v;
-    struct steno_node *n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(j->g, n, 0, "to", STENO_F32);
-    n->in[0] = real;
-    real = n->out[0];
-    if (binary(j, "Mul", name, sx, ws, STENO_NONE, &scale))
-        return STENO_ERR_NOMEM;
-    if (bias == STENO_NONE)
-        return binary(j, "Mul", name, real, scale, y, &v);
-    if (binary(j, "Mul", name, real, scale, STENO_NONE, &v))
-        return STENO_ERR_NOMEM;
-    return binary(j, "Add", name, v, bias, y, &v);
+    for (int i = 0; i < 3; i++)
+        out[i] = steno_pass_new_value(w);
+    steno_pass_write(
+        w, STENO_NODE("", "DynamicQuantizeLinear", 11, .in = STENO_VALUES(x), .out = {out, 3}));
 }
 
 /* The bias of a convolution, a constant [channels], as [channels, 1, ...] of rank `rank`. */
@@ -190,81 +117,54 @@ static steno_value_id column(struct steno_quantize_job *j, const char *name, ste
     return v;
 }
 
-/* The attributes of a convolution go to n. */
-static void copy_attributes(struct steno_node *n, const struct steno_node *conv)
-{
-    if (conv->n_attr)
-        memcpy(n->attr, conv->attr, (size_t)conv->n_attr * sizeof *conv->attr);
-}
-
 steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
                                     const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     const struct steno_node old = j->g->nodes[at];
     const bool conv = !strcmp(old.op_type, "Conv");
     const int rank = conv ? w->shape.rank - 1 : 1; /* without the axis of the batch */
-    steno_value_id q[3], wq, ws, wz, bias = conv && old.n_in > 2 ? old.in[2] : STENO_NONE;
-    struct steno_node *n;
-    if (eight_bits(j, old.name, w, conv, rank, &wq, &ws, p) || quantized(j, old.in[0], old.name, q))
+    struct steno_pass_writer to = {j->g, old.name, j->err, STENO_OK};
+    steno_value_id q[3], wq, ws, wz, sum, bias = conv ? steno_node_in(&old, 2) : STENO_NONE;
+    if (eight_bits(j, old.name, w, conv, rank, &wq, &ws, p))
         return STENO_ERR_NOMEM;
     if (bias != STENO_NONE && (bias = column(j, old.name, bias, rank)) == STENO_NONE)
         return STENO_ERR_NOMEM;
-    wz = add_number(j, old.name, STENO_U8, &middle);
-    n = wz == STENO_NONE ? NULL
-                         : steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10,
-                                               old.name, 4, 1, conv ? old.n_attr : 0, STENO_NONE);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    if (conv)
-        copy_attributes(n, &old);
-    n->in[0] = q[0];
-    n->in[1] = wq;
-    n->in[2] = q[2];
-    n->in[3] = wz;
-    return scaled(j, old.name, n->out[0], q[1], ws, bias, old.out[0]);
+    quantized(&to, old.in[0], q);
+    wz = steno_pass_new_const(&to, old.name, STENO_U8, 0, NULL, &middle);
+    sum = steno_pass_write_new(&to, STENO_NODE("", conv ? "ConvInteger" : "MatMulInteger", 10,
+                                               .in = STENO_VALUES(q[0], wq, q[2], wz),
+                                               .attrs_of = conv ? &old : NULL));
+    steno_pass_write_scaled(&to, sum, q[1], ws, bias, old.out[0]);
+    return to.st;
 }
 
 /* ---- static: activations over the range of calibration, weights by column ---- */
 
-/* The DequantizeLinear of x's QuantizeLinear; both are added if x has none yet. STENO_NONE: err is
- * set. */
-static steno_value_id there_and_back(struct steno_quantize_job *j, steno_value_id x,
-                                     const char *name, float lo, float hi)
+/* The DequantizeLinear of x's QuantizeLinear; both are added if x has none yet. */
+static steno_value_id there_and_back(struct steno_pass_writer *w, steno_value_id x, float lo,
+                                     float hi)
 {
-    struct steno_node *q;
-    steno_value_id s, z, y;
+    const struct steno_graph *g = w->g;
+    steno_value_id s, z, q;
     float scale;
     uint8_t zero;
-    for (int32_t i = 0; i < j->g->n_nodes; i++) {
-        const struct steno_node *n = &j->g->nodes[i];
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const struct steno_node *n = &g->nodes[i];
         if (!n->dead && steno_pass_is(n, "QuantizeLinear") && n->in[0] == x)
-            for (int32_t k = 0; k < j->g->n_nodes; k++)
-                if (!j->g->nodes[k].dead && steno_pass_is(&j->g->nodes[k], "DequantizeLinear") &&
-                    j->g->nodes[k].in[0] == n->out[0])
-                    return j->g->nodes[k].out[0];
+            for (int32_t k = 0; k < g->n_nodes; k++)
+                if (!g->nodes[k].dead && steno_pass_is(&g->nodes[k], "DequantizeLinear") &&
+                    g->nodes[k].in[0] == n->out[0])
+                    return g->nodes[k].out[0];
     }
     lo = fminf(lo, 0);
     hi = fmaxf(hi, 0);
     scale = hi > lo ? (hi - lo) / 255 : 1;
     zero = (uint8_t)rintf(fminf(255, fmaxf(0, -lo / scale)));
-    s = add_number(j, name, STENO_F32, &scale);
-    z = s == STENO_NONE ? s : add_number(j, name, STENO_U8, &zero);
-    q = z == STENO_NONE
-            ? NULL
-            : steno_quantize_node(j, "", "QuantizeLinear", 13, name, 3, 1, 0, STENO_NONE);
-    if (!q)
-        return STENO_NONE;
-    q->in[0] = x;
-    q->in[1] = s;
-    q->in[2] = z;
-    y = q->out[0];
-    q = steno_quantize_node(j, "", "DequantizeLinear", 13, name, 3, 1, 0, STENO_NONE);
-    if (!q)
-        return STENO_NONE;
-    q->in[0] = y;
-    q->in[1] = s;
-    q->in[2] = z;
-    return q->out[0];
+    s = steno_pass_new_const(w, w->name, STENO_F32, 0, NULL, &scale);
+    z = steno_pass_new_const(w, w->name, STENO_U8, 0, NULL, &zero);
+    q = steno_pass_write_new(w, STENO_NODE("", "QuantizeLinear", 13, .in = STENO_VALUES(x, s, z)));
+    return steno_pass_write_new(
+        w, STENO_NODE("", "DequantizeLinear", 13, .in = STENO_VALUES(q, s, z)));
 }
 
 steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
@@ -273,8 +173,8 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
     const struct steno_node old = j->g->nodes[at];
     const bool conv = !strcmp(old.op_type, "Conv");
     const int64_t channels = w->shape.dim[conv ? 0 : 1];
-    steno_value_id wq, ws, wz, xd, wd;
-    struct steno_node *n;
+    struct steno_pass_writer to = {j->g, old.name, j->err, STENO_OK};
+    steno_value_id wq, ws, wz, x;
     void *zeros = NULL;
     if (eight_bits(j, old.name, w, conv, 1, &wq, &ws, p))
         return STENO_ERR_NOMEM;
@@ -282,28 +182,19 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
     if (wz == STENO_NONE)
         return STENO_ERR_NOMEM;
     memset(zeros, middle, (size_t)channels);
-    xd = there_and_back(j, old.in[0], old.name, p->lo, p->hi);
-    n = xd == STENO_NONE
-            ? NULL
-            : steno_quantize_node(j, "", "DequantizeLinear", 13, old.name, 3, 1, 1, STENO_NONE);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(j->g, n, 0, "axis", conv ? 0 : 1);
-    n->in[0] = wq;
-    n->in[1] = ws;
-    n->in[2] = wz;
-    wd = n->out[0];
-    n = conv ? steno_quantize_node(j, "", "Conv", 11, old.name, old.n_in, 1, old.n_attr, old.out[0])
-             : steno_quantize_node(j, "", "MatMul", 13, old.name, 2, 1, 0, old.out[0]);
-    if (!n)
-        return STENO_ERR_NOMEM;
+    x = there_and_back(&to, old.in[0], p->lo, p->hi);
+    wq = steno_pass_write_new(&to,
+                              STENO_NODE("", "DequantizeLinear", 13, .in = STENO_VALUES(wq, ws, wz),
+                                         .attr = STENO_ATTRS(STENO_INT_ATTR("axis", !conv))));
     if (conv)
-        copy_attributes(n, &old);
-    n->in[0] = xd;
-    n->in[1] = wd;
-    if (conv && old.n_in > 2)
-        n->in[2] = old.in[2];
-    return STENO_OK;
+        steno_pass_write(
+            &to,
+            STENO_NODE("", "Conv", 11,
+                       .in = {(const steno_value_id[]){x, wq, steno_node_in(&old, 2)}, old.n_in},
+                       .out = STENO_VALUES(old.out[0]), .attrs_of = &old));
+    else
+        steno_pass_write_product(&to, x, wq, STENO_NONE, old.out[0]);
+    return to.st;
 }
 
 /* ---- blocks of 4 or 8 bits ---- */
@@ -340,17 +231,14 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
 steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
                                    const struct steno_tensor *w, struct steno_quantize_product *p)
 {
-    static const char *const attrs[] = {"K", "N", "bits", "block_size"};
     const char *name = j->g->nodes[at].name;
     size_t rows = (size_t)w->shape.dim[0], cols = (size_t)w->shape.dim[1];
     size_t block = (size_t)j->opt->block, count = (rows + block - 1) / block;
     size_t bytes = block * (size_t)j->opt->bits / 8;
     const int64_t dims[3] = {(int64_t)cols, (int64_t)count, (int64_t)bytes};
     const int64_t n_scales = (int64_t)(cols * count);
-    const int64_t values[] = {(int64_t)rows, (int64_t)cols, j->opt->bits, j->opt->block};
     double noise = 0, square = 0;
     void *q = NULL, *s = NULL;
-    struct steno_node *n;
     steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0];
     steno_value_id wq = steno_quantize_const(j, name, STENO_U8, 3, dims, &q);
     steno_value_id ws =
@@ -367,15 +255,15 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
     for (size_t i = 0; i < rows * cols; i++)
         square += (double)((const float *)w->data)[i] * (double)((const float *)w->data)[i];
     p->error = relative(noise, square);
-    n = steno_quantize_node(j, "com.microsoft", "MatMulNBits", 1, name, 3, 1, 4, y);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < 4; i++)
-        steno_pass_set_int(j->g, n, i, attrs[i], values[i]);
-    n->in[0] = x;
-    n->in[1] = wq;
-    n->in[2] = ws;
-    return STENO_OK;
+    return steno_pass_put(
+        j->g, name,
+        STENO_NODE("com.microsoft", "MatMulNBits", 1, .in = STENO_VALUES(x, wq, ws),
+                   .out = STENO_VALUES(y),
+                   .attr = STENO_ATTRS(STENO_INT_ATTR("K", (int64_t)rows),
+                                       STENO_INT_ATTR("N", (int64_t)cols),
+                                       STENO_INT_ATTR("bits", j->opt->bits),
+                                       STENO_INT_ATTR("block_size", j->opt->block))),
+        j->err);
 }
 
 /* ---- 16 bits ---- */
@@ -408,7 +296,7 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
     const float *x = w->data;
     double noise = 0, square = 0;
     void *h = NULL;
-    struct steno_node *n;
+    struct steno_pass_writer to = {j->g, name, j->err, STENO_OK};
     steno_value_id wh =
         steno_quantize_const(j, name, brain ? STENO_BF16 : STENO_F16, 2, w->shape.dim, &h);
     if (wh == STENO_NONE)
@@ -421,11 +309,9 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
         square += (double)x[i] * (double)x[i];
     }
     p->error = relative(noise, square);
-    n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
-    if (!n)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(j->g, n, 0, "to", STENO_F32);
-    n->in[0] = wh;
-    j->g->nodes[at].in[in] = n->out[0];
-    return STENO_OK;
+    wh =
+        steno_pass_write_new(&to, STENO_NODE("", "Cast", 13, .in = STENO_VALUES(wh),
+                                             .attr = STENO_ATTRS(STENO_INT_ATTR("to", STENO_F32))));
+    j->g->nodes[at].in[in] = wh;
+    return to.st;
 }

@@ -15,11 +15,6 @@ struct steno_quantize_job {
 /* Add a constant of zeros; the caller fills it through *data. STENO_NONE: err is set. */
 steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
                                     int rank, const int64_t *dims, void **data);
-/* Add a node. Its outputs are new values, except for the value `out` if given. NULL: err is set. */
-struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
-                                       const char *type, int opset, const char *name, int n_in,
-                                       int n_out, int n_attr, steno_value_id out);
-
 /* Replace the product of node `at` with w [rows, columns], its input 1; dynamic and static also
  * a Conv of one group with w [channels, taps...]. The new nodes compute its
  * output. steno_quantize_sixteen instead replaces the weights at input `in`. p gets the relative

@@ -42,13 +42,11 @@ int steno_network_opset(const steno_network *n)
 static steno_status add_cast(struct steno_graph *g, const char *name, steno_value_id from,
                              steno_value_id to, steno_dtype t, steno_err *err)
 {
-    struct steno_node *cast = steno_pass_add_node(g, "", "Cast", 13, name, 1, 1, 1, err);
-    if (!cast)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, cast, 0, "to", t);
-    cast->in[0] = from;
-    cast->out[0] = to;
-    return STENO_OK;
+    return steno_pass_put(g, name,
+                          STENO_NODE("", "Cast", 13, .in = STENO_VALUES(from),
+                                     .out = STENO_VALUES(to),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("to", t))),
+                          err);
 }
 
 /* Change 64-bit integer input i to 32 bits, and widen it. */
