@@ -9,9 +9,9 @@
  * prepare  Once per node, at load: check attributes, pack constant weights into *priv (frozen,
  *          shared by all sessions). Optional.
  * run      Compute the outputs from concrete inputs; steno_op_out gives outputs of the exact
- *          shape. Must allocate only through the ctx. Must check everything that input data could
- *          violate (indices out of range, shapes that do not fit): models and their inputs are
- *          hostile.
+ *          shape. Inputs that nn/ops/arity.c requires are there. Must allocate only through the
+ *          ctx. Must check everything else that input data could violate (indices out of range,
+ *          shapes that do not fit): models and their inputs are hostile.
  *
  * The tables of rows: nn/ops/registry.h. */
 #ifndef STENO_NN_EXEC_OP_H
@@ -132,7 +132,7 @@ const struct steno_node *steno_op_node(const struct steno_op_ctx *ctx);
 void *steno_op_priv(const struct steno_op_ctx *ctx);
 int steno_op_n_in(const struct steno_op_ctx *ctx);
 int steno_op_n_out(const struct steno_op_ctx *ctx);
-/* Input i; NULL when the optional input is absent. */
+/* Input i; NULL: absent, or the node has no so many inputs. */
 const struct steno_tensor *steno_op_in(const struct steno_op_ctx *ctx, int i);
 /* True when output i is used; false for absent optional outputs. */
 bool steno_op_wants(const struct steno_op_ctx *ctx, int i);

@@ -50,7 +50,7 @@ static const struct arity {
     {"", "Greater", 1, 0x3, 0x1},
     {"", "GreaterOrEqual", 12, 0x3, 0x1},
     {"", "GridSample", 16, 0x3, 0x1},
-    {"", "GroupNormalization", 21, 0x7, 0x1},
+    {"", "GroupNormalization", 18, 0x7, 0x1},
     {"", "If", 1, 0x1, 0x0},
     {"", "InstanceNormalization", 1, 0x7, 0x1},
     {"", "LSTM", 1, 0x7, 0x0},
@@ -117,6 +117,7 @@ static const struct arity {
     {"", "Upsample", 9, 0x3, 0x1},
     {"", "Where", 9, 0x7, 0x1},
     {"", "Xor", 1, 0x3, 0x1},
+    {"com.microsoft", "Attention", 1, 0x3, 0x1},
     {"com.microsoft", "BiasGelu", 1, 0x3, 0x1},
     {"com.microsoft", "DynamicQuantizeLSTM", 1, 0xf07, 0x0},
     {"com.microsoft", "DynamicQuantizeMatMul", 1, 0x7, 0x1},
@@ -146,6 +147,7 @@ static const struct arity {
     {"ai.steno", "MaskedSoftmax", 1, 0x3, 0x1},
     {"ai.steno.run", "ConvRowTiles", 1, 0xb, 0x1},
     {"ai.steno.run", "PastAttention", 1, 0x3f, 0x1},
+    {"ai.steno.run", "ScatterEach", 1, 0x7, 0x1},
     {"ai.steno.run", "WindowAttention", 1, 0x7, 0x1},
 };
 

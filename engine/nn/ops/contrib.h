@@ -4,12 +4,6 @@
 
 #include "nn/ops/internal.h"
 
-/* Input i; NULL when it is absent or beyond the node's inputs. */
-static inline const struct steno_tensor *steno_contrib_in(const struct steno_op_ctx *ctx, int i)
-{
-    return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
-}
-
 /* Weights [..., K, N] of u8 or i8 with scale and zero point: one value, one per column, one per
  * matrix, or one per column and matrix. */
 struct steno_int8 {

@@ -267,12 +267,9 @@ void steno_ops_put_f64(struct steno_tensor *t, const double *buf)
         steno_ops_store_f64(t->data, t->dtype, buf, steno_numel(t));
 }
 
-steno_status steno_ops_float_input(struct steno_op_ctx *ctx, int need,
-                                   const struct steno_tensor **x, const double **px, steno_err *err)
+steno_status steno_ops_float_input(struct steno_op_ctx *ctx, const struct steno_tensor **x,
+                                   const double **px, steno_err *err)
 {
-    steno_status st = steno_ops_need(ctx, need, err);
-    if (st)
-        return st;
     *x = steno_op_in(ctx, 0);
     if (!steno_ops_is_float((*x)->dtype))
         return steno_ops_bad_type(ctx, err, (*x)->dtype);

@@ -105,23 +105,18 @@ static struct steno_attention_view view_of(const float *x, bool flat, size_t hea
     return v;
 }
 
-static const struct steno_tensor *optional_attention(const struct steno_op_ctx *ctx, int i)
-{
-    return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
-}
-
 /* Concatenate the cache and K or V to [batch, heads, past + new, size], in the output `out` or,
  * when nobody reads that, in scratch. *view is what attention should read. */
 static steno_status extend_attention(struct steno_op_ctx *ctx, int in, int past_in, int out,
                                      const struct shapes *s, int64_t size,
                                      struct steno_attention_view *view, steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_in(ctx, in), *past = optional_attention(ctx, past_in);
+    const struct steno_tensor *x = steno_op_in(ctx, in), *past = steno_op_in(ctx, past_in);
     struct steno_shape shape =
         steno_ops_shape(4, (const int64_t[]){s->batch, s->kv_heads, s->keys, size});
     size_t heads = (size_t)(s->batch * s->kv_heads), old = (size_t)(s->past * size);
     size_t add = (size_t)s->new_keys, e = (size_t)size;
-    bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
+    bool wanted = steno_op_wants(ctx, out);
     struct steno_attention_view src;
     struct steno_tensor *t = NULL;
     const float *fx = steno_ops_as_f32(ctx, x), *fp = past ? steno_ops_as_f32(ctx, past) : NULL;
@@ -205,7 +200,7 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
                                 struct steno_attention *a, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *valid = optional_attention(ctx, 6);
+    const struct steno_tensor *valid = steno_op_in(ctx, 6);
     int64_t *v = steno_op_scratch(ctx, (2 * (size_t)s->batch + 1) * sizeof *v);
     a->left = steno_node_int(n, "left_window_size", -1);
     a->right = steno_node_int(n, "right_window_size", -1);
@@ -216,7 +211,7 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
         a->right = 0; /* no key after the query's own */
     if (!v)
         return steno_ops_nomem(ctx, err);
-    if (valid && (steno_numel(valid) != (size_t)s->batch || optional_attention(ctx, 4)))
+    if (valid && (steno_numel(valid) != (size_t)s->batch || steno_op_in(ctx, 4)))
         return steno_op_fail(
             ctx, err, STENO_ERR_INVAL,
             "nonpad_kv_seqlen needs one number for each batch entry, and no past_key");
@@ -236,8 +231,8 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
 static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *q, *past = optional_attention(ctx, 4),
-                                  *mask = optional_attention(ctx, 3);
+    const struct steno_tensor *q = steno_op_in(ctx, 0), *past = steno_op_in(ctx, 4),
+                              *mask = steno_op_in(ctx, 3);
     struct steno_attention a = {0};
     struct shapes s;
     struct steno_shape ys, qk;
@@ -245,13 +240,10 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     const char *wrong;
     const float *fq;
     int64_t mode = steno_node_int(n, "qk_matmul_output_mode", 0);
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    q = steno_op_in(ctx, 0);
+    steno_status st;
     wrong = attention_shapes(n, &q->shape, &steno_op_in(ctx, 1)->shape, &steno_op_in(ctx, 2)->shape,
                              past ? &past->shape : NULL, &s);
-    if (!wrong && (past != NULL) != (optional_attention(ctx, 5) != NULL))
+    if (!wrong && (past != NULL) != (steno_op_in(ctx, 5) != NULL))
         wrong = "past_key and past_value must be given together";
     if (!wrong && (mode < 0 || mode > 3))
         wrong = "qk_matmul_output_mode is out of range";
@@ -272,7 +264,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     if (!st)
         st = steno_op_out(ctx, 0, q->dtype, &ys, &y, err);
     qk = steno_ops_shape(4, (const int64_t[]){s.batch, s.q_heads, s.rows, s.keys});
-    if (!st && steno_op_n_out(ctx) > 3 && steno_op_wants(ctx, 3))
+    if (!st && steno_op_wants(ctx, 3))
         st = steno_op_out(ctx, 3, q->dtype, &qk, &scores, err);
     if (st)
         return st;
@@ -311,18 +303,14 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
     bool interleaved = steno_node_int(n, "interleaved", 0) != 0, flat;
     int64_t heads = steno_node_int(n, "num_heads", 0),
             dim = steno_node_int(n, "rotary_embedding_dim", 0);
-    const struct steno_tensor *x, *ct, *st_, *ids;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *ct = steno_op_in(ctx, 1),
+                              *st_ = steno_op_in(ctx, 2), *ids;
     struct steno_tensor *y;
     const float *fx, *cs, *sn;
     float *fy;
     size_t batch, rows, size, half, entries, total;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    ct = steno_op_in(ctx, 1);
-    st_ = steno_op_in(ctx, 2);
-    ids = optional_attention(ctx, 3);
+    steno_status st;
+    ids = steno_op_in(ctx, 3);
     flat = x->shape.rank == 3;
     if ((x->shape.rank != 3 && x->shape.rank != 4) || !steno_ops_is_float(x->dtype) ||
         !steno_shape_equal(&ct->shape, &st_->shape) || ct->shape.rank != (ids ? 2 : 3))

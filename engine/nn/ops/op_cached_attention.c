@@ -401,9 +401,7 @@ static steno_status run_cached(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *y;
     struct steno_shape s;
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
+    steno_status st;
     wrong = read_sizes(ctx, &c);
     if (!wrong)
         wrong = read_new(ctx, &c);

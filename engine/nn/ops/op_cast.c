@@ -51,13 +51,10 @@ static steno_status run_cast(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     bool like = !strcmp(node->op_type, "CastLike");
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     steno_dtype to;
-    steno_status st = steno_ops_need(ctx, like ? 2 : 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     to = target(node, like ? steno_op_in(ctx, 1)->dtype : STENO_DT_NONE);
     if (!steno_dtype_is_element(to))
         return steno_ops_bad_type(ctx, err, to);
@@ -79,13 +76,10 @@ static steno_status infer_cast(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_bitcast(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     steno_dtype to = target(steno_op_node(ctx), STENO_DT_NONE);
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!steno_dtype_is_element(to) || steno_dtype_size(to) != steno_dtype_size(x->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s and %s differ in size",
                              steno_dtype_name(x->dtype), steno_dtype_name(to));

@@ -5,11 +5,6 @@
 
 #include <math.h>
 
-static const struct steno_tensor *optional_contrib(const struct steno_op_ctx *ctx, int i)
-{
-    return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
-}
-
 static bool f32_or_half(steno_dtype t)
 {
     return t == STENO_F32 || steno_ops_is_half(t);
@@ -48,12 +43,9 @@ static steno_status run_gelu(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     struct gelu_job j = {.k = steno_op_kernels(ctx), .form = 'e'};
-    const struct steno_tensor *x, *b = optional_contrib(ctx, 1);
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *b = steno_op_in(ctx, 1);
     struct steno_tensor *y;
-    steno_status st = steno_ops_need(ctx, !strcmp(n->op_type, "BiasGelu") ? 2 : 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!f32_or_half(x->dtype) || (b && b->dtype != x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     j.n = x->shape.rank ? (size_t)x->shape.dim[x->shape.rank - 1] : 1;
@@ -79,7 +71,7 @@ static steno_status run_gelu(struct steno_op_ctx *ctx, steno_err *err)
 static steno_status row_param(struct steno_op_ctx *ctx, int in, size_t n, const float **out,
                               steno_err *err)
 {
-    const struct steno_tensor *t = optional_contrib(ctx, in);
+    const struct steno_tensor *t = steno_op_in(ctx, in);
     *out = NULL;
     if (!t)
         return STENO_OK;
@@ -136,15 +128,11 @@ static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
     bool rms = strstr(node->op_type, "Simplified") != NULL;
     float eps = steno_node_float(node, "epsilon", 1e-12f), *sum, *fy;
     const steno_kernels *k = steno_op_kernels(ctx);
-    const struct steno_tensor *x, *skip;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *skip = steno_op_in(ctx, 1);
     struct steno_tensor *y, *sum_out = NULL;
     const float *fx, *fs, *gamma, *beta = NULL, *bias;
     size_t n, rows;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    skip = steno_op_in(ctx, 1);
+    steno_status st;
     if (!f32_or_half(x->dtype) || skip->dtype != x->dtype || x->shape.rank < 2)
         return steno_ops_bad_type(ctx, err, x->dtype);
     n = (size_t)x->shape.dim[x->shape.rank - 1];
@@ -155,7 +143,7 @@ static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
         st = row_param(ctx, rms ? 3 : 4, n, &bias, err);
     if (!st)
         st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
-    if (!st && steno_op_n_out(ctx) > 3 && steno_op_wants(ctx, 3))
+    if (!st && steno_op_wants(ctx, 3))
         st = steno_op_out(ctx, 3, x->dtype, &x->shape, &sum_out, err);
     if (!st && !steno_numel(x))
         return statistics(ctx, NULL, 0, n, rms, eps, err);
@@ -275,9 +263,7 @@ static steno_status run_fused_matmul(struct steno_op_ctx *ctx, steno_err *err)
     const char *wrong;
     float *fy;
     bool swapped = false;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
+    steno_status st;
     if (!f32_or_half(steno_op_in(ctx, 0)->dtype) ||
         steno_op_in(ctx, 1)->dtype != steno_op_in(ctx, 0)->dtype)
         return steno_ops_bad_type(ctx, err, steno_op_in(ctx, 0)->dtype);

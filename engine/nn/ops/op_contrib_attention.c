@@ -63,8 +63,7 @@ static int mask_form(const struct dims *d, const struct steno_tensor *m)
 static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, int pad_in,
                                int bias_in, struct steno_attention *a, steno_err *err)
 {
-    const struct steno_tensor *pad = steno_contrib_in(ctx, pad_in),
-                              *bias = steno_contrib_in(ctx, bias_in);
+    const struct steno_tensor *pad = steno_op_in(ctx, pad_in), *bias = steno_op_in(ctx, bias_in);
     float filter = steno_node_float(steno_op_node(ctx), "mask_filter_value", -10000.0f), *m;
     int form = pad ? mask_form(d, pad) : 0;
     size_t nb = d->batch, nh = 1, total;
@@ -168,7 +167,7 @@ static steno_status mha_view(struct steno_op_ctx *ctx, int in, const struct dims
                              size_t size, size_t bias_at, struct steno_attention_view *v,
                              steno_err *err)
 {
-    const struct steno_tensor *t = steno_op_in(ctx, in), *bias = steno_contrib_in(ctx, 3);
+    const struct steno_tensor *t = steno_op_in(ctx, in), *bias = steno_op_in(ctx, 3);
     const float *f = steno_ops_as_f32(ctx, t), *fb;
     size_t width = d->heads * size;
     float *sum;
@@ -197,7 +196,7 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
 {
     const struct steno_tensor *q = steno_op_in(ctx, 0), *k = steno_op_in(ctx, 1),
                               *v = steno_op_in(ctx, 2);
-    const struct steno_tensor *past = steno_contrib_in(ctx, 6), *bias = steno_contrib_in(ctx, 3);
+    const struct steno_tensor *past = steno_op_in(ctx, 6), *bias = steno_op_in(ctx, 3);
     int64_t heads = steno_node_int(steno_op_node(ctx), "num_heads", 0),
             kv = k->shape.rank == 4 ? 2 : 1;
     if (heads < 1 || q->shape.rank != 3 || k->shape.rank != v->shape.rank ||
@@ -221,10 +220,10 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
         (steno_numel(bias) != d->heads * (2 * d->size + d->v_size) || !f32_or_half(bias->dtype)))
         return "bias does not fit";
     d->past = 0;
-    if ((past != NULL) != (steno_contrib_in(ctx, 7) != NULL))
+    if ((past != NULL) != (steno_op_in(ctx, 7) != NULL))
         return "past_key and past_value must be given together";
     if (past) {
-        const struct steno_shape *s = &past->shape, *t = &steno_contrib_in(ctx, 7)->shape;
+        const struct steno_shape *s = &past->shape, *t = &steno_op_in(ctx, 7)->shape;
         if (s->rank != 4 || t->rank != 4 || (size_t)s->dim[0] != d->batch || s->dim[1] != heads ||
             (size_t)s->dim[3] != d->size || t->dim[0] != s->dim[0] || t->dim[1] != heads ||
             t->dim[2] != s->dim[2] || (size_t)t->dim[3] != d->v_size)
@@ -240,8 +239,8 @@ static steno_status extend_contrib_attention(struct steno_op_ctx *ctx, const str
                                              int past_in, int out, size_t size,
                                              struct steno_attention_view *v, steno_err *err)
 {
-    const struct steno_tensor *past = steno_contrib_in(ctx, past_in);
-    bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
+    const struct steno_tensor *past = steno_op_in(ctx, past_in);
+    bool wanted = steno_op_wants(ctx, out);
     struct steno_shape s =
         steno_ops_shape(4, (const int64_t[]){(int64_t)d->batch, (int64_t)d->heads, (int64_t)d->keys,
                                              (int64_t)size});
@@ -337,8 +336,8 @@ static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, siz
 {
     const struct steno_node *n = steno_op_node(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1),
-                              *past = steno_contrib_in(ctx, past_input(n));
-    const struct steno_tensor *bias = steno_contrib_in(ctx, 2);
+                              *past = steno_op_in(ctx, past_input(n));
+    const struct steno_tensor *bias = steno_op_in(ctx, 2);
     int64_t heads = steno_node_int(n, "num_heads", 0), qk, v;
     size_t n_sizes;
     const int64_t *sizes = steno_node_ints(n, "qkv_hidden_sizes", &n_sizes);
@@ -388,10 +387,10 @@ static steno_status project_floats(struct steno_op_ctx *ctx, size_t m, size_t wi
 static steno_status project_bytes(struct steno_op_ctx *ctx, const struct steno_gemm_epilogue *ep,
                                   float *qkv, steno_err *err)
 {
-    struct steno_int8 w = {steno_op_in(ctx, 1), steno_op_in(ctx, 4), steno_contrib_in(ctx, 7)};
+    struct steno_int8 w = {steno_op_in(ctx, 1), steno_op_in(ctx, 4), steno_op_in(ctx, 7)};
     const struct steno_tensor *scale = steno_op_in(ctx, 3);
     struct steno_product_i8 x = {
-        .a = steno_op_in(ctx, 0), .a_zero = steno_contrib_in(ctx, 6), .w = steno_op_priv(ctx)};
+        .a = steno_op_in(ctx, 0), .a_zero = steno_op_in(ctx, 6), .w = steno_op_priv(ctx)};
     struct steno_gemm_i8 like = {.ep = ep};
     struct steno_tensor zero;
     struct steno_matmul p;
@@ -415,7 +414,7 @@ static steno_status project_bytes(struct steno_op_ctx *ctx, const struct steno_g
 static steno_status project(struct steno_op_ctx *ctx, const struct dims *d, size_t width,
                             const float **out, steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = steno_contrib_in(ctx, 2);
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = steno_op_in(ctx, 2);
     size_t c = (size_t)x->shape.dim[2], m = d->batch * d->rows;
     struct steno_gemm_epilogue ep = {.alpha = 1};
     float *qkv = steno_op_scratch(ctx, (m * width + 1) * sizeof *qkv);
@@ -443,15 +442,13 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s;
     struct steno_tensor *present = NULL;
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *past = steno_contrib_in(ctx, past_input(n));
+    const struct steno_tensor *past = steno_op_in(ctx, past_input(n));
     const float *qkv = NULL, *fp = NULL;
     float *cache = NULL;
     size_t width = 0, half;
-    bool wanted = steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1);
+    bool wanted = steno_op_wants(ctx, 1);
     steno_dtype t;
-    steno_status st = steno_ops_need(ctx, is_quantized(n) ? 5 : 2, err);
-    if (st)
-        return st;
+    steno_status st;
     t = is_quantized(n) ? STENO_F32 : steno_op_in(ctx, 0)->dtype;
     if (!f32_or_half(t) || (!is_quantized(n) && steno_op_in(ctx, 1)->dtype != t))
         return steno_ops_bad_type(ctx, err, t);

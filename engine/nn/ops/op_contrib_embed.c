@@ -26,7 +26,7 @@ struct table { /* [rows, hidden]; ids select the row, and repeat after n_ids */
 static steno_status read_table(struct steno_op_ctx *ctx, int in, int ids_in, size_t batch,
                                size_t rows, size_t hidden, struct table *out, steno_err *err)
 {
-    const struct steno_tensor *t = steno_contrib_in(ctx, in), *ids = steno_contrib_in(ctx, ids_in);
+    const struct steno_tensor *t = steno_op_in(ctx, in), *ids = steno_op_in(ctx, ids_in);
     *out = (struct table){.t = t, .ids = ids};
     if (!t)
         return STENO_OK;
@@ -61,7 +61,7 @@ static steno_status look_up(const struct steno_op_ctx *ctx, const struct table *
 
 static steno_status embed_mask(struct steno_op_ctx *ctx, size_t batch, size_t seq, steno_err *err)
 {
-    const struct steno_tensor *m = steno_contrib_in(ctx, 7);
+    const struct steno_tensor *m = steno_op_in(ctx, 7);
     struct steno_shape s = steno_ops_shape(1, (const int64_t[]){(int64_t)batch});
     struct steno_tensor *y;
     int32_t *out;
@@ -103,13 +103,13 @@ static steno_status run_embed(struct steno_op_ctx *ctx, steno_err *err)
     float *fy, *sum;
     size_t batch, seq, hidden;
     steno_status st = STENO_OK;
-    if (!steno_contrib_in(ctx, 0) || !steno_contrib_in(ctx, 2) || !steno_contrib_in(ctx, 3) ||
-        !steno_contrib_in(ctx, 5) || !steno_contrib_in(ctx, 6))
+    if (!steno_op_in(ctx, 0) || !steno_op_in(ctx, 2) || !steno_op_in(ctx, 3) ||
+        !steno_op_in(ctx, 5) || !steno_op_in(ctx, 6))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "an input is missing");
     ids = steno_op_in(ctx, 0);
     word = steno_op_in(ctx, 2);
     if (ids->shape.rank != 2 || word->shape.rank != 2 || word->shape.dim[1] < 1 || !is_index(ids) ||
-        (steno_contrib_in(ctx, 1) != NULL) != (steno_contrib_in(ctx, 4) != NULL))
+        (steno_op_in(ctx, 1) != NULL) != (steno_op_in(ctx, 4) != NULL))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "ids and tables must have rank 2");
     batch = (size_t)ids->shape.dim[0];
     seq = (size_t)ids->shape.dim[1];
@@ -125,7 +125,7 @@ static steno_status run_embed(struct steno_op_ctx *ctx, steno_err *err)
         st = steno_op_out(ctx, 0, word->dtype, &s, &y, err);
     if (!st)
         st = embed_mask(ctx, batch, seq, err);
-    if (!st && steno_op_n_out(ctx) > 2 && steno_op_wants(ctx, 2))
+    if (!st && steno_op_wants(ctx, 2))
         st = steno_op_out(ctx, 2, word->dtype, &s, &sum_out, err);
     if (st)
         return st;
@@ -213,17 +213,13 @@ void steno_contrib_rotate(size_t half, size_t size, bool interleaved, const floa
 
 static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *ids;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *ids = steno_op_in(ctx, 1);
     struct rotary r = {0};
     struct steno_tensor *y;
     const float *fx, *c, *s;
     const char *wrong;
     float *fy;
-    steno_status st = steno_ops_need(ctx, 4, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    ids = steno_op_in(ctx, 1);
+    steno_status st;
     wrong = rotary_dims(ctx, &r);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
@@ -286,7 +282,7 @@ static steno_status run_position_bias(struct steno_op_ctx *ctx, steno_err *err)
     const float *f;
     float *fy;
     size_t i = 0;
-    steno_status st = steno_ops_need(ctx, 3, err);
+    steno_status st = STENO_OK;
     for (int k = 0; k < 2 && !st; k++) {
         size_t count;
         st = steno_ops_ints(ctx, 1 + k, &len[k], 1, &count, err);
@@ -389,10 +385,8 @@ static steno_status run_gated(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s;
     const char *wrong;
     float *fy;
-    steno_status st = steno_ops_need(ctx, 6, err);
-    if (st)
-        return st;
-    if (steno_contrib_in(ctx, 6))
+    steno_status st;
+    if (steno_op_in(ctx, 6))
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "token_offset is not supported");
     wrong = gated_dims(ctx, &g);
     if (wrong)

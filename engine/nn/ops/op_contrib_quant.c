@@ -54,8 +54,7 @@ struct bytes {
 static steno_status activation(struct steno_op_ctx *ctx, const struct slots *s, struct bytes *b,
                                steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *scale,
-                              *zero = steno_contrib_in(ctx, s->a_zero);
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *scale, *zero = steno_op_in(ctx, s->a_zero);
     uint8_t *q;
     int32_t z;
     if (s->a_scale >= 0) {
@@ -86,7 +85,7 @@ static steno_status activation(struct steno_op_ctx *ctx, const struct slots *s, 
 static steno_status read_bias(struct steno_op_ctx *ctx, int in, size_t n, const float **out,
                               steno_err *err)
 {
-    const struct steno_tensor *t = steno_contrib_in(ctx, in);
+    const struct steno_tensor *t = steno_op_in(ctx, in);
     *out = NULL;
     if (!t)
         return STENO_OK;
@@ -103,7 +102,7 @@ static steno_status weights_of(struct steno_op_ctx *ctx, const struct slots *s, 
 {
     const struct steno_packed_i8 *w = x->w;
     struct steno_int8 given = {w ? NULL : steno_op_in(ctx, 1), steno_op_in(ctx, s->b_scale),
-                               steno_contrib_in(ctx, s->b_zero)};
+                               steno_op_in(ctx, s->b_zero)};
     struct steno_shape shape =
         w ? steno_ops_shape(2, (const int64_t[]){(int64_t)w->k, (int64_t)w->n}) : given.q->shape;
     struct steno_tensor stand_in = {given.zero ? given.zero->dtype : STENO_I8, shape, NULL};
@@ -131,7 +130,7 @@ static steno_status run_int8(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_matmul p;
     steno_status st = STENO_OK;
     for (int i = 0; i <= s.b_scale && !st; i++)
-        if (!steno_contrib_in(ctx, i) && !(i == 1 && x.w))
+        if (!steno_op_in(ctx, i) && !(i == 1 && x.w))
             st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", i);
     if (!st)
         st = activation(ctx, &s, &a, err);
@@ -211,7 +210,7 @@ static const struct steno_tensor *upright(struct steno_op_ctx *ctx, const struct
 static steno_status finish_qgemm(struct steno_op_ctx *ctx, const int32_t *sum, const float *scale,
                                  size_t m, size_t n, struct steno_tensor *y, steno_err *err)
 {
-    const struct steno_tensor *c = steno_contrib_in(ctx, 6), *ys = steno_contrib_in(ctx, 7);
+    const struct steno_tensor *c = steno_op_in(ctx, 6), *ys = steno_op_in(ctx, 7);
     size_t cn = c ? steno_numel(c) : 0;
     bool column = c && c->shape.rank == 2 && c->shape.dim[1] == 1 && cn == m;
     size_t down = column ? 1 : cn == m * n ? n : 0, along = !column && cn > 1;
@@ -244,9 +243,9 @@ static steno_status finish_qgemm(struct steno_op_ctx *ctx, const int32_t *sum, c
 static steno_status run_qgemm(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    const struct steno_tensor *yz = steno_contrib_in(ctx, 8);
+    const struct steno_tensor *yz = steno_op_in(ctx, 8);
     struct steno_product_i8 x = {.w = steno_op_priv(ctx)};
-    struct steno_int8 w = {.zero = steno_contrib_in(ctx, 5)};
+    struct steno_int8 w = {.zero = steno_op_in(ctx, 5)};
     struct steno_gemm_i8 plain = {0};
     struct steno_tensor ta, tb, *y;
     struct steno_matmul p;
@@ -256,7 +255,7 @@ static steno_status run_qgemm(struct steno_op_ctx *ctx, steno_err *err)
     const char *wrong;
     steno_status st = STENO_OK;
     for (int i = 0; i < 5 && !st; i++)
-        if (i != 2 && !steno_contrib_in(ctx, i) && !(i == 3 && x.w))
+        if (i != 2 && !steno_op_in(ctx, i) && !(i == 3 && x.w))
             st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", i);
     if (st)
         return st;
@@ -276,7 +275,7 @@ static steno_status run_qgemm(struct steno_op_ctx *ctx, steno_err *err)
         wrong = "a_scale must be one number";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    x.a_zero = steno_contrib_in(ctx, 2);
+    x.a_zero = steno_op_in(ctx, 2);
     st = steno_int8_spread(ctx, &w, &w.q->shape,
                            steno_node_float(node, "alpha", 1) *
                                (float)steno_ops_get_f64(steno_op_in(ctx, 1), 0),
@@ -426,16 +425,16 @@ static steno_status pack_nbits(struct steno_op_ctx *ctx, struct nbits *b, steno_
 {
     const steno_kernels *k = steno_op_kernels(ctx);
     const struct steno_tensor *q = steno_op_in(ctx, 1), *s = steno_op_in(ctx, 2);
-    const char *wrong = check_nbits(b, q, s, steno_contrib_in(ctx, 3));
+    const char *wrong = check_nbits(b, q, s, steno_op_in(ctx, 3));
     float *f;
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    b->b.has_zero = steno_contrib_in(ctx, 3) != NULL;
+    b->b.has_zero = steno_op_in(ctx, 3) != NULL;
     f = steno_op_scratch(ctx, 2 * steno_numel(s) * sizeof *f);
     b->packed = steno_op_scratch(ctx, k->gemm_nbits.packed_bytes(&b->b));
     if (!f || !b->packed)
         return steno_ops_nomem(ctx, err);
-    spread_nbits(b, q, s, steno_contrib_in(ctx, 3), f);
+    spread_nbits(b, q, s, steno_op_in(ctx, 3), f);
     k->gemm_nbits.pack(b->packed, &b->b);
     return STENO_OK;
 }
@@ -461,18 +460,15 @@ static steno_status run_nbits(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct nbits *w = steno_op_priv(ctx);
     struct steno_gemm_epilogue ep = {.alpha = 1};
-    const struct steno_tensor *a;
+    const struct steno_tensor *a = steno_op_in(ctx, 0);
     struct nbits_job j = {.k = steno_op_kernels(ctx), .ep = &ep};
     struct steno_tensor *y;
     struct steno_shape s;
     struct nbits b;
     const char *wrong = read_nbits(steno_op_node(ctx), &b);
-    steno_status st = steno_ops_need(ctx, w ? 1 : 3, err);
-    if (st)
-        return st;
-    a = steno_op_in(ctx, 0);
+    steno_status st;
     s = a->shape;
-    if (!wrong && steno_contrib_in(ctx, 4))
+    if (!wrong && steno_op_in(ctx, 4))
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "g_idx is not supported");
     if (!wrong && (!s.rank || (size_t)s.dim[s.rank - 1] != b.b.k || !steno_ops_is_float(a->dtype)))
         wrong = "A must be floats [..., K]";

@@ -177,7 +177,7 @@ static steno_status pack_conv(struct steno_prepare *pc, struct conv *c, steno_er
 static steno_status prepare_conv(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
-    const struct steno_tensor *w = n->n_in > 1 ? steno_prepare_const(pc, 1) : NULL;
+    const struct steno_tensor *w = steno_prepare_const(pc, 1);
     struct conv *c = calloc(1, sizeof *c);
     steno_status st;
     if (!c)
@@ -272,8 +272,8 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
                              struct steno_tensor *y, steno_err *err)
 {
     const struct steno_tensor *x = steno_op_in(ctx, 0);
-    const struct steno_tensor *b = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
-    const struct steno_tensor *z = steno_op_n_in(ctx) > 3 ? steno_op_in(ctx, 3) : NULL;
+    const struct steno_tensor *b = steno_op_in(ctx, 2);
+    const struct steno_tensor *z = steno_op_in(ctx, 3);
     const float *xf = steno_ops_as_f32(ctx, x), *zf = z ? steno_ops_as_f32(ctx, z) : NULL, *w;
     float *yf = steno_ops_out_f32(ctx, y);
     size_t in = s->c_in * s->in[0] * s->in[1], out = s->c_out * s->out[0] * s->out[1];
@@ -434,7 +434,7 @@ static void transposed_loops(const struct loops *l, const double *x, const doubl
 static steno_status run_loops(struct steno_op_ctx *ctx, const struct loops *l, bool transposed,
                               struct steno_tensor *y, steno_err *err)
 {
-    const struct steno_tensor *b = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    const struct steno_tensor *b = steno_op_in(ctx, 2);
     const double *x = steno_ops_as_f64(ctx, steno_op_in(ctx, 0));
     const double *w = steno_ops_as_f64(ctx, steno_op_in(ctx, 1));
     const double *bias = b ? steno_ops_as_f64(ctx, b) : NULL;
@@ -451,7 +451,7 @@ static steno_status check_inputs(const struct steno_op_ctx *ctx, size_t c_out, s
                                  steno_err *err)
 {
     const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1);
-    const struct steno_tensor *b = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    const struct steno_tensor *b = steno_op_in(ctx, 2);
     if (!steno_ops_is_float(x->dtype) || w->dtype != x->dtype)
         return steno_ops_bad_type(ctx, err, steno_ops_is_float(x->dtype) ? w->dtype : x->dtype);
     if (x->shape.rank != w->shape.rank || (size_t)x->shape.dim[1] != c_in)
@@ -468,19 +468,13 @@ static steno_status check_inputs(const struct steno_op_ctx *ctx, size_t c_out, s
 static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct conv *c = steno_op_priv(ctx);
-    const struct steno_tensor *x, *w, *z;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1);
+    const struct steno_tensor *z = steno_op_in(ctx, 3);
     struct steno_tensor *y;
     struct steno_shape ys;
-    struct steno_window win;
-    struct steno_conv s;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    w = steno_op_in(ctx, 1);
-    z = steno_op_n_in(ctx) > 3 ? steno_op_in(ctx, 3) : NULL;
-    s = c->s;
-    win = c->win;
+    struct steno_window win = c->win;
+    struct steno_conv s = c->s;
+    steno_status st = STENO_OK;
     if (!c->known)
         st = steno_ops_conv_geometry(steno_op_node(ctx), &w->shape, &s, &win, err);
     if (!st)
@@ -626,7 +620,7 @@ static steno_status prepare_transposed(struct steno_prepare *pc, void **priv, st
 static steno_status transposed_fast(struct steno_op_ctx *ctx, const struct loops *l,
                                     struct steno_tensor *y, steno_err *err)
 {
-    const struct steno_tensor *b = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    const struct steno_tensor *b = steno_op_in(ctx, 2);
     const struct transposed *p = steno_op_priv(ctx);
     struct steno_conv_transpose t = {.batch = l->batch,
                                      .c_in = l->c_in,
@@ -657,16 +651,11 @@ static steno_status transposed_fast(struct steno_op_ctx *ctx, const struct loops
 
 static steno_status run_transposed(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *w;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     struct steno_shape ys;
     struct steno_window win;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    w = steno_op_in(ctx, 1);
-    st = transposed_shape(steno_op_node(ctx), &x->shape, &w->shape, &win, &ys, err);
+    steno_status st = transposed_shape(steno_op_node(ctx), &x->shape, &w->shape, &win, &ys, err);
     if (!st)
         st = check_inputs(ctx, (size_t)ys.dim[1], (size_t)w->shape.dim[0], err);
     if (!st)

@@ -96,8 +96,8 @@ static steno_status read_factors(struct steno_op_ctx *ctx, int w_in, int x_zero,
     bool ok;
     f->x = steno_op_in(ctx, 0);
     f->w = steno_op_in(ctx, w_in);
-    f->x_zero = x_zero < steno_op_n_in(ctx) ? steno_op_in(ctx, x_zero) : NULL;
-    f->w_zero = w_zero < steno_op_n_in(ctx) ? steno_op_in(ctx, w_zero) : NULL;
+    f->x_zero = steno_op_in(ctx, x_zero);
+    f->w_zero = steno_op_in(ctx, w_zero);
     f->packed = steno_op_priv(ctx);
     if (!steno_ops_is_byte(f->x->dtype) || !steno_ops_is_byte(f->w->dtype))
         return steno_ops_bad_type(ctx, err,
@@ -348,10 +348,8 @@ static steno_status run_conv_integer(struct steno_op_ctx *ctx, steno_err *err)
     struct geometry g;
     struct factors f;
     struct steno_tensor *y;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = geometry(steno_op_node(ctx), &steno_op_in(ctx, 0)->shape, &steno_op_in(ctx, 1)->shape,
-                      &g, err);
+    steno_status st = geometry(steno_op_node(ctx), &steno_op_in(ctx, 0)->shape,
+                               &steno_op_in(ctx, 1)->shape, &g, err);
     if (!st)
         st = read_factors(ctx, 1, 2, 3, &f, err);
     if (!st)
@@ -369,7 +367,7 @@ static void requantize(struct steno_op_ctx *ctx, const struct geometry *g, const
                        struct steno_tensor *y)
 {
     const struct steno_tensor *ws = steno_op_in(ctx, 4), *yz = steno_op_in(ctx, 7);
-    const struct steno_tensor *bias = steno_op_n_in(ctx) > 8 ? steno_op_in(ctx, 8) : NULL;
+    const struct steno_tensor *bias = steno_op_in(ctx, 8);
     const bool to_signed = yz->dtype == STENO_I8;
     const double lo = to_signed ? -128 : 0, hi = to_signed ? 127 : 255;
     const double ratio =
@@ -397,15 +395,13 @@ static steno_status run_qlinear_conv(struct steno_op_ctx *ctx, steno_err *err)
     struct factors f;
     struct steno_tensor *y;
     int32_t *sum;
-    steno_status st = steno_ops_need(ctx, 8, err);
-    if (!st)
-        st = geometry(steno_op_node(ctx), &steno_op_in(ctx, 0)->shape, &steno_op_in(ctx, 3)->shape,
-                      &g, err);
+    steno_status st = geometry(steno_op_node(ctx), &steno_op_in(ctx, 0)->shape,
+                               &steno_op_in(ctx, 3)->shape, &g, err);
     if (st)
         return st;
     ws = steno_op_in(ctx, 4);
     yz = steno_op_in(ctx, 7);
-    bias = steno_op_n_in(ctx) > 8 ? steno_op_in(ctx, 8) : NULL;
+    bias = steno_op_in(ctx, 8);
     if (!one(ctx, 1) || !one(ctx, 6) || !one(ctx, 7) ||
         (steno_numel(ws) != 1 && steno_numel(ws) != g.c_out) ||
         (bias && steno_numel(bias) != g.c_out))

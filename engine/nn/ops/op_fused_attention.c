@@ -76,9 +76,7 @@ static steno_status run_masked_softmax(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s;
     struct steno_tensor *y;
     struct masked_job j = {.k = steno_op_kernels(ctx), .b = &b};
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = steno_ops_bshape(ctx, 2, &s, err);
+    steno_status st = steno_ops_bshape(ctx, 2, &s, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -405,9 +403,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_attention a = {0};
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
+    steno_status st;
     wrong = read_inputs_attention(ctx, &a);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);

@@ -120,8 +120,7 @@ static steno_status infer_weights(struct steno_infer *ic, steno_err *err)
     } else {
         steno_infer_set(ic, 0, STENO_F32, NULL);
     }
-    if (n->n_out > 1)
-        steno_infer_set(ic, 1, STENO_F32, cache.rank == 3 ? &cache : NULL);
+    steno_infer_set(ic, 1, STENO_F32, cache.rank == 3 ? &cache : NULL);
     return STENO_OK;
 }
 
@@ -254,8 +253,7 @@ static steno_status infer_values(struct steno_infer *ic, steno_err *err)
     if (x.rank == 3)
         x.dim[2] = (is_gated(n) ? 1 : steno_node_int(n, "heads", 1)) * steno_node_int(n, "size", 1);
     steno_infer_set(ic, 0, STENO_F32, x.rank == 3 ? &x : NULL);
-    if (n->n_out > 1)
-        steno_infer_set(ic, 1, STENO_F32, cache.rank > 0 ? &cache : NULL);
+    steno_infer_set(ic, 1, STENO_F32, cache.rank > 0 ? &cache : NULL);
     return STENO_OK;
 }
 

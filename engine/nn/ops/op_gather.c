@@ -52,18 +52,14 @@ static bool gather_shape(const struct steno_shape *x, const struct steno_shape *
 
 static steno_status run_gather(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *t;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *t = steno_op_in(ctx, 1);
     struct steno_shape s;
     struct steno_tensor *y;
     const int64_t *idx;
     int axis;
     size_t outer, block, n, e;
     char *d;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    t = steno_op_in(ctx, 1);
+    steno_status st;
     if (!steno_ops_axis(steno_node_int(steno_op_node(ctx), "axis", 0), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if (!gather_shape(&x->shape, &t->shape, axis, &s))
@@ -181,9 +177,7 @@ static steno_status elements_args(struct steno_op_ctx *ctx, const struct steno_t
                                   const struct steno_tensor **t, const int64_t **idx, int *axis,
                                   steno_err *err)
 {
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
+    steno_status st;
     *x = steno_op_in(ctx, 0);
     *t = steno_op_in(ctx, 1);
     if (!steno_ops_axis(steno_node_int(steno_op_node(ctx), "axis", 0), (*x)->shape.rank, axis))
@@ -271,9 +265,7 @@ static steno_status run_scatter_elements(struct steno_op_ctx *ctx, steno_err *er
     int64_t at[STENO_MAX_RANK] = {0}, stride[STENO_MAX_RANK];
     int axis;
     size_t n, e;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (!st)
-        st = elements_args(ctx, &x, &t, &idx, &axis, err);
+    steno_status st = elements_args(ctx, &x, &t, &idx, &axis, err);
     if (st)
         return st;
     u = steno_op_in(ctx, 2);
@@ -354,7 +346,7 @@ static steno_status nd_indices(struct steno_op_ctx *ctx, const struct steno_tens
 
 static steno_status run_gather_nd(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *t;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *t = steno_op_in(ctx, 1);
     struct steno_shape s;
     struct steno_tensor *y;
     const int64_t *idx;
@@ -363,11 +355,7 @@ static steno_status run_gather_nd(struct steno_op_ctx *ctx, steno_err *err)
     size_t block, per_batch, batches, sub, e;
     const char *wrong;
     char *d;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    t = steno_op_in(ctx, 1);
+    steno_status st;
     wrong = gather_nd_shape(&x->shape, &t->shape, batch, &s);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
@@ -492,9 +480,6 @@ static steno_status scatter_entries(struct steno_op_ctx *ctx, const struct steno
 static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_shape *x;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
     x = &steno_op_in(ctx, 0)->shape;
     return scatter_entries(ctx, x, &steno_op_in(ctx, 2)->shape, x, 1, err);
 }
@@ -522,9 +507,6 @@ static steno_status infer_scatter_each(struct steno_infer *ic, steno_err *err)
 static steno_status run_scatter_each(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_shape x, u, all;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
     all = x = steno_op_in(ctx, 0)->shape;
     u = steno_op_in(ctx, 2)->shape;
     if (x.rank < 1 || u.rank < 1 || (x.dim[0] != u.dim[0] && x.dim[0] != 1 && u.dim[0] != 1))

@@ -29,7 +29,7 @@ static const char *read_table(const struct steno_op_ctx *ctx, struct block_table
     size_t zeros;
     t->data = steno_op_in(ctx, 0);
     t->scale = steno_op_in(ctx, 2);
-    t->zero = steno_contrib_in(ctx, 3);
+    t->zero = steno_op_in(ctx, 3);
     if (steno_node_int(n, "gather_axis", 0) != 0 ||
         (steno_node_int(n, "quantize_axis", 1) != 1 && steno_node_int(n, "quantize_axis", 1) != -1))
         return "gather_axis must be 0, quantize_axis 1";
@@ -87,16 +87,13 @@ static void read_row(const struct block_table *t, size_t r, const float *scale, 
 static steno_status run_gather_blocks(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct block_table t = {0};
-    const struct steno_tensor *at;
+    const struct steno_tensor *at = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     struct steno_shape s;
     const char *wrong;
     const float *scale;
     float *to;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    at = steno_op_in(ctx, 1);
+    steno_status st;
     wrong = read_table(ctx, &t);
     if (!wrong &&
         ((at->dtype != STENO_I32 && at->dtype != STENO_I64) || at->shape.rank >= STENO_MAX_RANK))

@@ -45,10 +45,9 @@ static bool is_key(const struct group_query *g, const struct steno_tensor *t)
 static const char *read_factors(const struct steno_op_ctx *ctx, struct group_query *g)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *q = steno_op_in(ctx, QUERY), *k = steno_contrib_in(ctx, KEY),
-                              *v = steno_contrib_in(ctx, VALUE);
-    const struct steno_tensor *pk = steno_contrib_in(ctx, PAST_KEY),
-                              *pv = steno_contrib_in(ctx, PAST_VALUE);
+    const struct steno_tensor *q = steno_op_in(ctx, QUERY), *k = steno_op_in(ctx, KEY),
+                              *v = steno_op_in(ctx, VALUE);
+    const struct steno_tensor *pk = steno_op_in(ctx, PAST_KEY), *pv = steno_op_in(ctx, PAST_VALUE);
     const int64_t heads = steno_node_int(n, "num_heads", 0);
     const int64_t kv = steno_node_int(n, "kv_num_heads", 0);
     g->together = !k;
@@ -99,8 +98,8 @@ static const char *read_lengths(struct steno_op_ctx *ctx, struct group_query *g)
 static const char *read_rotary(struct steno_op_ctx *ctx, struct group_query *g)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *c = steno_contrib_in(ctx, COS), *s = steno_contrib_in(ctx, SIN),
-                              *places = steno_contrib_in(ctx, PLACES);
+    const struct steno_tensor *c = steno_op_in(ctx, COS), *s = steno_op_in(ctx, SIN),
+                              *places = steno_op_in(ctx, PLACES);
     g->turns = steno_node_int(n, "do_rotary", 0) != 0;
     g->interleaved = steno_node_int(n, "rotary_interleaved", 0) != 0;
     if (!g->turns)
@@ -134,7 +133,7 @@ static bool turn_rows(struct steno_op_ctx *ctx, const struct group_query *g, siz
                       const float *x, size_t width, size_t heads, float *to, size_t head,
                       size_t row)
 {
-    const struct steno_tensor *places = steno_contrib_in(ctx, PLACES);
+    const struct steno_tensor *places = steno_op_in(ctx, PLACES);
     for (size_t i = 0; i < g->rows; i++) {
         const int64_t at =
             places ? steno_ops_get_i64(places, b * g->rows + i) : g->before[b] + (int64_t)i;
@@ -164,12 +163,12 @@ static steno_status extend_cache(struct steno_op_ctx *ctx, const struct group_qu
                                  int out, const float *x, size_t width, bool turns,
                                  const float **cache, steno_err *err)
 {
-    const struct steno_tensor *past = steno_contrib_in(ctx, in);
+    const struct steno_tensor *past = steno_op_in(ctx, in);
     const struct steno_shape s =
         steno_ops_shape(4, (const int64_t[]){(int64_t)g->batch, (int64_t)g->kv_heads,
                                              (int64_t)g->keys, (int64_t)g->size});
     const float *from = past ? steno_ops_as_f32(ctx, past) : NULL;
-    const bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
+    const bool wanted = steno_op_wants(ctx, out);
     const size_t head = g->keys * g->size;
     struct steno_tensor *t = NULL;
     float *to;
@@ -274,10 +273,8 @@ static steno_status run_group_query(struct steno_op_ctx *ctx, steno_err *err)
     const float *q, *k, *v;
     size_t width;
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    if (steno_contrib_in(ctx, SINK) || steno_node_int(n, "smooth_softmax", 0) > 0 ||
+    steno_status st;
+    if (steno_op_in(ctx, SINK) || steno_node_int(n, "smooth_softmax", 0) > 0 ||
         steno_node_int(n, "qk_output", 0) || steno_node_int(n, "kv_cache_bit_width", 0))
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
                              "head_sink, smooth_softmax, qk_output and quantized caches are not "

@@ -191,9 +191,7 @@ static steno_status run_local(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s;
     struct steno_tensor *y;
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
+    steno_status st;
     wrong = read_inputs_local_attention(ctx, &l);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);

@@ -191,9 +191,7 @@ static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
     const char *wrong;
     const float *fa, *fb;
     float *fy;
-    steno_status st = steno_ops_need(ctx, w ? 1 : 2, err);
-    if (st)
-        return st;
+    steno_status st;
     b = w ? NULL : steno_op_in(ctx, 1);
     bs = w ? shape_of(w, false) : b->shape;
     wrong = steno_matmul_plan(&a->shape, &bs, &p);
@@ -350,11 +348,9 @@ static steno_status run_plain_gemm(struct steno_op_ctx *ctx, struct steno_tensor
     const char *wrong;
     int64_t k;
     bool row;
-    steno_status st = steno_ops_need(ctx, w ? 1 : 2, err);
-    if (st)
-        return st;
+    steno_status st;
     b = w ? NULL : steno_op_in(ctx, 1);
-    c = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    c = steno_op_in(ctx, 2);
     bs = w ? shape_of(w, steno_node_int(node, "transB", 0) != 0) : b->shape;
     wrong = gemm_plan(node, &a->shape, &bs, &s, &k);
     if (!wrong && (a->dtype != (w ? STENO_F32 : b->dtype) || (c && c->dtype != a->dtype)))

@@ -52,9 +52,7 @@ static steno_status run_transpose(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *y;
     int perm[STENO_MAX_RANK];
     int64_t in[STENO_MAX_RANK];
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
+    steno_status st;
     j.x = steno_op_in(ctx, 0);
     s.rank = j.x->shape.rank;
     if (!permutation(steno_op_node(ctx), s.rank, perm))
@@ -102,9 +100,7 @@ static steno_status run_concat(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s;
     struct steno_tensor *y;
     size_t e, outer, row, at = 0;
-    steno_status st = steno_ops_need(ctx, n_in, err);
-    if (st)
-        return st;
+    steno_status st;
     if (!n_in)
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "there are no inputs");
     s = steno_op_in(ctx, 0)->shape;
@@ -214,9 +210,7 @@ static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
     size_t n_given, e, outer, row, at = 0;
     const char *wrong;
     bool found;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_axes(ctx, "split", 1, given, MAX_PARTS, &n_given, &found, err);
+    steno_status st = steno_ops_axes(ctx, "split", 1, given, MAX_PARTS, &n_given, &found, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -381,9 +375,7 @@ static steno_status run_slice(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *y;
     int64_t in[STENO_MAX_RANK], ss[STENO_MAX_RANK], ds[STENO_MAX_RANK], offset = 0;
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = slice_args_run(ctx, &a, err);
+    steno_status st = slice_args_run(ctx, &a, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -464,9 +456,7 @@ static steno_status run_tile(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *y;
     int64_t rep[STENO_MAX_RANK], filled[STENO_MAX_RANK], ds[STENO_MAX_RANK], ss[STENO_MAX_RANK];
     size_t n, e;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = steno_ops_ints(ctx, 1, rep, STENO_MAX_RANK, &n, err);
+    steno_status st = steno_ops_ints(ctx, 1, rep, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -646,9 +636,7 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
     size_t n, n_axes;
     bool found, has_axes;
     uint64_t fill = 0;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_axes(ctx, "pads", 1, pads, 2 * STENO_MAX_RANK, &n, &found, err);
+    steno_status st = steno_ops_axes(ctx, "pads", 1, pads, 2 * STENO_MAX_RANK, &n, &found, err);
     if (!st)
         st = steno_ops_axes(ctx, "axes", 3, axes, STENO_MAX_RANK, &n_axes, &has_axes, err);
     if (st)
@@ -667,7 +655,7 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st)
         return st;
-    value = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    value = steno_op_in(ctx, 2);
     if (value && steno_numel(value) >= 1 && value->dtype == x->dtype) {
         memcpy(&fill, value->data, steno_dtype_size(x->dtype));
     } else if (!value) {

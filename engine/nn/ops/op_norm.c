@@ -58,16 +58,13 @@ static steno_status run_soft(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_node *node = steno_op_node(ctx);
     struct soft_job j = {.k = steno_op_kernels(ctx)};
     bool flat = node->opset < 13; /* the input is read as [outer, everything from axis on] */
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     const double *xd;
     double *yd;
     size_t outer, inner;
     int axis;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     j.kind = node->op_type[0] == 'S' ? SOFTMAX : node->op_type[0] == 'L' ? LOG_SOFTMAX : HARDMAX;
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
@@ -179,7 +176,7 @@ static steno_status layer_general(struct steno_op_ctx *ctx, const struct steno_t
                                   steno_err *err)
 {
     struct steno_tensor *mean_out = NULL, *inv_out = NULL;
-    const struct steno_tensor *b = !rms && steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    const struct steno_tensor *b = !rms ? steno_op_in(ctx, 2) : NULL;
     const double *xd = steno_ops_as_f64(ctx, x), *gamma, *beta = NULL;
     double *yd = steno_ops_out_f64(ctx, y);
     steno_dtype stash = (steno_dtype)steno_node_int(steno_op_node(ctx), "stash_type", STENO_F32);
@@ -229,8 +226,7 @@ static bool is_row(const struct steno_tensor *t, const struct steno_shape *x, in
 
 static bool wants_stats(const struct steno_op_ctx *ctx)
 {
-    return (steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1)) ||
-           (steno_op_n_out(ctx) > 2 && steno_op_wants(ctx, 2));
+    return (steno_op_wants(ctx, 1)) || (steno_op_wants(ctx, 2));
 }
 
 /* ONNX Runtime's optimizer has its own name for it, in the domain of ONNX. */
@@ -244,17 +240,13 @@ static steno_status run_layer(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     bool rms = is_rms(node);
-    const struct steno_tensor *x, *g, *b;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *g = steno_op_in(ctx, 1), *b;
     struct layer_job j = {.k = steno_op_kernels(ctx), .rms = rms};
     struct steno_tensor *y;
     size_t rows;
     int axis;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    g = steno_op_in(ctx, 1);
-    b = !rms && steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    steno_status st;
+    b = !rms ? steno_op_in(ctx, 2) : NULL;
     j.eps = steno_node_float(node, "epsilon", 1e-5f);
     if (!steno_ops_is_float(x->dtype) || !steno_ops_is_float(g->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
@@ -299,16 +291,13 @@ static steno_status run_lp(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     int64_t p = steno_node_int(node, "p", 2);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     const double *xd;
     double *yd;
     size_t outer, n, inner;
     int axis;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!steno_ops_axis(steno_node_int(node, "axis", -1), x->shape.rank, &axis))
@@ -349,9 +338,7 @@ static steno_status run_mvn(struct steno_op_ctx *ctx, steno_err *err)
     bool found, set[STENO_MAX_RANK] = {false};
     const double *xd;
     double *yd, *mean, *sq;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_axes(ctx, "axes", -1, axes, STENO_MAX_RANK, &n_axes, &found, err);
+    steno_status st = steno_ops_axes(ctx, "axes", -1, axes, STENO_MAX_RANK, &n_axes, &found, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -488,15 +475,11 @@ static steno_status run_group(struct steno_op_ctx *ctx, steno_err *err)
     bool instance = !strcmp(node->op_type, "InstanceNormalization");
     struct group_job j = {.k = steno_op_kernels(ctx),
                           .eps = (double)steno_node_float(node, "epsilon", 1e-5f)};
-    const struct steno_tensor *x, *g, *b;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *g = steno_op_in(ctx, 1),
+                              *b = steno_op_in(ctx, 2);
     struct steno_tensor *y;
     size_t c, rows;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    g = steno_op_in(ctx, 1);
-    b = steno_op_in(ctx, 2);
+    steno_status st;
     if (!steno_ops_is_float(x->dtype) || !steno_ops_is_float(g->dtype) ||
         !steno_ops_is_float(b->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
@@ -542,15 +525,12 @@ static steno_status run_batch(struct steno_op_ctx *ctx, steno_err *err)
     double eps = (double)steno_node_float(node, "epsilon", 1e-5f);
     double momentum = (double)steno_node_float(node, "momentum", 0.9f);
     bool training = node->opset >= 14 && steno_node_int(node, "training_mode", 0);
-    const struct steno_tensor *x, *p[5];
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *p[5];
     struct steno_tensor *y;
     const double *pd[5] = {NULL}; /* 1 scale, 2 bias, 3 mean, 4 var */
     double *scale, *shift;
     size_t c, plane, batch;
-    steno_status st = steno_ops_need(ctx, 5, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!steno_ops_is_float(x->dtype) || x->shape.rank < 1)
         return steno_ops_bad_type(ctx, err, x->dtype);
     c = x->shape.rank > 1 ? (size_t)x->shape.dim[1] : 1;

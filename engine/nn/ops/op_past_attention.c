@@ -279,12 +279,9 @@ static steno_status hide_rows(struct steno_op_ctx *ctx, struct past *p, steno_er
 static steno_status run_past(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct past p = {.k = steno_op_kernels(ctx)};
-    steno_status st = steno_ops_need(ctx, 6, err);
-    const char *wrong = st ? NULL : read_inputs_past(ctx, &p);
-    if (wrong)
-        st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    if (!st)
-        st = steno_attention_output(ctx, &p.a, err);
+    const char *wrong = read_inputs_past(ctx, &p);
+    steno_status st = wrong ? steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong)
+                            : steno_attention_output(ctx, &p.a, err);
     if (st || !p.a.y)
         return st;
     if (p.a.rows == 1)

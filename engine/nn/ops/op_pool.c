@@ -57,8 +57,7 @@ static steno_status infer_pool(struct steno_infer *ic, steno_err *err)
                 p.out.dim[i] = steno_infer_new_dim(ic);
     }
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &p.out);
-    if (n->n_out > 1)
-        steno_infer_set(ic, 1, STENO_I64, &p.out);
+    steno_infer_set(ic, 1, STENO_I64, &p.out);
     return STENO_OK;
 }
 
@@ -130,24 +129,20 @@ static bool pool_takes(enum steno_pool_kind kind, steno_dtype t)
 
 static steno_status run_pool(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y, *idx = NULL;
     struct steno_pooling p;
     const double *xd;
     double *yd;
     int64_t *where = NULL;
     size_t image, images;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    st = read_pool(steno_op_node(ctx), &x->shape, &p, err);
+    steno_status st = read_pool(steno_op_node(ctx), &x->shape, &p, err);
     if (st)
         return st;
     if (!pool_takes(p.kind, x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, x->dtype, &p.out, &y, err);
-    if (!st && steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1))
+    if (!st && steno_op_wants(ctx, 1))
         st = steno_op_out(ctx, 1, STENO_I64, &p.out, &idx, err);
     if (st)
         return st;
@@ -203,16 +198,13 @@ static steno_status run_global(struct steno_op_ctx *ctx, steno_err *err)
     const steno_kernels *k = steno_op_kernels(ctx);
     enum steno_pool_kind kind = pool_kind_of(steno_op_node(ctx));
     double p = (double)steno_node_int(steno_op_node(ctx), "p", 2);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     struct steno_shape s;
     const double *xd;
     double *yd;
     size_t rows, n;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     s = x->shape;
     if (!steno_ops_is_float(x->dtype) || s.rank < 2)
         return steno_ops_bad_type(ctx, err, x->dtype);

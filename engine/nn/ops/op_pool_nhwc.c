@@ -144,13 +144,10 @@ static void pool_rows(void *arg, size_t begin, size_t end)
 static steno_status run_pool_nhwc(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct pool_nhwc p = {.k = steno_op_kernels(ctx)};
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     struct steno_shape s;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (x->dtype != STENO_F32)
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = read_pool(steno_op_node(ctx), &x->shape, &p, &s, err);

@@ -20,7 +20,7 @@ static steno_status read_scaling(const struct steno_op_ctx *ctx, struct scaling 
 {
     const struct steno_node *node = steno_op_node(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *s = steno_op_in(ctx, 1);
-    const struct steno_tensor *z = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    const struct steno_tensor *z = steno_op_in(ctx, 2);
     int64_t block = steno_node_int(node, "block_size", 0);
     int axis = 0;
     q->n = steno_numel(s);
@@ -73,10 +73,8 @@ struct rows { /* scales and zero points, widened once */
 
 static steno_status read_rows(struct steno_op_ctx *ctx, struct rows *r, steno_err *err)
 {
-    const struct steno_tensor *z = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = read_scaling(ctx, &r->q, err);
+    const struct steno_tensor *z = steno_op_in(ctx, 2);
+    steno_status st = read_scaling(ctx, &r->q, err);
     if (st)
         return st;
     r->scale = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
@@ -97,7 +95,7 @@ static steno_status infer_quantize(struct steno_infer *ic, steno_err *err)
     const struct steno_node *n = steno_infer_node(ic);
     struct steno_shape s = steno_infer_shape(ic, 0);
     steno_dtype t;
-    if (n->n_in > 2 && steno_infer_has(ic, 2)) {
+    if (steno_infer_has(ic, 2)) {
         t = steno_infer_dtype(ic, 2);
     } else {
         t = quantized_type(n, STENO_DT_NONE);
@@ -150,7 +148,7 @@ static steno_status run_quantize(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    z = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    z = steno_op_in(ctx, 2);
     t = quantized_type(steno_op_node(ctx), z ? z->dtype : STENO_DT_NONE);
     if (!t)
         t = STENO_U8;
@@ -264,14 +262,11 @@ static steno_status infer_dynamic(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_dynamic(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y, *ys, *yz;
     struct steno_shape scalar = {0};
     int32_t zero;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (x->dtype != STENO_F32)
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, STENO_U8, &x->shape, &y, err);
@@ -306,11 +301,6 @@ static steno_status infer_qlinear_matmul(struct steno_infer *ic, steno_err *err)
     return infer_product(ic, 3, steno_infer_dtype(ic, 7), err);
 }
 
-static const struct steno_tensor *optional_quant(const struct steno_op_ctx *ctx, int in)
-{
-    return in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
-}
-
 static steno_status prepare_matmul_integer(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     struct steno_packed_i8 *w;
@@ -333,13 +323,11 @@ static steno_status run_matmul_integer(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_gemm_i8 plain = {0};
     struct steno_matmul p;
     struct steno_tensor *y;
-    steno_status st = steno_ops_need(ctx, x.w ? 1 : 2, err);
-    if (st)
-        return st;
+    steno_status st;
     x.a = steno_op_in(ctx, 0);
     x.b = x.w ? NULL : steno_op_in(ctx, 1);
-    x.a_zero = optional_quant(ctx, 2);
-    x.b_zero = optional_quant(ctx, 3);
+    x.a_zero = steno_op_in(ctx, 2);
+    x.b_zero = steno_op_in(ctx, 3);
     st = steno_ops_product_i8_plan(ctx, &x, &p, err);
     if (!st)
         st = steno_op_out(ctx, 0, STENO_I32, &p.out, &y, err);
@@ -385,7 +373,7 @@ static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
     size_t n, n_scales[3];
     steno_status st = STENO_OK;
     for (int i = 0; i < 8 && !st; i++)
-        if (!optional_quant(ctx, i) && !(i == 3 && x.w))
+        if (!steno_op_in(ctx, i) && !(i == 3 && x.w))
             st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", i);
     if (st)
         return st;

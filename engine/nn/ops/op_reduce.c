@@ -314,9 +314,7 @@ static steno_status run_reduce(struct steno_op_ctx *ctx, steno_err *err)
     int64_t axes[STENO_MAX_RANK];
     bool set[STENO_MAX_RANK], found;
     size_t n_axes, outer;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = steno_ops_axes(ctx, "axes", 1, axes, STENO_MAX_RANK, &n_axes, &found, err);
+    steno_status st = steno_ops_axes(ctx, "axes", 1, axes, STENO_MAX_RANK, &n_axes, &found, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -351,15 +349,12 @@ static steno_status run_arg(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     bool want_max = !strcmp(node->op_type, "ArgMax"), last, set[STENO_MAX_RANK] = {false};
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_shape s;
     struct steno_tensor *y;
     int axis;
     size_t outer, n, inner;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     last = steno_node_int(node, "select_last_index", 0) != 0;
     if (!steno_ops_is_float(x->dtype) && !steno_ops_is_int(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);

@@ -337,7 +337,7 @@ static steno_status resize_axes(struct steno_op_ctx *ctx, const struct resize *r
 
 static steno_status read_roi(struct steno_op_ctx *ctx, struct resize *r, steno_err *err)
 {
-    const struct steno_tensor *roi = !r->old && steno_op_n_in(ctx) > 1 ? steno_op_in(ctx, 1) : NULL;
+    const struct steno_tensor *roi = !r->old ? steno_op_in(ctx, 1) : NULL;
     for (int i = 0; i < r->rank; i++)
         r->end[i] = 1;
     if (!resize_is(r->coordinate, "tf_crop_and_resize"))
@@ -355,20 +355,17 @@ static steno_status read_roi(struct steno_op_ctx *ctx, struct resize *r, steno_e
 static steno_status run_resize(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *x, *scales, *sizes;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *scales, *sizes;
     struct steno_shape s = {0};
     struct steno_tensor *y;
     const float *fixed;
     const char *wrong;
     struct resize r;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     wrong = resize_attributes(n, x->shape.rank, &r);
     fixed = wrong ? NULL : fixed_scales(n, &r, x->shape.rank);
-    scales = !wrong && r.from > 0 && steno_op_n_in(ctx) > r.from ? steno_op_in(ctx, r.from) : NULL;
-    sizes = !wrong && !r.old && steno_op_n_in(ctx) > 3 ? steno_op_in(ctx, 3) : NULL;
+    scales = !wrong && r.from > 0 ? steno_op_in(ctx, r.from) : NULL;
+    sizes = !wrong && !r.old ? steno_op_in(ctx, 3) : NULL;
     scales = scales && !steno_numel(scales) && r.n_axes ? NULL : scales;
     if (sizes && !steno_numel(sizes) && r.n_axes)
         sizes = NULL;

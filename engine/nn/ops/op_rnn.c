@@ -88,7 +88,7 @@ struct io { /* inputs as f32; outputs as f32 memory to write */
 static steno_status fetch(struct steno_op_ctx *ctx, int i, size_t want, const float **out,
                           steno_err *err)
 {
-    const struct steno_tensor *t = i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
+    const struct steno_tensor *t = steno_op_in(ctx, i);
     *out = NULL;
     if (!t)
         return STENO_OK;
@@ -104,7 +104,7 @@ static steno_status fetch(struct steno_op_ctx *ctx, int i, size_t want, const fl
 static steno_status read_lens(struct steno_op_ctx *ctx, size_t seq, size_t batch, int64_t *lens,
                               steno_err *err)
 {
-    const struct steno_tensor *t = steno_op_n_in(ctx) > 4 ? steno_op_in(ctx, 4) : NULL;
+    const struct steno_tensor *t = steno_op_in(ctx, 4);
     if (t && (steno_numel(t) != batch || (t->dtype != STENO_I32 && t->dtype != STENO_I64)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "sequence_lens has %zu elements, expected %zu", steno_numel(t), batch);
@@ -151,8 +151,8 @@ static steno_status make_outputs(struct steno_op_ctx *ctx, const struct steno_rn
 static steno_status fetch_int8(struct steno_op_ctx *ctx, int in, const float **out, steno_err *err)
 {
     int scale = 6 + 2 * in;
-    struct steno_int8 w = {steno_op_in(ctx, in), steno_contrib_in(ctx, scale),
-                           steno_contrib_in(ctx, scale + 1)};
+    struct steno_int8 w = {steno_op_in(ctx, in), steno_op_in(ctx, scale),
+                           steno_op_in(ctx, scale + 1)};
     if (!w.scale)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", scale);
     return steno_int8_scratch(ctx, &w, out, err);
@@ -298,15 +298,11 @@ static steno_status run_rnn(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_rnn_run r = {
         .p = &p, .k = steno_op_kernels(ctx), .form = p.is_packed ? &p.form : &f32};
     struct io io = {0};
-    const struct steno_tensor *x, *wt, *rt;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *wt = steno_op_in(ctx, 1),
+                              *rt = steno_op_in(ctx, 2);
     int64_t *lens;
     float *bias;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    wt = steno_op_in(ctx, 1);
-    rt = steno_op_in(ctx, 2);
+    steno_status st;
     if (!p.hidden && !p.is_packed && steno_rnn_width(&p, &rt->shape) > 0)
         p.hidden = (size_t)steno_rnn_width(&p, &rt->shape);
     if (x->shape.rank != 3 || !p.hidden ||

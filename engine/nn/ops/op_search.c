@@ -16,9 +16,7 @@ static steno_status run_cum(struct steno_op_ctx *ctx, steno_err *err)
     int64_t a[1];
     size_t n_axis, outer, n, inner, e;
     int axis;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = steno_ops_ints(ctx, 1, a, 1, &n_axis, err);
+    steno_status st = steno_ops_ints(ctx, 1, a, 1, &n_axis, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -113,7 +111,7 @@ static void load_candidate(const struct steno_tensor *x, size_t at, size_t i, st
 static steno_status topk_k(struct steno_op_ctx *ctx, int64_t *k, steno_err *err)
 {
     size_t n;
-    if (steno_op_n_in(ctx) > 1 && steno_op_in(ctx, 1)) {
+    if (steno_op_in(ctx, 1)) {
         steno_status st = steno_ops_ints(ctx, 1, k, 1, &n, err);
         if (st)
             return st;
@@ -135,9 +133,7 @@ static steno_status run_topk(struct steno_op_ctx *ctx, steno_err *err)
     int64_t k;
     int axis;
     size_t outer, n, inner, e;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = topk_k(ctx, &k, err);
+    steno_status st = topk_k(ctx, &k, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -207,15 +203,12 @@ static bool is_zero(const struct steno_tensor *x, size_t i)
 
 static steno_status run_nonzero(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     struct steno_shape s = {.rank = 2};
     int64_t at[STENO_MAX_RANK] = {0}, count = 0, col = 0;
     size_t n;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!steno_dtype_is_element(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     n = steno_numel(x);
@@ -266,19 +259,15 @@ static const char *onehot_shape(const struct steno_node *n, const struct steno_s
 
 static steno_status run_onehot(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *v, *d;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *v = steno_op_in(ctx, 2),
+                              *d = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     struct steno_shape s;
     const char *wrong;
     int64_t depth;
     size_t outer, inner, e;
     int axis;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    d = steno_op_in(ctx, 1);
-    v = steno_op_in(ctx, 2);
+    steno_status st;
     if (steno_numel(d) != 1 || steno_numel(v) != 2)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "depth must be one number, values must be two");
@@ -328,15 +317,12 @@ static steno_status infer_onehot(struct steno_infer *ic, steno_err *err)
 static steno_status run_trilu(struct steno_op_ctx *ctx, steno_err *err)
 {
     bool upper = steno_node_int(steno_op_node(ctx), "upper", 1) != 0;
-    const struct steno_tensor *x, *kt;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *kt;
     struct steno_tensor *y;
     int64_t k = 0, rows, cols;
     size_t e, batch;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    kt = steno_op_n_in(ctx) > 1 ? steno_op_in(ctx, 1) : NULL;
+    steno_status st;
+    kt = steno_op_in(ctx, 1);
     if (kt && steno_numel(kt) == 1)
         k = steno_ops_get_i64(kt, 0);
     if (x->shape.rank < 2)
@@ -370,14 +356,10 @@ static steno_status run_reverse_sequence(struct steno_op_ctx *ctx, steno_err *er
     const struct steno_node *node = steno_op_node(ctx);
     int64_t batch_axis = steno_node_int(node, "batch_axis", 1);
     int64_t time_axis = steno_node_int(node, "time_axis", 0);
-    const struct steno_tensor *x, *len;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *len = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     size_t e, block, n0, n1;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    len = steno_op_in(ctx, 1);
+    steno_status st;
     if (x->shape.rank < 2 || batch_axis < 0 || batch_axis > 1 || time_axis != 1 - batch_axis)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "batch and time must be the first two axes");
@@ -411,18 +393,14 @@ static steno_status run_reverse_sequence(struct steno_op_ctx *ctx, steno_err *er
 static steno_status run_compress(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_attr *a = steno_node_attr(steno_op_node(ctx), "axis");
-    const struct steno_tensor *x, *c;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *c = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     struct steno_shape s;
     const uint8_t *keep;
     size_t outer, n, block, count = 0, length, e;
     int axis = 0;
     char *d;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    c = steno_op_in(ctx, 1);
+    steno_status st;
     if (c->dtype != STENO_BOOL || c->shape.rank != 1)
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "the condition must be a list of bool");
     if (a && !steno_ops_axis(steno_node_int(steno_op_node(ctx), "axis", 0), x->shape.rank, &axis))
@@ -473,16 +451,13 @@ static steno_status infer_compress(struct steno_infer *ic, steno_err *err)
 static steno_status run_eye(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     int64_t k = steno_node_int(node, "k", 0);
     steno_dtype t;
     size_t e;
     double one = 1;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     t = (steno_dtype)steno_node_int(node, "dtype", x->dtype);
     if (x->shape.rank != 2 || !steno_dtype_is_element(t))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the input must have rank 2");

@@ -170,9 +170,6 @@ static steno_status run_construct(struct steno_op_ctx *ctx, steno_err *err)
 {
     int n = steno_op_n_in(ctx);
     struct steno_tensor *t = steno_op_scratch(ctx, ((size_t)n + 1) * sizeof *t);
-    steno_status st = steno_ops_need(ctx, n, err);
-    if (st)
-        return st;
     if (!t)
         return steno_ops_nomem(ctx, err);
     for (int i = 0; i < n; i++) {
@@ -198,9 +195,7 @@ static steno_status run_insert(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *t;
     struct sequence s;
     size_t at;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = read_sequence(ctx, 0, &s, err);
+    steno_status st = read_sequence(ctx, 0, &s, err);
     if (!st)
         st = position(ctx, 2, s.n, s.n, s.n, &at, err);
     if (st)
@@ -257,9 +252,7 @@ static steno_status run_at(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor t, *y;
     struct sequence s;
     size_t at;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = read_sequence(ctx, 0, &s, err);
+    steno_status st = read_sequence(ctx, 0, &s, err);
     if (!st)
         st = present(ctx, &s, &at, err);
     if (st)
@@ -394,16 +387,13 @@ static steno_status read_parts(struct steno_op_ctx *ctx, int64_t extent, struct 
 static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *t;
     struct parts p;
     size_t outer, inner, row, at = 0;
     bool squeeze;
     int axis;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (steno_dtype_is_block(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!steno_ops_axis(steno_node_int(node, "axis", 0), x->shape.rank, &axis))

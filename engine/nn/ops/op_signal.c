@@ -133,7 +133,7 @@ static steno_status infer_dft(struct steno_infer *ic, steno_err *err)
 
 static steno_status one_int(struct steno_op_ctx *ctx, int in, int64_t *v, steno_err *err)
 {
-    const struct steno_tensor *t = in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
+    const struct steno_tensor *t = steno_op_in(ctx, in);
     if (!t)
         return STENO_OK;
     if (steno_numel(t) != 1 || !steno_ops_is_int(t->dtype))
@@ -155,9 +155,7 @@ static steno_status run_dft(struct steno_op_ctx *ctx, steno_err *err)
     double *yd;
     size_t outer, inner, have, parts, n, want, out_parts;
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = one_int(ctx, 1, &length, err);
+    steno_status st = one_int(ctx, 1, &length, err);
     if (!st)
         st = one_int(ctx, 2, &axis, err);
     if (st)
@@ -275,13 +273,11 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
     int64_t hop = 0, length = 0;
     const char *wrong;
     size_t n, parts, offset = 0, frames, bins, width;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = one_int(ctx, 1, &hop, err);
+    steno_status st = one_int(ctx, 1, &hop, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    w = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    w = steno_op_in(ctx, 2);
     wrong =
         steno_ops_is_float(x->dtype) ? stft_signal(&x->shape) : "the signal must be floating point";
     if (wrong)
@@ -359,9 +355,7 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_shape s = {.rank = 1};
     struct steno_tensor *y;
     double period;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (!st)
-        st = one_int(ctx, 0, &s.dim[0], err);
+    steno_status st = one_int(ctx, 0, &s.dim[0], err);
     if (st)
         return st;
     if (s.dim[0] < 0 || (!steno_ops_is_float(t) && !steno_ops_is_int(t)))
@@ -402,9 +396,7 @@ static steno_status run_mel(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *y;
     double *d;
     int64_t rows;
-    steno_status st = steno_ops_need(ctx, 5, err);
-    if (st)
-        return st;
+    steno_status st;
     for (int i = 0; i < 5; i++) {
         if (steno_numel(steno_op_in(ctx, i)) != 1)
             return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d must be one number", i);

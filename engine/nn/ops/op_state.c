@@ -10,17 +10,13 @@ static steno_status run_tensor_scatter(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     bool circular = !strcmp(steno_node_str(node, "mode", "linear"), "circular");
-    const struct steno_tensor *past, *update, *at;
+    const struct steno_tensor *past = steno_op_in(ctx, 0), *update = steno_op_in(ctx, 1),
+                              *at = steno_op_in(ctx, 2);
     struct steno_shape s;
     struct steno_tensor *y;
     size_t outer, have, fresh, row;
     int axis;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    past = steno_op_in(ctx, 0);
-    update = steno_op_in(ctx, 1);
-    at = steno_op_in(ctx, 2);
+    steno_status st;
     s = update->shape;
     if (!steno_ops_axis(steno_node_int(node, "axis", -2), past->shape.rank, &axis) || !axis)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
@@ -56,14 +52,10 @@ static steno_status run_tensor_scatter(struct steno_op_ctx *ctx, steno_err *err)
 static steno_status run_swiglu(struct steno_op_ctx *ctx, steno_err *err)
 {
     double alpha = (double)steno_node_float(steno_op_node(ctx), "alpha", 1);
-    const struct steno_tensor *a, *b;
+    const struct steno_tensor *a = steno_op_in(ctx, 0), *b = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     size_t n;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    a = steno_op_in(ctx, 0);
-    b = steno_op_in(ctx, 1);
+    steno_status st;
     if (!steno_ops_is_float(a->dtype))
         return steno_ops_bad_type(ctx, err, a->dtype);
     if (b->dtype != a->dtype || !steno_shape_equal(&a->shape, &b->shape))
@@ -132,19 +124,14 @@ static bool causal_fits(const struct steno_tensor *x, const struct steno_tensor 
 static steno_status run_causal(struct steno_op_ctx *ctx, steno_err *err)
 {
     const char *act = steno_node_str(steno_op_node(ctx), "activation", "none");
-    const struct steno_tensor *x, *w, *bias, *past;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1),
+                              *bias = steno_op_in(ctx, 2), *past = steno_op_in(ctx, 3);
     struct steno_tensor *y, *state;
     struct steno_shape s;
     const double *px, *pw, *pb = NULL, *pp = NULL;
     double *py, *ps, *z;
     size_t rows, n, k, channels;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    w = steno_op_in(ctx, 1);
-    bias = steno_op_in(ctx, 2);
-    past = steno_op_in(ctx, 3);
+    steno_status st;
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!causal_fits(x, w, bias, past))
@@ -304,9 +291,7 @@ static steno_status run_linear(struct steno_op_ctx *ctx, steno_err *err)
     float *py, *ps, *fresh;
     const char *wrong;
     size_t each;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
+    steno_status st;
     wrong = linear_layout(ctx, &l);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);

@@ -21,12 +21,6 @@ struct unary_row {
     float a, b; /* defaults of alpha and beta */
 };
 
-#define F(NAME, EXPR)                                                                              \
-    static double NAME##_f64(double x, const struct unary_args *u)                                 \
-    {                                                                                              \
-        (void)u;                                                                                   \
-        return EXPR;                                                                               \
-    }
 #define A64 ((double)u->a)
 #define B64 ((double)u->b)
 
@@ -49,95 +43,63 @@ static double sign64(double x)
     return x > 0 ? 1 : x < 0 ? -1 : x; /* NaN stays NaN */
 }
 
-F(abs, fabs(x))
-F(acos, acos(x))
-F(acosh, acosh(x))
-F(asin, asin(x))
-F(asinh, asinh(x))
-F(atan, atan(x))
-F(atanh, atanh(x))
-F(ceil, ceil(x))
-F(celu, x > 0 ? x : A64 * expm1(x / A64))
-F(cos, cos(x))
-F(cosh, cosh(x))
-F(elu, x > 0 ? x : A64 * expm1(x))
-F(erf, erf(x))
-F(exp, exp(x))
-F(floor, floor(x))
-F(gelu, gelu64(x, u->a != 0))
-F(hardsigmoid, clamp01(A64 *x + B64))
-F(hardswish, x *clamp01(x / 6 + 0.5))
-F(leakyrelu, x < 0 ? A64 * x : x)
-F(log, log(x))
-F(mish, x *tanh(softplus(x)))
-F(neg, -x)
-F(reciprocal, 1 / x)
-F(relu, x > 0 || isnan(x) ? x : 0)
-F(round, nearbyint(x))
-F(selu, B64 *(x > 0 ? x : A64 * expm1(x)))
-F(shrink, x<-B64 ? x + A64 : x> B64 ? x - A64 : 0)
-F(sigmoid, 1 / (1 + exp(-x)))
-F(sign, sign64(x))
-F(sin, sin(x))
-F(sinh, sinh(x))
-F(softplus, softplus(x))
-F(softsign, x / (1 + fabs(x)))
-F(sqrt, sqrt(x))
-F(swish, x / (1 + exp(-A64 * x)))
-F(tan, tan(x))
-F(tanh, tanh(x))
-F(thresholdedrelu, x > A64 ? x : 0)
-
+#define SELU_ALPHA 1.67326319217681884765625f
+#define SELU_GAMMA 1.05070102214813232421875f
 #define SLOT(NAME) offsetof(steno_kernels, NAME)
-#define ROW(TYPE, NAME, SLOT_, A, B)                                                               \
-    {                                                                                              \
-        TYPE, SLOT_, 0, NAME##_f64, A, B                                                           \
-    }
-#define CURVE(TYPE, NAME, SLOT_, A, B)                                                             \
-    {                                                                                              \
-        TYPE, 0, SLOT_, NAME##_f64, A, B                                                           \
-    }
 
-static const struct unary_row rows[] = {
-    ROW("Abs", abs, SLOT(abs_f32), 0, 0),
-    ROW("Acos", acos, 0, 0, 0),
-    ROW("Acosh", acosh, 0, 0, 0),
-    ROW("Asin", asin, 0, 0, 0),
-    ROW("Asinh", asinh, 0, 0, 0),
-    ROW("Atan", atan, 0, 0, 0),
-    ROW("Atanh", atanh, 0, 0, 0),
-    ROW("Ceil", ceil, 0, 0, 0),
-    CURVE("Celu", celu, SLOT(elu_f32), 1.0f, 0),
-    ROW("Cos", cos, 0, 0, 0),
-    ROW("Cosh", cosh, 0, 0, 0),
-    CURVE("Elu", elu, SLOT(elu_f32), 1.0f, 0),
-    ROW("Erf", erf, SLOT(erf_f32), 0, 0),
-    ROW("Exp", exp, SLOT(exp_f32), 0, 0),
-    ROW("Floor", floor, 0, 0, 0),
-    ROW("Gelu", gelu, SLOT(gelu_f32), 0, 0),
-    CURVE("HardSigmoid", hardsigmoid, SLOT(hard_sigmoid_f32), 0.2f, 0.5f),
-    ROW("HardSwish", hardswish, SLOT(hard_swish_f32), 0, 0),
-    CURVE("LeakyRelu", leakyrelu, SLOT(leaky_relu_f32), 0.01f, 0),
-    ROW("Log", log, SLOT(log_f32), 0, 0),
-    ROW("Mish", mish, SLOT(mish_f32), 0, 0),
-    ROW("Neg", neg, SLOT(neg_f32), 0, 0),
-    ROW("Reciprocal", reciprocal, SLOT(recip_f32), 0, 0),
-    ROW("Relu", relu, SLOT(relu_f32), 0, 0),
-    ROW("Round", round, 0, 0, 0),
-    CURVE("Selu", selu, SLOT(elu_f32), 1.67326319217681884765625f, 1.05070102214813232421875f),
-    CURVE("Shrink", shrink, 0, 0, 0.5f),
-    ROW("Sigmoid", sigmoid, SLOT(sigmoid_f32), 0, 0),
-    ROW("Sign", sign, 0, 0, 0),
-    ROW("Sin", sin, 0, 0, 0),
-    ROW("Sinh", sinh, 0, 0, 0),
-    ROW("Softplus", softplus, SLOT(softplus_f32), 0, 0),
-    ROW("Softsign", softsign, SLOT(softsign_f32), 0, 0),
-    ROW("Sqrt", sqrt, SLOT(sqrt_f32), 0, 0),
-    ROW("Swish", swish, SLOT(silu_f32), 1.0f, 0),
-    ROW("Tan", tan, 0, 0, 0),
-    ROW("Tanh", tanh, SLOT(tanh_f32), 0, 0),
-    CURVE("ThresholdedRelu", thresholdedrelu, SLOT(thresholded_relu_f32), 1.0f, 0),
-};
+/* X(operator, kernel, curve, alpha, beta, formula of x) */
+/* clang-format off */
+#define UNARY_OPERATORS(X) \
+    X(Abs, SLOT(abs_f32), 0, 0, 0, fabs(x)) \
+    X(Acos, 0, 0, 0, 0, acos(x)) \
+    X(Acosh, 0, 0, 0, 0, acosh(x)) \
+    X(Asin, 0, 0, 0, 0, asin(x)) \
+    X(Asinh, 0, 0, 0, 0, asinh(x)) \
+    X(Atan, 0, 0, 0, 0, atan(x)) \
+    X(Atanh, 0, 0, 0, 0, atanh(x)) \
+    X(Ceil, 0, 0, 0, 0, ceil(x)) \
+    X(Celu, 0, SLOT(elu_f32), 1.0f, 0, x > 0 ? x : A64 * expm1(x / A64)) \
+    X(Cos, 0, 0, 0, 0, cos(x)) \
+    X(Cosh, 0, 0, 0, 0, cosh(x)) \
+    X(Elu, 0, SLOT(elu_f32), 1.0f, 0, x > 0 ? x : A64 * expm1(x)) \
+    X(Erf, SLOT(erf_f32), 0, 0, 0, erf(x)) \
+    X(Exp, SLOT(exp_f32), 0, 0, 0, exp(x)) \
+    X(Floor, 0, 0, 0, 0, floor(x)) \
+    X(Gelu, SLOT(gelu_f32), 0, 0, 0, gelu64(x, u->a != 0)) \
+    X(HardSigmoid, 0, SLOT(hard_sigmoid_f32), 0.2f, 0.5f, clamp01(A64 * x + B64)) \
+    X(HardSwish, SLOT(hard_swish_f32), 0, 0, 0, x * clamp01(x / 6 + 0.5)) \
+    X(LeakyRelu, 0, SLOT(leaky_relu_f32), 0.01f, 0, x < 0 ? A64 * x : x) \
+    X(Log, SLOT(log_f32), 0, 0, 0, log(x)) \
+    X(Mish, SLOT(mish_f32), 0, 0, 0, x * tanh(softplus(x))) \
+    X(Neg, SLOT(neg_f32), 0, 0, 0, -x) \
+    X(Reciprocal, SLOT(recip_f32), 0, 0, 0, 1 / x) \
+    X(Relu, SLOT(relu_f32), 0, 0, 0, x > 0 || isnan(x) ? x : 0) \
+    X(Round, 0, 0, 0, 0, nearbyint(x)) \
+    X(Selu, 0, SLOT(elu_f32), SELU_ALPHA, SELU_GAMMA, B64 * (x > 0 ? x : A64 * expm1(x))) \
+    X(Shrink, 0, 0, 0, 0.5f, x < -B64 ? x + A64 : x > B64 ? x - A64 : 0) \
+    X(Sigmoid, SLOT(sigmoid_f32), 0, 0, 0, 1 / (1 + exp(-x))) \
+    X(Sign, 0, 0, 0, 0, sign64(x)) \
+    X(Sin, 0, 0, 0, 0, sin(x)) \
+    X(Sinh, 0, 0, 0, 0, sinh(x)) \
+    X(Softplus, SLOT(softplus_f32), 0, 0, 0, softplus(x)) \
+    X(Softsign, SLOT(softsign_f32), 0, 0, 0, x / (1 + fabs(x))) \
+    X(Sqrt, SLOT(sqrt_f32), 0, 0, 0, sqrt(x)) \
+    X(Swish, SLOT(silu_f32), 0, 1.0f, 0, x / (1 + exp(-A64 * x))) \
+    X(Tan, 0, 0, 0, 0, tan(x)) \
+    X(Tanh, SLOT(tanh_f32), 0, 0, 0, tanh(x)) \
+    X(ThresholdedRelu, 0, SLOT(thresholded_relu_f32), 1.0f, 0, x > A64 ? x : 0)
+/* clang-format on */
+
+#define FORMULA(TYPE, KERNEL, CURVE, A, B, EXPR)                                                   \
+    static double TYPE##_f64(double x, const struct unary_args *u)                                 \
+    {                                                                                              \
+        (void)u;                                                                                   \
+        return EXPR;                                                                               \
+    }
+UNARY_OPERATORS(FORMULA)
+
+#define ROW(TYPE, KERNEL, CURVE, A, B, EXPR) {#TYPE, KERNEL, CURVE, TYPE##_f64, A, B},
+static const struct unary_row rows[] = {UNARY_OPERATORS(ROW)};
 
 static const struct unary_row *find_unary(const char *type)
 {
@@ -347,12 +309,9 @@ static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     struct unary_job j = {.row = find_unary(node->op_type)};
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!unary_takes(j.row, x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
@@ -373,14 +332,11 @@ static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
 /* ---- Not, BitwiseNot, IsNaN, IsInf ---- */
 static steno_status run_not(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     bool bits = !strcmp(steno_op_node(ctx)->op_type, "BitwiseNot");
     size_t n;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (bits ? !steno_ops_is_int(x->dtype) : x->dtype != STENO_BOOL)
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
@@ -405,16 +361,13 @@ static steno_status infer_bool(struct steno_infer *ic, steno_err *err)
 static steno_status run_is(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     bool nan = !strcmp(node->op_type, "IsNaN");
     bool pos = steno_node_int(node, "detect_positive", 1) != 0;
     bool neg = steno_node_int(node, "detect_negative", 1) != 0;
     size_t n;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, STENO_BOOL, &x->shape, &y, err);
@@ -428,53 +381,16 @@ static steno_status run_is(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
-#define UNARY(TYPE)                                                                                \
-    {                                                                                              \
-        "", TYPE, 1, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_unary             \
-    }
+#define UNARY(TYPE, KERNEL, CURVE, A, B, EXPR)                                                     \
+    {"", #TYPE, 1, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_unary},
 
+/* clang-format off */
 const struct steno_op steno_ops_unary[] = {
-    UNARY("Abs"),
-    UNARY("Acos"),
-    UNARY("Acosh"),
-    UNARY("Asin"),
-    UNARY("Asinh"),
-    UNARY("Atan"),
-    UNARY("Atanh"),
-    UNARY("Ceil"),
-    UNARY("Celu"),
-    UNARY("Cos"),
-    UNARY("Cosh"),
-    UNARY("Elu"),
-    UNARY("Erf"),
-    UNARY("Exp"),
-    UNARY("Floor"),
-    UNARY("Gelu"),
-    UNARY("HardSigmoid"),
-    UNARY("HardSwish"),
-    UNARY("LeakyRelu"),
-    UNARY("Log"),
-    UNARY("Mish"),
-    UNARY("Neg"),
-    UNARY("Reciprocal"),
-    UNARY("Relu"),
-    UNARY("Round"),
-    UNARY("Selu"),
-    UNARY("Shrink"),
-    UNARY("Sigmoid"),
-    UNARY("Sign"),
-    UNARY("Sin"),
-    UNARY("Sinh"),
-    UNARY("Softplus"),
-    UNARY("Softsign"),
-    UNARY("Sqrt"),
-    UNARY("Swish"),
-    UNARY("Tan"),
-    UNARY("Tanh"),
-    UNARY("ThresholdedRelu"),
+    UNARY_OPERATORS(UNARY)
     {"", "Not", 1, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_not},
     {"", "BitwiseNot", 18, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_not},
     {"", "IsNaN", 9, 0, 0, infer_bool, NULL, NULL, run_is},
     {"", "IsInf", 10, 0, 0, infer_bool, NULL, NULL, run_is},
     {0},
 };
+/* clang-format on */

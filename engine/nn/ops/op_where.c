@@ -124,7 +124,7 @@ static void clip_half(uint16_t *y, const uint16_t *x, steno_dtype t, size_t n,
 static steno_status bound(struct steno_op_ctx *ctx, int in, const char *attr, steno_dtype dtype,
                           bool *has, double *f, int64_t *i, steno_err *err)
 {
-    const struct steno_tensor *t = in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
+    const struct steno_tensor *t = steno_op_in(ctx, in);
     const struct steno_attr *a = steno_node_attr(steno_op_node(ctx), attr);
     if (t) {
         if (steno_numel(t) != 1 || t->dtype != dtype)
@@ -142,15 +142,11 @@ static steno_status bound(struct steno_op_ctx *ctx, int in, const char *attr, st
 
 static steno_status run_clip(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     struct bounds k = {0};
     size_t n;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    st = bound(ctx, 1, "min", x->dtype, &k.has_lo, &k.lo, &k.ilo, err);
+    steno_status st = bound(ctx, 1, "min", x->dtype, &k.has_lo, &k.lo, &k.ilo, err);
     if (!st)
         st = bound(ctx, 2, "max", x->dtype, &k.has_hi, &k.hi, &k.ihi, err);
     if (!st)

@@ -42,8 +42,7 @@ static steno_status infer_window(struct steno_infer *ic, steno_err *err)
     if (q.rank == 3)
         q.dim[2] = steno_node_int(n, "heads", 1) * steno_node_int(n, "v_size", 1);
     steno_infer_set(ic, 0, STENO_F32, q.rank == 3 ? &q : NULL);
-    if (n->n_out > 1)
-        steno_infer_set(ic, 1, STENO_F32, cache.rank == 3 ? &cache : NULL);
+    steno_infer_set(ic, 1, STENO_F32, cache.rank == 3 ? &cache : NULL);
     return STENO_OK;
 }
 
@@ -214,9 +213,7 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct windowed w = {.k = steno_op_kernels(ctx)};
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
+    steno_status st;
     wrong = read_inputs_window_attention(ctx, &w);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);

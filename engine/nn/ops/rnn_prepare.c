@@ -193,8 +193,8 @@ static steno_status pack_quantized(struct steno_prepare *pc, struct steno_rnn *p
 steno_status steno_rnn_prepare(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
-    const struct steno_tensor *w = n->n_in > 1 ? steno_prepare_const(pc, 1) : NULL;
-    const struct steno_tensor *r = n->n_in > 2 ? steno_prepare_const(pc, 2) : NULL;
+    const struct steno_tensor *w = steno_prepare_const(pc, 1);
+    const struct steno_tensor *r = steno_prepare_const(pc, 2);
     struct steno_rnn *p = calloc(1, sizeof *p);
     steno_status st;
     if (!p)

@@ -21,7 +21,7 @@ void steno_ops_strides(const struct steno_shape *s, int64_t *stride)
 steno_status steno_ops_need(const struct steno_op_ctx *ctx, int n_in, steno_err *err)
 {
     for (int i = 0; i < n_in; i++)
-        if (i >= steno_op_n_in(ctx) || !steno_op_in(ctx, i))
+        if (!steno_op_in(ctx, i))
             return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "input %d is missing", i);
     return STENO_OK;
 }
@@ -29,7 +29,7 @@ steno_status steno_ops_need(const struct steno_op_ctx *ctx, int n_in, steno_err 
 steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out, size_t max,
                             size_t *n, steno_err *err)
 {
-    const struct steno_tensor *t = in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
+    const struct steno_tensor *t = steno_op_in(ctx, in);
     size_t count;
     if (!t)
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "input %d is missing", in);
@@ -60,7 +60,7 @@ steno_status steno_ops_axes(const struct steno_op_ctx *ctx, const char *name, in
         *n = count;
         return STENO_OK;
     }
-    if (in < 0 || in >= steno_op_n_in(ctx) || !steno_op_in(ctx, in))
+    if (!steno_op_in(ctx, in))
         return STENO_OK;
     *found = true;
     return steno_ops_ints(ctx, in, out, max, n, err);
@@ -148,9 +148,6 @@ steno_status steno_ops_bshape(const struct steno_op_ctx *ctx, int n_in, struct s
                               steno_err *err)
 {
     char a[64], b[64];
-    steno_status st = steno_ops_need(ctx, n_in, err);
-    if (st)
-        return st;
     *out = steno_op_in(ctx, 0)->shape;
     for (int i = 1; i < n_in; i++) {
         const struct steno_shape *next = &steno_op_in(ctx, i)->shape;

@@ -226,18 +226,14 @@ static steno_status flex_attend(struct steno_op_ctx *ctx, const struct flex *f,
 static steno_status run_flex(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *q, *k, *v;
+    const struct steno_tensor *q = steno_op_in(ctx, 0), *k = steno_op_in(ctx, 1),
+                              *v = steno_op_in(ctx, 2);
     struct steno_tensor *y;
     struct steno_shape s;
     struct flex f;
     const char *wrong;
     steno_dtype precision;
-    steno_status st = steno_ops_need(ctx, 3, err);
-    if (st)
-        return st;
-    q = steno_op_in(ctx, 0);
-    k = steno_op_in(ctx, 1);
-    v = steno_op_in(ctx, 2);
+    steno_status st;
     precision = precision_of(n, q->dtype);
     wrong = misfit(&q->shape, &k->shape, &v->shape);
     if (!wrong && (!steno_ops_is_float(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype ||

@@ -155,7 +155,7 @@ static steno_status infer_grid(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_grid(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *at;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *at = steno_op_in(ctx, 1);
     const double *px, *pat;
     double *py;
     struct steno_shape s;
@@ -163,11 +163,7 @@ static steno_status run_grid(struct steno_op_ctx *ctx, steno_err *err)
     struct grid g;
     const char *wrong;
     size_t plane, points, channels;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    at = steno_op_in(ctx, 1);
+    steno_status st;
     wrong = grid_check(steno_op_node(ctx), &x->shape, &at->shape, &g);
     if (!wrong && !steno_ops_is_float(at->dtype))
         wrong = "the grid is not of floats";
@@ -247,13 +243,10 @@ static steno_status run_blocks(struct steno_op_ctx *ctx, steno_err *err)
     bool crd = same_text(steno_node_str(n, "mode", "DCR"), "CRD");
     const int *perm = deep ? (crd ? depths : columns) : crd ? to_columns : to_depth;
     struct steno_shape s, split = {.rank = 6};
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     const char *wrong;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     wrong = block_shape(n, &x->shape, &s);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
@@ -352,13 +345,14 @@ static steno_status infer_nms(struct steno_infer *ic, steno_err *err)
 
 static const struct steno_tensor *optional_input(struct steno_op_ctx *ctx, int k)
 {
-    const struct steno_tensor *t = k < steno_op_n_in(ctx) ? steno_op_in(ctx, k) : NULL;
+    const struct steno_tensor *t = steno_op_in(ctx, k);
     return t && steno_numel(t) ? t : NULL;
 }
 
 static steno_status run_nms(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *boxes, *scores, *most, *overlap, *least;
+    const struct steno_tensor *boxes = steno_op_in(ctx, 0), *scores = steno_op_in(ctx, 1), *most,
+                              *overlap, *least;
     const float *pb, *ps;
     bool center = steno_node_int(steno_op_node(ctx), "center_point_box", 0) != 0;
     float threshold, lowest = 0;
@@ -367,11 +361,7 @@ static steno_status run_nms(struct steno_op_ctx *ctx, steno_err *err)
     struct box *list;
     int64_t limit, *chosen, *found;
     size_t batches, classes, n, cap, count = 0;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    boxes = steno_op_in(ctx, 0);
-    scores = steno_op_in(ctx, 1);
+    steno_status st;
     most = optional_input(ctx, 2);
     overlap = optional_input(ctx, 3);
     least = optional_input(ctx, 4);

@@ -85,16 +85,13 @@ static steno_status run_loss(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_node *node = steno_op_node(ctx);
     bool soft = !strcmp(node->op_type, "SoftmaxCrossEntropyLoss");
     const struct steno_attr *ignored = steno_node_attr(node, "ignore_index");
-    const struct steno_tensor *x, *w;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w;
     struct steno_shape s = {.rank = 0};
     struct steno_tensor *y, *logs;
     struct loss l = {.ignores = ignored != NULL};
     double *each, *py, *pl, weights, sum = 0;
     size_t n;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     l.target = steno_op_in(ctx, 1);
     w = steno_op_in(ctx, 2);
     l.ignored = steno_node_int(node, "ignore_index", 0);

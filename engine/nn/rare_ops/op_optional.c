@@ -34,7 +34,7 @@ static steno_status infer_optional(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_optional(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_n_in(ctx) ? steno_op_in(ctx, 0) : NULL;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     const steno_dtype t = value_type(steno_op_node(ctx), x ? x->dtype : STENO_DT_NONE);
     const size_t head = x && !steno_dtype_is_sequence(t) ? HEAD : 0;
     struct steno_shape s = {.rank = 1};
@@ -101,14 +101,10 @@ static steno_status value_in_optional(const struct steno_op_ctx *ctx, const stru
 
 static steno_status run_get(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
-    struct steno_tensor v, *y;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
+    struct steno_tensor v = *x, *y;
     size_t bytes;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    v = *x;
+    steno_status st = STENO_OK;
     if (steno_dtype_is_optional(x->dtype))
         st = value_in_optional(ctx, x, &v, err);
     if (!st)
@@ -132,7 +128,7 @@ static steno_status infer_has(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_has(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_n_in(ctx) ? steno_op_in(ctx, 0) : NULL;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     steno_status st = steno_op_out(ctx, 0, STENO_BOOL, &(struct steno_shape){.rank = 0}, &y, err);
     if (!st)

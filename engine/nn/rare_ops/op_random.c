@@ -93,15 +93,13 @@ static steno_status run_random(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     bool like = strstr(n->op_type, "Like") != NULL;
-    steno_status st = like ? steno_ops_need(ctx, 1, err) : STENO_OK;
-    const struct steno_tensor *x = like && !st ? steno_op_in(ctx, 0) : NULL;
+    const struct steno_tensor *x = like ? steno_op_in(ctx, 0) : NULL;
     struct steno_shape s = {.rank = 0};
     struct steno_tensor *y;
     const char *wrong;
     steno_dtype t;
     double *p;
-    if (st)
-        return st;
+    steno_status st;
     wrong = random_type(n, x ? x->dtype : STENO_F32, &t);
     if (!wrong && !x)
         wrong = given_shape(n, &s);
@@ -131,15 +129,12 @@ static steno_status run_bernoulli(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     uint64_t state = seed_of(n);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     const double *px;
     steno_dtype t;
     size_t count, e;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     t = (steno_dtype)steno_node_int(n, "dtype", (int64_t)x->dtype);
     if (!steno_ops_is_float(x->dtype) ||
         (!steno_ops_is_float(t) && !steno_ops_is_int(t) && t != STENO_BOOL))

@@ -153,7 +153,7 @@ static steno_status run_regions(struct steno_op_ctx *ctx, steno_err *err)
     const double *px, *box;
     double *py;
     size_t columns = align ? 4 : 5, plane, channels;
-    steno_status st = steno_ops_float_input(ctx, align ? 3 : 2, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (st)
         return st;
     rois = steno_op_in(ctx, 1);

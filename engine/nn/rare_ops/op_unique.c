@@ -142,15 +142,12 @@ static steno_status run_unique(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     bool sorted = steno_node_int(node, "sorted", 1) != 0;
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct lanes l;
     int64_t *list, *first, *place, *count;
     size_t n = 0, bytes;
     int axis;
-    steno_status st = steno_ops_need(ctx, 1, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
+    steno_status st;
     if (!steno_ops_is_float(x->dtype) && !steno_ops_is_int(x->dtype) && x->dtype != STENO_BOOL)
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!unique_lanes(node, x, &l, &axis))

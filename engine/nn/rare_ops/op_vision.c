@@ -19,7 +19,7 @@ static steno_status run_lrn(struct steno_op_ctx *ctx, steno_err *err)
     const double *px;
     double *py;
     size_t inner, batch;
-    steno_status st = steno_ops_float_input(ctx, 1, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (st)
         return st;
     if (x->shape.rank < 2 || size < 1 || size > INT32_MAX)
@@ -94,7 +94,7 @@ static steno_status run_det(struct steno_op_ctx *ctx, steno_err *err)
     const double *px;
     double *py, *a;
     size_t n, count;
-    steno_status st = steno_ops_float_input(ctx, 1, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (st)
         return st;
     s = x->shape;
@@ -164,7 +164,7 @@ static steno_status run_affine(struct steno_op_ctx *ctx, steno_err *err)
     double *py;
     int64_t size[5];
     size_t n, d, points;
-    steno_status st = steno_ops_float_input(ctx, 2, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (!st)
         st = steno_ops_ints(ctx, 1, size, 5, &n, err);
     if (st)
@@ -237,9 +237,7 @@ static steno_status run_crop(struct steno_op_ctx *ctx, steno_err *err)
     int64_t want[STENO_MAX_RANK], ss[STENO_MAX_RANK], ds[STENO_MAX_RANK];
     const char *wrong;
     size_t n, e, from = 0, to = 0;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (!st)
-        st = steno_ops_ints(ctx, 1, want, STENO_MAX_RANK, &n, err);
+    steno_status st = steno_ops_ints(ctx, 1, want, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
@@ -347,7 +345,7 @@ static steno_status run_col2im(struct steno_op_ctx *ctx, steno_err *err)
     int64_t image[STENO_WINDOW_AXES], kernel[STENO_WINDOW_AXES], count[STENO_WINDOW_AXES];
     int64_t all, block;
     size_t n, m, planes, plane;
-    steno_status st = steno_ops_float_input(ctx, 3, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (!st)
         st = steno_ops_ints(ctx, 1, image, STENO_WINDOW_AXES, &n, err);
     if (!st)
@@ -422,16 +420,12 @@ static steno_status infer_unpool(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_unpool(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *at;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *at = steno_op_in(ctx, 1);
     struct steno_shape inner, s;
     struct steno_tensor *y;
     int64_t want[STENO_MAX_RANK], ds[STENO_MAX_RANK];
     size_t n, e, count, total;
-    steno_status st = steno_ops_need(ctx, 2, err);
-    if (st)
-        return st;
-    x = steno_op_in(ctx, 0);
-    at = steno_op_in(ctx, 1);
+    steno_status st;
     inner = x->shape;
     st = unpooled_shape(steno_op_node(ctx), &inner, err);
     if (st)
@@ -586,7 +580,7 @@ static steno_status run_deform(struct steno_op_ctx *ctx, steno_err *err)
     struct deform d;
     double *py, *samples;
     size_t pixels;
-    steno_status st = steno_ops_float_input(ctx, 3, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (st)
         return st;
     w = steno_op_in(ctx, 1);
