@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct check {
@@ -22,25 +23,30 @@ struct check {
     size_t errors;
 };
 
-/* key: the setting; it is put before the message unless that begins with it. */
+/* key: the setting; it is put before the message unless that begins with one. */
 static void add_finding(struct check *c, steno_status st, const steno_err *err, const char *key)
 {
     char place[512], line[sizeof err->msg + sizeof place + 40];
-    const bool named = st && !strncmp(err->msg, key, strlen(key));
+    bool named;
     if (!st)
         return;
-    steno_config_place(c->srv.conf, key, place, sizeof place);
+    named = steno_config_place(c->srv.conf, err->msg, place, sizeof place);
+    if (!named)
+        (void)steno_config_place(c->srv.conf, key, place, sizeof place);
     snprintf(line, sizeof line, "%s%s%s%s", place, named ? "" : key, named ? "" : ": ", err->msg);
     c->tell(line);
     c->errors++;
 }
 
+/* A capacity is given, so that little is measured, and that is not kept. */
 static void check_model(struct check *c)
 {
-    /* a capacity is given, so that nothing is measured */
     const struct steno_pool_options opt = {.workers = 1, .max_streams = 1, .capacity = 1};
+    struct steno_config conf = *c->srv.conf;
+    char none[] = "none";
     steno_err err;
-    add_finding(c, steno_models_open(&c->srv.models, c->srv.conf, &opt, &err), &err, "model.dir");
+    conf.calibration = none;
+    add_finding(c, steno_models_open(&c->srv.models, &conf, &opt, &err), &err, "model.dir");
     steno_models_close(c->srv.models);
 }
 
@@ -72,8 +78,12 @@ static void check_tls(struct check *c)
 
 static void check_file(struct check *c, const char *path, const char *key)
 {
+    struct stat s;
     steno_err err;
-    if (*path && access(path, R_OK))
+    if (!*path)
+        return;
+    errno = stat(path, &s) || access(path, R_OK) ? errno : S_ISDIR(s.st_mode) ? EISDIR : 0;
+    if (errno)
         add_finding(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", path, strerror(errno)), &err, key);
 }
 
@@ -111,9 +121,7 @@ static void check_queue(struct check *c)
     }
     st = steno_job_service_open_shared(&queue, conf, &err);
     if (st)
-        add_finding(c, st, &err,
-                    strncmp(err.msg, "jobs.queue_password", 19) ? "jobs.queue"
-                                                                : "jobs.queue_password");
+        add_finding(c, st, &err, "jobs.queue");
     else
         queue->ops->close(queue);
 }
@@ -126,17 +134,38 @@ static void check_fetcher(struct check *c)
     steno_fetcher_close(f);
 }
 
-/* Jobs: a start makes the last directory of the path itself. */
+/* A directory whose path's last part the daemon makes itself. */
+static void check_own_directory(struct check *c, const char *dir, const char *key)
+{
+    if (access(dir, F_OK))
+        check_parent(c, dir, key);
+    else
+        check_directory(c, dir, W_OK, key);
+}
+
 static void check_jobs(struct check *c)
 {
     const struct steno_config *conf = c->srv.conf;
     if (!*conf->jobs_dir)
         return;
-    if (access(conf->jobs_dir, F_OK))
-        check_parent(c, conf->jobs_dir, "jobs.dir");
-    else
-        check_directory(c, conf->jobs_dir, W_OK, "jobs.dir");
+    check_own_directory(c, conf->jobs_dir, "jobs.dir");
     check_queue(c);
+}
+
+static void check_speakers(struct check *c)
+{
+    steno_err err;
+    add_finding(c, steno_server_open_speakers(&c->srv, &err), &err, "speakers.model");
+    if (*c->srv.conf->speakers_store)
+        check_own_directory(c, c->srv.conf->speakers_store, "speakers.store");
+}
+
+static void check_vad(struct check *c)
+{
+    enum steno_vad_choice mode;
+    steno_err err;
+    if (!steno_vad_choice_parse(c->srv.conf->vad_mode, &mode, NULL)) /* else it was told */
+        add_finding(c, steno_server_open_vad(&c->srv, &err), &err, "vad.model");
 }
 
 static void check_webhooks(struct check *c)
@@ -169,6 +198,11 @@ static void check_tracing(struct check *c)
     steno_stats_free(stats);
 }
 
+static void warn(const char *message)
+{
+    steno_log(LOG_WARNING, "%s", message);
+}
+
 size_t steno_check_start(const struct steno_config *conf, bool good,
                          void (*tell)(const char *message))
 {
@@ -182,8 +216,8 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     if (c.srv.keys)
         add_finding(&c, steno_keys_read_vocabulary(c.srv.keys, conf->vocabulary, &err), &err,
                     "text.vocabulary");
-    add_finding(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
-    add_finding(&c, steno_server_open_speakers(&c.srv, &err), &err, "speakers.model");
+    check_vad(&c);
+    check_speakers(&c);
     add_finding(&c, steno_server_open_turn(&c.srv, &err), &err, "turn.model");
     add_finding(&c, steno_server_read_profanity(&c.srv, &err), &err, "text.profanity");
     check_addresses(&c, conf->listen, "server.listen");
@@ -204,6 +238,7 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     if (*conf->state)
         check_directory(&c, conf->state, W_OK, "server.state");
     c.errors += steno_config_misspelt(tell);
+    steno_config_idle(conf, warn);
     if (good)
         check_model(&c);
     free(c.srv.profanity);

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
@@ -50,6 +51,7 @@ struct daemon {
     steno_zeroconf *zeroconf; /* the announcement of the Wyoming port */
     sigset_t signals;
     struct steno_stats_totals totals;
+    struct timespec file_changed; /* the configuration file, before it was used */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -115,7 +117,6 @@ static steno_status open_engine(struct daemon *d, steno_err *err)
                                                     d->conf.jobs_workers + 1,
                                      .buffer_seconds = d->conf.buffer_seconds,
                                      .batch = d->conf.batch,
-                                     .batch_wait = d->conf.batch_wait > 0 ? d->conf.batch_wait : -1,
                                      .capacity = d->conf.capacity,
                                      .on_batch = on_batch,
                                      .user = &d->srv};
@@ -282,12 +283,31 @@ static void announce(struct daemon *d)
     sd_notify(0, "READY=1\nSTATUS=Serving");
 }
 
+/* When the configuration file was last changed; 0: there is none. */
+static struct timespec file_changed(const struct steno_config *conf)
+{
+    struct stat s;
+    return *conf->file && !stat(conf->file, &s) ? s.st_mtim : (struct timespec){0};
+}
+
+/* Settings stay as they were at the start, which an operator who changed them may not expect. */
+static void tell_changed_file(struct daemon *d)
+{
+    const struct timespec t = file_changed(&d->conf);
+    if (t.tv_sec == d->file_changed.tv_sec && t.tv_nsec == d->file_changed.tv_nsec)
+        return;
+    steno_log(LOG_WARNING, "reload: %s was changed; its settings are read at a start only",
+              d->conf.file);
+    d->file_changed = t;
+}
+
 /* SIGHUP: reload what can change while sessions run. A part with an error keeps its old state. */
 static void reload(struct daemon *d)
 {
     int reloaded, failed;
     steno_err err;
     sd_notify(0, "RELOADING=1");
+    tell_changed_file(d);
     if (steno_keys_reload(d->srv.keys, d->conf.keys, &err))
         steno_log(LOG_ERR, "reload: %s; the old keys stay in force", err.msg);
     else if (*d->conf.keys)
@@ -368,6 +388,7 @@ static int serve_daemon(struct daemon *d)
     steno_err err;
     steno_status st;
     raise_descriptors(&d->conf);
+    d->file_changed = file_changed(&d->conf);
     st = open_all(d, &err);
     if (st) {
         steno_log(LOG_ERR, "%s", err.msg);
@@ -379,6 +400,7 @@ static int serve_daemon(struct daemon *d)
     }
     announce(d);
     (void)steno_config_misspelt(warn);
+    steno_config_idle(&d->conf, warn);
     if (d->conf.log_transcripts)
         steno_log(LOG_WARNING, "log.transcripts: recognised text is written to this log");
     wait_for_end(d);

@@ -80,6 +80,11 @@ static bool parse_number(const char *text, const struct unit *units, double *out
     return false;
 }
 
+static const struct unit *units_of(enum type t)
+{
+    return t == BYTES ? byte_units : t == SECONDS ? second_units : no_units;
+}
+
 static bool parse_bool(const char *text, bool *out)
 {
     static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
@@ -119,16 +124,16 @@ static steno_status bad_value(const struct row *r, const char *value, steno_err 
 static steno_status set_number(struct steno_config *c, const struct row *r, const char *value,
                                steno_err *err)
 {
-    const struct unit *units = r->type == BYTES     ? byte_units
-                               : r->type == SECONDS ? second_units
-                                                    : no_units;
     double v;
-    if (!parse_number(value, units, &v) ||
+    if (!parse_number(value, units_of(r->type), &v) ||
         (r->type != SECONDS && r->type != RATIO && floor(v) != v))
         return bad_value(r, value, err);
     if (v < r->min || v > r->max)
-        return steno_fail(err, STENO_ERR_INVAL, "%s.%s: %.60s is outside %.15g..%.15g", r->section,
-                          r->key, value, r->min, r->max);
+        return steno_fail(err, STENO_ERR_INVAL, "%s.%s: %.60s is outside %.15g..%.15g%s",
+                          r->section, r->key, value, r->min, r->max,
+                          r->type == BYTES     ? " bytes"
+                          : r->type == SECONDS ? " s"
+                                               : "");
     if (r->type == INT)
         *(int *)row_field(c, r) = (int)v;
     else if (r->type == BYTES)
@@ -261,6 +266,19 @@ static steno_status read_option_variables(struct steno_config *c, steno_err *err
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
+/* Settings of earlier versions: whoever still has one is told what to do. */
+static const struct {
+    const char *section, *key, *env, *why;
+} removed[] = {{"pool", "batch_wait", "STENO_POOL_BATCH_WAIT",
+                "streams wait for others at most 20 ms; pool.batch = 1 makes none wait"}};
+#define REMOVED (sizeof removed / sizeof *removed)
+
+static steno_status refuse_removed(size_t i, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_INVAL, "%s.%s is no setting any more: %s", removed[i].section,
+                      removed[i].key, removed[i].why);
+}
+
 static const struct row *find_row(const char *section, const char *key)
 {
     for (const struct row *r = rows; r < rows + ROWS; r++)
@@ -315,6 +333,9 @@ steno_status steno_config_set(struct steno_config *c, const char *section, const
         return set_row(c, r, value, from, err);
     if (option < STENO_CONFIG_OPTIONS)
         return set_option(c, option, value, from, err);
+    for (size_t i = 0; i < REMOVED; i++)
+        if (!strcmp(section, removed[i].section) && !strcmp(key, removed[i].key))
+            return refuse_removed(i, err);
     if (!*section)
         return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' is before the first [section]", key);
     like = similar_key(section, key);
@@ -511,15 +532,23 @@ steno_status steno_config_read_file(struct steno_config *c, const char *path, st
     return st;
 }
 
+/* The variable of row i, then of removed ones; NULL past the last. */
+static const char *variable_at(size_t i)
+{
+    return i < ROWS ? rows[i].env : i < ROWS + REMOVED ? removed[i - ROWS].env : NULL;
+}
+
 steno_status steno_config_read_environment(struct steno_config *c, steno_err *err)
 {
     steno_status st = STENO_OK, options;
-    for (const struct row *r = rows; r < rows + ROWS; r++) {
-        const char *value = getenv(r->env);
+    const char *name;
+    for (size_t i = 0; (name = variable_at(i)); i++) {
+        const char *value = getenv(name);
         steno_err what;
-        if (!value || !set_row(c, r, value, STENO_CONFIG_ENVIRONMENT, &what))
+        if (!value || !(i < ROWS ? set_row(c, &rows[i], value, STENO_CONFIG_ENVIRONMENT, &what)
+                                 : refuse_removed(i - ROWS, &what)))
             continue;
-        steno_fail_in(&what, what.code, "environment variable %s", r->env);
+        steno_fail_in(&what, what.code, "environment variable %s", name);
         if (!steno_config_note_error(c, &what, &st, err))
             return st;
     }
@@ -527,7 +556,23 @@ steno_status steno_config_read_environment(struct steno_config *c, steno_err *er
     return st ? st : options;
 }
 
-void steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size)
+bool steno_config_differs(const struct steno_config *c, const char *section, const char *key)
+{
+    const struct row *r = find_row(section, key);
+    const void *at = field_const(c, r);
+    double was = 0;
+    bool yes = false;
+    if (r->type == STRING)
+        return strcmp(*(char *const *)at, r->value) != 0;
+    if (r->type == BOOL)
+        return parse_bool(r->value, &yes) && *(const bool *)at != yes;
+    (void)parse_number(r->value, units_of(r->type), &was);
+    return was != (r->type == INT     ? *(const int *)at
+                   : r->type == BYTES ? (double)*(const size_t *)at
+                                      : *(const double *)at);
+}
+
+bool steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size)
 {
     const struct steno_option_info *o;
     const struct row *r;
@@ -537,11 +582,11 @@ void steno_config_place(const struct steno_config *c, const char *text, char *ou
     bool first;
     *out = '\0';
     if (n != 2)
-        return;
+        return false;
     r = find_row(section, key);
     option = find_option(section, key);
     if (!r && option == STENO_CONFIG_OPTIONS)
-        return;
+        return false;
     at = r ? (size_t)(r - rows) : ROWS + option;
     from = r ? c->from[at] : c->option_from[option];
     if (from == STENO_CONFIG_FILE) {
@@ -552,6 +597,7 @@ void steno_config_place(const struct steno_config *c, const char *text, char *ou
             option_variable(o, name, sizeof name);
         snprintf(out, size, "environment variable %s: ", r ? r->env : name);
     }
+    return true;
 }
 
 steno_status steno_config_search(const struct steno_config *c, const char *family,

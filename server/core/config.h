@@ -44,14 +44,14 @@ struct steno_config {
     double models_idle;   /* s without use until a model is unloaded; 0 = never */
     size_t models_memory; /* bytes of all loaded weights; 0 = no limit */
     /* [vad] */
-    char *vad_mode;       /* off, energy, silero */
-    char *vad_model;      /* directory of silero-vad; "" = the fetched one, "none" */
-    char *grammars;       /* "en=DIR,...", "none"; "" = the fetched ones */
-    char *punctuators;    /* the same */
-    char *align_model;    /* as aligners.h has it; "" = none */
-    char *profanity;      /* file of words; "" = none */
-    char *vocabulary;     /* the same */
-    char *speakers_model; /* directory of the networks; "" = the fetched ones, "none" */
+    char *vad_mode;          /* off, energy, silero */
+    char *vad_model;         /* directory of silero-vad; "" = the fetched one, "none" */
+    char *grammars;          /* "en=DIR,...", "none"; "" = the fetched ones */
+    char *punctuators;       /* the same */
+    char *align_model;       /* as aligners.h has it; "" = none */
+    char *profanity;         /* file of words; "" = none */
+    char *vocabulary;        /* the same */
+    char *speakers_model;    /* directory of the networks; "" = the fetched ones, "none" */
     double speakers_latency; /* 0 = the network's */
     int speakers_threads;
     char *speakers_store; /* directory of voice prints; "" = none are kept */
@@ -64,7 +64,6 @@ struct steno_config {
     int threads;           /* threads that run networks; 0 = one per processor */
     double buffer_seconds; /* s of audio that may wait in one stream */
     int batch;             /* largest number of streams in a batch; 0 = measured */
-    double batch_wait;     /* s a step may wait for a larger batch */
     int capacity;          /* live streams; 0 = measured */
     char *calibration;     /* directory of the costs measured at earlier starts */
     /* [limits] */
@@ -177,13 +176,18 @@ const char *steno_config_variable(size_t i, char *out, size_t size);
 /* What the one port needs; the strings are c's. */
 struct steno_port_settings steno_config_port(const struct steno_config *c);
 /* Where the value of a setting comes from: "FILE:LINE: ", "environment variable NAME: " or "".
- * text: SECTION.KEY, and anything behind it. */
-void steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size);
+ * text: SECTION.KEY, and anything behind it. False: it begins with no setting. */
+bool steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size);
 /* Tell of each environment variable whose name begins with STENO_, is of no program of ours, and is
  * by a letter or two that of one: what it should have set stays as it was. Other names may be
  * anybody's, such as those that Kubernetes gives (STENO_SERVICE_HOST). Returns their number.
  * In misspelt.c. */
 size_t steno_config_misspelt(void (*tell)(const char *message));
+/* Whether a key has another value than its default. */
+bool steno_config_differs(const struct steno_config *c, const char *section, const char *key);
+/* Tell of each setting that was changed and does nothing, because another one is as it is: a time
+ * of jobs where there are no jobs. Both may be meant; no start fails for it. In config_idle.c. */
+void steno_config_idle(const struct steno_config *c, void (*tell)(const char *message));
 /* Complete what a stream did not set from the options of [model] and from model.search: its beam,
  * in io, and the options that its model's family has. STENO_ERR_INVAL as of
  * steno_options_read_list. */

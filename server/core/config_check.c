@@ -2,6 +2,7 @@
 #include "server/core/config.h"
 #include "server/core/aligners.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,23 +148,37 @@ static steno_status check_pings(const struct steno_config *c, steno_err *err)
     return STENO_OK;
 }
 
-/* Items are compared with names of hosts as they are. */
-static steno_status check_names(const char *list, const char *key, steno_err *err)
+/* Whether an item of a list can equal a host as requests name it: without port, IPv6 in brackets.
+ */
+static bool is_host(struct steno_list_item it, bool below)
+{
+    size_t skip = below && it.n > 2 && !memcmp(it.p, "*.", 2) ? 2 : 0;
+    if (steno_list_is(it, "*"))
+        return true;
+    for (size_t i = skip; i < it.n; i++)
+        if (it.p[i] == '/' || it.p[i] == '*' || (it.p[i] == ':' && *it.p != '['))
+            return false;
+    return *it.p != '[' || it.p[it.n - 1] == ']';
+}
+
+/* Items are compared with names of hosts as they are. below: *.NAME is known. */
+static steno_status check_names(const char *list, bool below, const char *key, steno_err *err)
 {
     struct steno_list_item it = steno_list_next(list);
     for (; it.n; it = steno_list_next(it.p + it.n))
-        if (memchr(it.p, '/', it.n))
-            return steno_fail(err, STENO_ERR_INVAL, "%s: '%.*s' is not the name of a host", key,
-                              it.n > 60 ? 60 : (int)it.n, it.p);
+        if (!is_host(it, below))
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "%s: '%.*s' is not the name of a host without port%s, and not *", key,
+                              it.n > 60 ? 60 : (int)it.n, it.p, below ? ", *.NAME" : "");
     return STENO_OK;
 }
 
 static steno_status check_hosts(const struct steno_config *c, steno_err *err)
 {
-    steno_status st = check_names(c->hosts, "server.hosts", err);
+    steno_status st = check_names(c->hosts, false, "server.hosts", err);
     if (!st)
-        st = check_names(c->fetch_hosts, "fetch.hosts", err);
-    return st ? st : check_names(c->callback_hosts, "jobs.callback_hosts", err);
+        st = check_names(c->fetch_hosts, true, "fetch.hosts", err);
+    return st ? st : check_names(c->callback_hosts, true, "jobs.callback_hosts", err);
 }
 
 /* Items are compared with what browsers send: "https://host", "null" for pages without an origin.
@@ -183,6 +198,20 @@ static steno_status check_origins(const struct steno_config *c, steno_err *err)
                               "https://app.example.org, and not *",
                               origin);
     }
+    return STENO_OK;
+}
+
+/* What answers and libmicrohttpd have in whole seconds. */
+static steno_status check_whole_seconds(const struct steno_config *c, steno_err *err)
+{
+    const struct {
+        const char *key;
+        double value;
+    } whole[] = {{"limits.idle_timeout", c->idle_timeout}, {"limits.retry_after", c->retry_after}};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (floor(whole[i].value) != whole[i].value)
+            return steno_fail(err, STENO_ERR_INVAL, "%s: %g s are not whole seconds", whole[i].key,
+                              whole[i].value);
     return STENO_OK;
 }
 
@@ -215,16 +244,17 @@ static steno_status check_jobs(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen, check_wyoming, check_proxies, check_tls,   check_search, check_precision,
-        check_node,   check_vad,     check_align,   check_log,   check_root,   check_bodies,
-        check_pings,  check_jobs,    check_calls,   check_hosts, check_origins};
+        check_listen,    check_wyoming, check_proxies,      check_tls,   check_search,
+        check_precision, check_node,    check_vad,          check_align, check_log,
+        check_root,      check_bodies,  check_pings,        check_jobs,  check_calls,
+        check_hosts,     check_origins, check_whole_seconds};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;
         char place[sizeof local.msg];
         if (!checks[i](c, &local))
             continue;
-        steno_config_place(c, local.msg, place, sizeof place);
+        (void)steno_config_place(c, local.msg, place, sizeof place);
         put_before(&local, place);
         if (!steno_config_note_error(c, &local, &first, err))
             break;

@@ -93,7 +93,8 @@ ROW(STRING, speakers_model, "speakers", "model", "STENO_SPEAKERS", "", 0, 0,
     "none: no networks.")
 ROW(SECONDS, speakers_latency, "speakers", "latency", "STENO_SPEAKERS_LATENCY", "0", 0, 31,
     "How long after it a Sortformer tells who speaks live: 0.32, 1.04, 10 or 30.4 s; the shorter, "
-    "the more work (docs/speakers.md). 0: what its file says, else 10.")
+    "the more work (docs/speakers.md). 0: what its file says, else 10. Other networks have no such "
+    "choice.")
 ROW(INT, speakers_threads, "speakers", "threads", "STENO_SPEAKERS_THREADS", "1", 1, 256,
     "Threads that tell speakers apart, beside those of pool.threads. An hour of a recording takes "
     "one of them some three minutes. As many more follow live sessions, at most 16 each.")
@@ -140,9 +141,6 @@ ROW(SECONDS, buffer_seconds, "pool", "buffer", "STENO_POOL_BUFFER", "4", 0.5, 60
 ROW(INT, batch, "pool", "batch", "STENO_POOL_BATCH", "0", 0, 32,
     "Maximum number of streams whose audio goes through the network together. 0: measured at "
     "start; 1: no batches.")
-ROW(SECONDS, batch_wait, "pool", "batch_wait", "STENO_POOL_BATCH_WAIT", "20ms", 0, 10,
-    "Maximum time that a stream with audio waits for others to fill a batch. Streams wait only if "
-    "steps without batches would keep all threads busy.")
 ROW(INT, capacity, "pool", "capacity", "STENO_POOL_CAPACITY", "0", 0, 100000,
     "Maximum number of concurrent WebSocket streams that the machine can carry; more are refused "
     "with 503. 0: measured at start and corrected while running. limits.sessions applies in any "
@@ -150,7 +148,7 @@ ROW(INT, capacity, "pool", "capacity", "STENO_POOL_CAPACITY", "0", 0, 100000,
 ROW(STRING, calibration, "pool", "calibration", "STENO_POOL_CALIBRATION", "", 0, 0,
     "Directory for the measured cost of models on this machine, so that the next start does not "
     "measure again. Empty: $CACHE_DIRECTORY, $XDG_CACHE_HOME/steno or $HOME/.cache/steno, the "
-    "first one that is set; if none is set, every start measures.")
+    "first one that is set; if none is set, every start measures. none: every start measures.")
 ROW(INT, sessions, "limits", "sessions", "STENO_LIMITS_SESSIONS", "256", 0, 100000,
     "Maximum number of concurrent WebSocket streams. More are refused with 503. 0: all are.")
 ROW(INT, uploads, "limits", "uploads", "STENO_LIMITS_UPLOADS", "64", 0, 100000,
@@ -214,8 +212,8 @@ ROW(BYTES, ws_resume_bytes, "websocket", "resume_memory", "STENO_WEBSOCKET_RESUM
     "websocket.send_queue. A client that missed more gets an error.")
 ROW(STRING, fetch_hosts, "fetch", "hosts", "STENO_FETCH_HOSTS", "", 0, 0,
     "Hosts from which recordings are fetched that a request names by URL (Deepgram's "
-    "{\"url\": ...}): names, *.names below a domain, or * for any, comma separated. Empty: none. "
-    "Needs libcurl.")
+    "{\"url\": ...}): names without port, *.names below a domain, or * for any, comma separated. "
+    "Empty: none. Needs libcurl.")
 ROW(BOOL, fetch_private, "fetch", "private", "STENO_FETCH_PRIVATE", "no", 0, 0,
     "Fetch from addresses of this machine and of private networks too.")
 ROW(SECONDS, fetch_timeout, "fetch", "timeout", "STENO_FETCH_TIMEOUT", "60", 1, 3600,
@@ -250,8 +248,8 @@ ROW(SECONDS, jobs_lease, "jobs", "lease", "STENO_JOBS_LEASE", "60", 5, 3600,
     "Time without a sign of life of a running job after which it runs again, with jobs.queue on "
     "another machine.")
 ROW(STRING, callback_hosts, "jobs", "callback_hosts", "STENO_JOBS_CALLBACK_HOSTS", "", 0, 0,
-    "Hosts to which the results of jobs may be sent (callback): names, *.names below a domain, or "
-    "* for any, comma separated. Empty: none. Needs libcurl.")
+    "Hosts to which the results of jobs may be sent (callback): names without port, *.names below "
+    "a domain, or * for any, comma separated. Empty: none. Needs libcurl.")
 ROW(BOOL, callback_private, "jobs", "callback_private", "STENO_JOBS_CALLBACK_PRIVATE", "no", 0, 0,
     "Send to addresses of this machine and of private networks too.")
 ROW(BOOL, callback_http, "jobs", "callback_http", "STENO_JOBS_CALLBACK_HTTP", "no", 0, 0,

@@ -31,6 +31,7 @@ struct steno_key {
     char secret[STENO_KEY_MAX + 1];
     int max_sessions;
     char *vocabulary_file, *vocabulary; /* NULL: none; what it has, read at the same time */
+    unsigned given;                     /* settings of its section, bits, while they are read */
     bool gone;                          /* no longer in the file */
     unsigned version;                   /* of the secret */
     int ephemeral;                      /* keys of it in the table */
@@ -127,50 +128,77 @@ static struct steno_key *key_of_section(struct reading *r, const char *section)
     return k;
 }
 
-/* Read a number of 0 or more, followed by "s" where it is a time. */
-static bool read_amount(const char *text, bool seconds, double *out)
+enum key_setting { KEY_SECRET, KEY_SESSIONS, KEY_AUDIO, KEY_REQUESTS, KEY_VOCABULARY };
+static const char *const key_settings[] = {"key", "sessions", "audio_per_minute",
+                                           "requests_per_minute", "vocabulary"};
+#define KEY_SETTINGS (sizeof key_settings / sizeof *key_settings)
+
+/* Read a quota: 0 for none, or enough that the key is of use. Bad values are not whole where only
+ * whole ones count, or less than one request. */
+static bool read_amount(const char *text, enum key_setting setting, double *out)
 {
+    const size_t n = strspn(text, "0123456789.");
     char *end;
-    if (!strspn(text, "0123456789."))
+    if (!n)
         return false;
     *out = strtod(text, &end);
-    if (seconds && *end == 's')
+    if (end != text + n)
+        return false;
+    if (setting == KEY_AUDIO && *end == 's')
         end++;
-    return !*end && *out >= 0 && *out <= 1e9;
+    return !*end && *out <= 1e9 && (setting != KEY_SESSIONS || floor(*out) == *out) &&
+           (setting != KEY_REQUESTS || *out == 0 || *out >= 1);
+}
+
+static int read_quota(struct reading *r, struct steno_key *k, enum key_setting setting,
+                      const char *value)
+{
+    static const char *const hints[] = {[KEY_SESSIONS] = "a whole number",
+                                        [KEY_AUDIO] = "a number of seconds such as 1800s",
+                                        [KEY_REQUESTS] = "0, or a number from 1 on"};
+    char what[96]; /* without the value: it may be a secret on the wrong line */
+    double v;
+    if (!read_amount(value, setting, &v)) {
+        snprintf(what, sizeof what, "%s: is not %s", key_settings[setting], hints[setting]);
+        return wrong_section(r, k->name, what);
+    }
+    if (setting == KEY_SESSIONS)
+        k->max_sessions = (int)v;
+    else if (setting == KEY_AUDIO)
+        k->audio.per_minute = v;
+    else
+        k->requests.per_minute = v;
+    return 1;
 }
 
 static int on_value(void *user, const char *section, const char *key, const char *value)
 {
     struct reading *r = user;
     struct steno_key *k = r->status ? NULL : key_of_section(r, section);
-    size_t n = strlen(value);
-    double v;
+    const size_t n = strlen(value);
+    size_t setting = 0;
+    char twice[64];
     if (!k)
         return 0;
-    if (!strcmp(key, "key")) {
-        if (n < STENO_KEY_MIN || n > STENO_KEY_MAX)
-            return wrong_section(r, section, "key: must have 16 to 256 characters");
-        memcpy(k->secret, value, n + 1);
-        return 1;
-    }
-    if (!strcmp(key, "vocabulary")) {
-        free(k->vocabulary_file);
-        k->vocabulary_file = strdup(value);
-        return k->vocabulary_file ? 1 : wrong_section(r, section, "out of memory");
-    }
-    if (strcmp(key, "sessions") && strcmp(key, "audio_per_minute") &&
-        strcmp(key, "requests_per_minute"))
+    while (setting < KEY_SETTINGS && strcmp(key, key_settings[setting]))
+        setting++;
+    if (setting == KEY_SETTINGS)
         return wrong_section(r, section,
                              "has an unknown setting; known are key, sessions, audio_per_minute, "
                              "requests_per_minute, vocabulary");
-    if (!read_amount(value, !strcmp(key, "audio_per_minute"), &v))
-        return wrong_section(r, section, "has a value that is not a number of 0 or more");
-    if (!strcmp(key, "sessions"))
-        k->max_sessions = (int)v;
-    else if (!strcmp(key, "audio_per_minute"))
-        k->audio.per_minute = v;
-    else
-        k->requests.per_minute = v;
+    snprintf(twice, sizeof twice, "%s is given twice", key);
+    if (k->given & 1u << setting)
+        return wrong_section(r, section, twice);
+    k->given |= 1u << setting;
+    if (setting == KEY_VOCABULARY) {
+        k->vocabulary_file = strdup(value);
+        return k->vocabulary_file ? 1 : wrong_section(r, section, "out of memory");
+    }
+    if (setting != KEY_SECRET)
+        return read_quota(r, k, (enum key_setting)setting, value);
+    if (n < STENO_KEY_MIN || n > STENO_KEY_MAX)
+        return wrong_section(r, section, "key: must have 16 to 256 characters");
+    memcpy(k->secret, value, n + 1);
     return 1;
 }
 

@@ -366,6 +366,11 @@ static steno_status resolve_variant(const char *name, const char *dir,
     return STENO_OK;
 }
 
+static steno_status name_setting(steno_status st, const char *key, steno_err *err)
+{
+    return st ? steno_fail_in(err, st, "%s", key) : STENO_OK;
+}
+
 /* slot: NULL while the default model has none. */
 static steno_status load_dir(steno_models *m, const struct steno_model_slot *slot, const char *dir,
                              struct steno_served **out, steno_err *err)
@@ -384,9 +389,11 @@ static steno_status load_dir(steno_models *m, const struct steno_model_slot *slo
     (void)steno_precision_find(m->conf->precision, &o.precision); /* config.c has checked it */
     st = steno_model_open(&s->model, dir, &o, err);
     if (!st && *m->conf->grammars)
-        st = steno_model_use_grammars(s->model, m->conf->grammars, err);
+        st = name_setting(steno_model_use_grammars(s->model, m->conf->grammars, err),
+                          "text.grammars", err);
     if (!st && *m->conf->punctuators)
-        st = steno_model_use_punctuators(s->model, m->conf->punctuators, err);
+        st = name_setting(steno_model_use_punctuators(s->model, m->conf->punctuators, err),
+                          "text.punctuators", err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
         st = open_pool(m, dir, s, err);
@@ -579,8 +586,11 @@ static steno_status open_default(steno_models *m, steno_err *err)
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     free(dir);
     if (st) {
+        char place[sizeof err->msg];
         close_served(s);
-        return steno_fail_in(err, st, "model");
+        return steno_config_place(m->conf, err->msg, place, sizeof place)
+                   ? st /* it names its own setting */
+                   : name_setting(st, "model.dir", err);
     }
     slot->is_default = true;
     publish(slot, s);

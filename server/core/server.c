@@ -87,6 +87,15 @@ static steno_status check_store(const struct steno_server *srv, steno_err *err)
     return STENO_OK;
 }
 
+static steno_status set_latency(const struct steno_server *srv, steno_err *err)
+{
+    if (srv->conf->speakers_latency <= 0)
+        return STENO_OK;
+    return srv->speakers
+               ? steno_speakers_set_latency(srv->speakers, srv->conf->speakers_latency, err)
+               : steno_fail(err, STENO_ERR_INVAL, "needs a Sortformer (speakers.model)");
+}
+
 steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err)
 {
     char *dir;
@@ -94,9 +103,10 @@ steno_status steno_server_open_speakers(struct steno_server *srv, steno_err *err
     if (!st && dir)
         st = steno_speakers_open(&srv->speakers, dir, 1, err);
     steno_free(dir);
-    if (!st && srv->speakers && srv->conf->speakers_latency > 0)
-        st = steno_speakers_set_latency(srv->speakers, srv->conf->speakers_latency, err);
-    return st ? steno_fail_in(err, st, "speakers.model") : check_store(srv, err);
+    if (st)
+        return steno_fail_in(err, st, "speakers.model");
+    st = set_latency(srv, err);
+    return st ? steno_fail_in(err, st, "speakers.latency") : check_store(srv, err);
 }
 
 steno_status steno_server_enrolled_dir(const struct steno_server *srv, const steno_key *key,

@@ -750,12 +750,23 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
     return good;
 }
 
+/* The parameter that a message begins with, if its model or recording does not go with it. */
+static const char *blamed(const char *message)
+{
+    static const char *const others[] = {"beam", "vad", "channel"};
+    const size_t n = strcspn(message, ": ");
+    const char *name = steno_options_named_in(message);
+    if (!name)
+        name = steno_hint_named_in(message);
+    for (size_t i = 0; !name && i < sizeof others / sizeof *others; i++)
+        if (strlen(others[i]) == n && !memcmp(message, others[i], n))
+            name = others[i];
+    return name ? name : "file";
+}
+
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_upload_headers headers;
-    const char *option = steno_options_named_in(up->out.err.msg);
-    if (!option)
-        option = steno_hint_named_in(up->out.err.msg);
     if (up->out.audio_seconds > 0)
         snprintf(rq->note, sizeof rq->note, "%.3f s of %s, real-time factor %.4f",
                  up->out.audio_seconds, up->out.audio_format,
@@ -769,9 +780,9 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
     if (up->out.code != 200 && up->out.err.code == STENO_ERR_CANCELLED)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
     if (up->out.code == 503) /* STENO_ERR_IO with it: of the voice prints */
-        return steno_respond_stored_status(rq, &up->out.err, option ? option : "file");
+        return steno_respond_stored_status(rq, &up->out.err, blamed(up->out.err.msg));
     if (up->out.code != 200)
-        return steno_respond_status(rq, &up->out.err, option ? option : "file");
+        return steno_respond_status(rq, &up->out.err, blamed(up->out.err.msg));
     steno_upload_write_headers(up, &headers);
     return steno_respond(rq, up->out.code, steno_upload_media_type(up), &up->out.answer, headers.v);
 }

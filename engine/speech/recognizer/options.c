@@ -84,8 +84,8 @@ static steno_status refuse_choice(const struct steno_option_info *o, const char 
 static steno_status check_range(const struct steno_option_info *o, double number, steno_err *err)
 {
     if (number < o->min || number > o->max)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is outside %g..%g", o->name, number,
-                          o->min, o->max);
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is outside %.12g..%.12g", o->name,
+                          number, o->min, o->max);
     return STENO_OK;
 }
 
