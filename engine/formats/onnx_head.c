@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/protobuf.h"
+#include "base/array.h"
 #include "base/map.h"
+#include "base/protobuf.h"
 
 #define MAX_TEXT ((size_t)1 << 20) /* bytes of one name or value */
 
@@ -68,14 +69,8 @@ static steno_status add_name(struct names *l, struct bytes text)
     size_t n = (size_t)(text.end - text.p);
     if (l->n == STENO_ONNX_HEAD_NAMES || n > MAX_TEXT)
         return STENO_ERR_LIMIT;
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 16;
-        char **p = realloc(l->at, cap * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        l->at = p;
-        l->cap = cap;
-    }
+    if (STENO_RESERVE(&l->at, &l->cap, l->n + 1))
+        return STENO_ERR_NOMEM;
     l->at[l->n] = malloc(n + 1);
     if (!l->at[l->n])
         return STENO_ERR_NOMEM;

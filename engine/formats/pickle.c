@@ -5,6 +5,7 @@
 #include "formats/pickle.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,15 +90,9 @@ static steno_status push_node(struct machine *m, node *v)
 {
     if (!v)
         return no_node(m);
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 256;
-        node **more =
-            cap <= 2 * STENO_PICKLE_MAX_NODES ? realloc(m->stack, cap * sizeof *more) : NULL;
-        if (!more)
-            return no_memory_for_pickle(m);
-        m->stack = more;
-        m->cap = cap;
-    }
+    if (m->n == 2 * STENO_PICKLE_MAX_NODES ||
+        STENO_RESERVE(&m->stack, &m->cap, m->n + 1))
+        return no_memory_for_pickle(m);
     m->stack[m->n++] = v;
     return STENO_OK;
 }

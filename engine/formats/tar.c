@@ -1,9 +1,10 @@
 #include "formats/tar.h"
 
-#include "base/buf.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
+#include "base/buf.h"
 
 #define BLOCK 512
 #define MAX_MEMBERS 65535
@@ -168,23 +169,13 @@ static steno_status add_name(struct walk *w, const uint8_t *h)
 
 static steno_status reserve_member(struct walk *w)
 {
-    const size_t cap = w->cap ? 2 * w->cap : 16;
-    struct steno_tar_member *m;
-    size_t *at;
-    if (w->count < w->cap)
-        return STENO_OK;
-    if (w->count >= MAX_MEMBERS)
+    size_t cap = w->cap;
+    if (w->count == MAX_MEMBERS)
         return steno_fail(w->err, STENO_ERR_LIMIT, "%s: more than %d members", w->name,
                           MAX_MEMBERS);
-    m = realloc(w->member, cap * sizeof *m);
-    if (m)
-        w->member = m;
-    at = realloc(w->name_at, cap * sizeof *at);
-    if (at)
-        w->name_at = at;
-    if (!m || !at)
+    if (STENO_RESERVE(&w->member, &cap, w->count + 1) ||
+        STENO_RESERVE(&w->name_at, &w->cap, w->count + 1))
         return steno_fail(w->err, STENO_ERR_NOMEM, "%s: out of memory", w->name);
-    w->cap = cap;
     return STENO_OK;
 }
 

@@ -1,8 +1,9 @@
 #include "formats/torch.h"
 
 #include "base/arena.h"
-#include "base/pages.h"
+#include "base/array.h"
 #include "base/map.h"
+#include "base/pages.h"
 #include "formats/pickle.h"
 #include "formats/zip.h"
 
@@ -285,13 +286,8 @@ static steno_status collect_storages(steno_torch *t, size_t *cap, const struct s
         return steno_fail(err, STENO_ERR_LIMIT, "%s: too many or too deeply nested values",
                           t->name);
     if (is_storage(v)) {
-        if (t->n_storages == *cap) {
-            struct storage *more = realloc(t->storage, (2 * *cap + 64) * sizeof *more);
-            if (!more)
-                return no_memory_for_torch(t, err);
-            t->storage = more;
-            *cap = 2 * *cap + 64;
-        }
+        if (STENO_RESERVE(&t->storage, cap, t->n_storages + 1))
+            return no_memory_for_torch(t, err);
         t->storage[t->n_storages++] =
             (struct storage){.key = v->item[0]->item[2]->text,
                              .item = types[storage_type(v->item[0]->item[1]->text)].item};
@@ -484,14 +480,8 @@ static steno_status add_tensor(steno_torch *t, const char *name,
     steno_status st = read_view(t, args, &x, err);
     if (st)
         return st;
-    if (t->n == t->cap) {
-        size_t cap = 2 * t->cap + 256;
-        struct steno_torch_tensor *more = realloc(t->tensor, cap * sizeof *more);
-        if (!more)
-            return no_memory_for_torch(t, err);
-        t->tensor = more;
-        t->cap = cap;
-    }
+    if (STENO_RESERVE(&t->tensor, &t->cap, t->n + 1))
+        return no_memory_for_torch(t, err);
     t->tensor[t->n++] = x;
     return STENO_OK;
 }
@@ -499,14 +489,8 @@ static steno_status add_tensor(steno_torch *t, const char *name,
 static steno_status add_plain(steno_torch *t, const char *name, const struct steno_pickle_node *v,
                               steno_err *err)
 {
-    if (t->n_plain == t->cap_plain) {
-        size_t cap = 2 * t->cap_plain + 64;
-        struct plain *more = realloc(t->plain, cap * sizeof *more);
-        if (!more)
-            return no_memory_for_torch(t, err);
-        t->plain = more;
-        t->cap_plain = cap;
-    }
+    if (STENO_RESERVE(&t->plain, &t->cap_plain, t->n_plain + 1))
+        return no_memory_for_torch(t, err);
     t->plain[t->n_plain++] = (struct plain){name, v};
     return STENO_OK;
 }

@@ -25,7 +25,7 @@ static void check_ids(const struct steno_llm_vocabulary *v, const struct steno_l
 
 static void make_qwen_prompt(const struct steno_llm_vocabulary *v)
 {
-    struct steno_qwen_prompt p = {0};
+    struct steno_llm_prompt p = {0};
     int32_t mark[STENO_QWEN_MARKS];
     steno_err err = {0};
     steno_status st = steno_qwen_find_marks(mark, v, "config", &err);
@@ -34,13 +34,13 @@ static void make_qwen_prompt(const struct steno_llm_vocabulary *v)
     if (st && !err.msg[0])
         abort();
     if (!st)
-        check_ids(v, &p.text);
-    steno_qwen_prompt_close(&p);
+        check_ids(v, &p);
+    steno_llm_prompt_close(&p);
 }
 
 static void make_nano_prompt(const struct steno_llm_vocabulary *v)
 {
-    struct steno_nano_prompt p = {0};
+    struct steno_llm_prompt p = {0};
     int32_t mark[STENO_NANO_MARKS];
     steno_err err = {0};
     steno_status st = steno_nano_find_marks(mark, v, "config", &err);
@@ -49,8 +49,8 @@ static void make_nano_prompt(const struct steno_llm_vocabulary *v)
     if (st && !err.msg[0])
         abort();
     if (!st)
-        check_ids(v, &p.text);
-    steno_nano_prompt_close(&p);
+        check_ids(v, &p);
+    steno_llm_prompt_close(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     steno_moonshine_file *f = NULL;
     steno_tokens *t = NULL;
-    if (steno_moonshine_file_parse(&f, data, n, "fuzz/fuzz", NULL))
+    if (steno_moonshine_file_open(&f, "fuzz/fuzz", data, n, NULL))
         return 0;
     for (int decoder = 0; decoder < 2; decoder++) {
         struct steno_graph *g = NULL;

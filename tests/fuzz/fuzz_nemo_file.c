@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const struct steno_nemo_arch *a;
     steno_nemo_file *f = NULL;
     (void)steno_ggml_kind_of(data, n);
-    if (steno_nemo_file_parse(&f, data, n, "fuzz", NULL))
+    if (steno_nemo_file_open(&f, "fuzz", data, n, NULL))
         return 0;
     a = &steno_nemo_file_info(f)->arch;
     for (int part = STENO_NEMO_ENCODER;

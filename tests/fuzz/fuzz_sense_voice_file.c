@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                       NULL);
         return 0;
     }
-    if (steno_sense_voice_file_parse(&f, data, n, "fuzz", NULL))
+    if (steno_sense_voice_file_open(&f, "fuzz", data, n, NULL))
         return 0;
     if (!steno_sense_voice_file_build(f, &g, NULL)) {
         for (int32_t i = 0; i < g->n_values; i++)

@@ -25,17 +25,17 @@ static size_t take_line(const uint8_t **data, size_t *n, const uint8_t **line)
 
 static void make_prompt(const struct steno_tjs_config *c, const struct steno_llm_vocabulary *v)
 {
-    struct steno_tjs_prompt p = {0};
+    struct steno_llm_prompt p = {0};
     steno_err err = {0};
     const steno_status st = steno_tjs_prompt_make(&p, c->kind, v, &request, 8, "tokens", &err);
     if (st && !err.msg[0])
         abort();
-    for (size_t i = 0; i < p.text.n && !st; i++)
-        if (p.text.ids[i] < 0 || p.text.ids[i] >= steno_tokens_count(v->tokens))
+    for (size_t i = 0; i < p.n && !st; i++)
+        if (p.ids[i] < 0 || p.ids[i] >= steno_tokens_count(v->tokens))
             abort();
-    if (!st && p.text.n_before >= p.text.n)
+    if (!st && p.n_before >= p.n)
         abort();
-    steno_tjs_prompt_close(&p);
+    steno_llm_prompt_close(&p);
 }
 
 static steno_status read_vocabulary(struct steno_llm_vocabulary *v, const uint8_t *line, size_t n,

@@ -271,7 +271,7 @@ static void compare_scores(const char *dir, const char *cpu, enum steno_precisio
 {
     const struct steno_model_options opt = {.cpu = cpu, .precision = precision};
     steno_model *m = model_open_as(dir, &opt);
-    const struct steno_cached_encoder *e = &((struct steno_ctc_model *)m->impl)->encoder;
+    const struct steno_cached_encoder *e = &((struct steno_shell_model *)m->impl)->encoder;
     size_t len = (size_t)(STEPS * n) * (size_t)(e->shape.frames * e->shape.width);
     float *alone = malloc(len * sizeof *alone), *batch = malloc(len * sizeof *batch);
     assert_non_null(alone);

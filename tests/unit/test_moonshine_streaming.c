@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "speech/families/moonshine/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/moonshine/live.h"
 #include "speech/families/moonshine/vocabulary.h"
 #include "steno.h"
@@ -56,7 +56,7 @@ static void expect_text(const struct steno_greedy_text *t, const struct steno_js
 }
 
 /* Each update computes what is new, and its text is that of the loop. */
-static void check_updates(steno_moonshine_live_runner *r, const struct steno_json_node *row,
+static void check_updates(struct steno_shell_worker *w, const struct steno_json_node *row,
                           struct steno_greedy_text *t)
 {
     struct steno_moonshine_live live = {.fed = 0};
@@ -65,13 +65,13 @@ static void check_updates(steno_moonshine_live_runner *r, const struct steno_jso
     assert_non_null(pcm);
     for (const struct steno_json_node *u = steno_json_get(row, "updates")->first; u; u = u->next) {
         const size_t samples = (size_t)number(u, "samples");
-        assert_int_equal(steno_moonshine_live_feed(r, &live, pcm, samples, false, NULL), STENO_OK);
+        assert_int_equal(steno_moonshine_live_feed(w, &live, pcm, samples, false, NULL), STENO_OK);
         assert_int_equal(live.n_memory, number(u, "memory"));
-        assert_int_equal(steno_moonshine_live_decode(r, &live, t, NULL), STENO_OK);
+        assert_int_equal(steno_moonshine_live_decode(w, &live, t, NULL), STENO_OK);
         expect_text(t, steno_json_get(u, "ids"));
     }
-    assert_int_equal(steno_moonshine_live_feed(r, &live, pcm, n, true, NULL), STENO_OK);
-    assert_int_equal(steno_moonshine_live_decode(r, &live, t, NULL), STENO_OK);
+    assert_int_equal(steno_moonshine_live_feed(w, &live, pcm, n, true, NULL), STENO_OK);
+    assert_int_equal(steno_moonshine_live_decode(w, &live, t, NULL), STENO_OK);
     assert_int_equal(live.n_memory, number(row, "frames"));
     expect_text(t, steno_json_get(row, "ids"));
     steno_moonshine_live_free(&live);
@@ -85,23 +85,22 @@ static void updates_are_as_recorded(void **state)
         .family = f, .dir = directory(), .threads = 1, .precision = STENO_FP32};
     const struct steno_json_node *rows;
     struct steno_greedy_text text = {.n = 0};
-    steno_moonshine_live_runner *r;
-    void *model;
+    void *model, *w;
     steno_json *j;
     (void)state;
     if (access(directory(), R_OK))
         skip();
     j = open_rows(&rows);
     assert_int_equal(f->open(&model, &o, NULL), STENO_OK);
-    assert_int_equal(steno_moonshine_live_runner_open(&r, model, NULL), STENO_OK);
+    assert_int_equal(f->worker_open(&w, model, 1, NULL), STENO_OK);
     assert_int_equal(
         steno_greedy_text_open(
             &text, (int)((const struct steno_moonshine_live_model *)model)->conf.vocab, NULL),
         STENO_OK);
     for (const struct steno_json_node *row = rows->first; row; row = row->next)
-        check_updates(r, row, &text);
+        check_updates(w, row, &text);
     steno_greedy_text_close(&text);
-    steno_moonshine_live_runner_close(r);
+    f->worker_close(w);
     f->close(model);
     steno_json_close(j);
 }

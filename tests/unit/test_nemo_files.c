@@ -200,7 +200,7 @@ static steno_nemo_file *parse_toy(enum nemo_toy_format f, struct steno_buf *b)
     steno_nemo_file *file = NULL;
     steno_err err = {0};
     *b = toy(f);
-    if (steno_nemo_file_parse(&file, b->data, b->len, "toy", &err))
+    if (steno_nemo_file_open(&file, "toy", b->data, b->len, &err))
         fail_msg("%s", err.msg);
     return file;
 }
@@ -395,7 +395,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
             bool whole = true;
             assert_non_null(copy);
             memcpy(copy, b.data, n);
-            if (!steno_nemo_file_parse(&file, copy, n, "cut", &err))
+            if (!steno_nemo_file_open(&file, "cut", copy, n, &err))
                 for (int part = 0; part < (f == NEMO_TOY_GGUF_CTC ? 1 : 3); part++) {
                     whole =
                         !steno_nemo_file_build(file, (enum steno_nemo_part)part, &g, &err) && whole;
@@ -426,7 +426,7 @@ static void check_refused(enum nemo_toy_format f, const char *from, const char *
             at = b.data + i;
     assert_non_null(at);
     memcpy(at, to, n);
-    if (!steno_nemo_file_parse(&file, b.data, b.len, "bad", &err))
+    if (!steno_nemo_file_open(&file, "bad", b.data, b.len, &err))
         for (int part = 0; part < 3 && !*err.msg; part++) {
             (void)!steno_nemo_file_build(file, (enum steno_nemo_part)part, &g, &err);
             steno_graph_free(g);

@@ -49,12 +49,11 @@ static void check_model(const char *dir, const char *type, size_t rows)
             .hints = {.language = c.kind->speaks ? NULL : text_of(r, "asked"),
                       .prompt = c.kind->speaks ? text_of(r, "asked") : NULL,
                       .hotwords = text_of(r, "hotwords")}};
-        struct steno_tjs_prompt p = {0};
+        struct steno_llm_prompt p = {0};
         assert_int_equal(steno_tjs_prompt_make(&p, c.kind, &v, &o, 1000, dir, NULL), STENO_OK);
-        assert_int_equal(check_list(steno_json_get(r, "before"), &p.text, 0), p.text.n_before);
-        assert_int_equal(check_list(steno_json_get(r, "after"), &p.text, p.text.n_before),
-                         p.text.n - p.text.n_before);
-        steno_tjs_prompt_close(&p);
+        assert_int_equal(check_list(steno_json_get(r, "before"), &p, 0), p.n_before);
+        assert_int_equal(check_list(steno_json_get(r, "after"), &p, p.n_before), p.n - p.n_before);
+        steno_llm_prompt_close(&p);
     }
     assert_int_equal(n, rows);
     steno_json_close(expected);
@@ -78,7 +77,7 @@ static void an_instruction_is_cut_before_the_turn_ends(void **state)
 {
     static const char dir[] = "tests/data/hearing/granite-speech-tiny";
     struct steno_family_stream o = {.hints = {.prompt = "the the the the the the"}};
-    struct steno_tjs_prompt cut = {0}, none = {0};
+    struct steno_llm_prompt cut = {0}, none = {0};
     struct steno_tjs_config c = {0};
     struct steno_llm_vocabulary v = {0};
     (void)state;
@@ -87,11 +86,11 @@ static void an_instruction_is_cut_before_the_turn_ends(void **state)
     assert_int_equal(steno_tjs_prompt_make(&cut, c.kind, &v, &o, 3, dir, NULL), STENO_OK);
     o.hints.prompt = "x";
     assert_int_equal(steno_tjs_prompt_make(&none, c.kind, &v, &o, 0, dir, NULL), STENO_OK);
-    assert_int_equal(cut.text.n, none.text.n + 3);
-    assert_memory_equal(cut.text.ids + cut.text.n_before + 3, none.text.ids + none.text.n_before,
-                        (none.text.n - none.text.n_before) * sizeof(int64_t));
-    steno_tjs_prompt_close(&cut);
-    steno_tjs_prompt_close(&none);
+    assert_int_equal(cut.n, none.n + 3);
+    assert_memory_equal(cut.ids + cut.n_before + 3, none.ids + none.n_before,
+                        (none.n - none.n_before) * sizeof(int64_t));
+    steno_llm_prompt_close(&cut);
+    steno_llm_prompt_close(&none);
     steno_llm_vocabulary_close(&v);
 }
 

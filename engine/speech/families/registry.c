@@ -1,20 +1,6 @@
 #include "speech/families/registry.h"
 
-#include "speech/families/cohere/family.h"
-#include "speech/families/ctc/family.h"
-#include "speech/families/ctc_offline/family.h"
-#include "speech/families/espnet/family.h"
-#include "speech/families/fire_red/family.h"
-#include "speech/families/funasr/family.h"
-#include "speech/families/icefall/family.h"
-#include "speech/families/moonshine/family.h"
-#include "speech/families/nemo/family.h"
-#include "speech/families/qwen_asr/family.h"
-#include "speech/families/t_one/family.h"
-#include "speech/families/transformers_js/family.h"
-#include "speech/families/wav2vec2/family.h"
-#include "speech/families/wenet/family.h"
-#include "speech/families/whisper/family.h"
+#include "speech/families/entries.h"
 
 const struct steno_family *const steno_families[] = {
     &steno_family_ctc,

@@ -5,19 +5,15 @@
  *
  * The prompt names the language, and whether marks and digits are written. Greedy, as sherpa-onnx
  * (offline-recognizer-cohere-transcribe-impl.h, 1.13.4). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/path.h"
-#include "speech/families/cohere/family.h"
 #include "speech/families/common/full_cache.h"
 #include "speech/families/common/language_marks.h"
 #include "speech/families/common/network_file.h"
-#include "speech/families/common/part.h"
-#include "speech/families/common/precision.h"
 #include "speech/families/common/search_options.h"
-#include "speech/families/common/shell.h"
+#include "speech/families/entries.h"
 #include "speech/features/cmvn.h"
 #include "speech/features/logmel.h"
 
@@ -49,11 +45,12 @@ static const char *const prompt_marks[] = {"<|startofcontext|>",
                                            "<|nodiarize|>"};
 enum { PROMPT = sizeof prompt_marks / sizeof *prompt_marks, SOURCE = 3, TARGET = 4, DIGITS = 6 };
 
+enum { ENCODER, DECODER, PARTS };
+static const char *const stems[PARTS] = {"encoder", "decoder"};
+
 /* Frozen after open. */
 struct model {
-    struct steno_shell_model base;
-    struct steno_part_file encoder, decoder;
-    struct steno_full_cache cache;
+    struct steno_full_cache_model base;
     int64_t prompt[PROMPT]; /* without the language */
     int64_t no_digits;      /* instead of prompt[DIGITS] */
     int32_t end;
@@ -68,22 +65,23 @@ struct stream {
 };
 
 struct worker {
-    struct steno_shell_worker base;
-    struct steno_full_cache_run nets;
+    struct steno_full_cache_worker base;
     float *mel; /* [cap] features, bin by bin */
     size_t cap;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static bool is_cohere(const steno_onnx_head *h)
+{
+    const char *type = steno_onnx_head_meta(h, "model_type");
+    return type && !strncmp(type, TYPE, strlen(TYPE));
+}
+
 static bool probe_cohere(const char *dir)
 {
-    steno_onnx_head *h =
-        steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, "encoder") : NULL;
-    const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
-    const bool is = type && !strncmp(type, TYPE, strlen(TYPE));
-    steno_onnx_head_close(h);
-    return is;
+    return steno_path_readable(dir, "tokens.txt") &&
+           steno_network_file_is(dir, stems[ENCODER], is_cohere);
 }
 
 /* The languages whose marks the vocabulary has; all, with NULL. */
@@ -103,7 +101,7 @@ static bool languages_cohere(const char *dir, struct steno_model_languages *out)
 
 static steno_status find_mark(const struct model *m, const char *mark, int64_t *to, steno_err *err)
 {
-    *to = steno_tokens_find(m->base.tokens, mark);
+    *to = steno_tokens_find(m->base.base.tokens, mark);
     return *to >= 0 ? STENO_OK
                     : steno_fail(err, STENO_ERR_FORMAT, "tokens.txt: there is no %s", mark);
 }
@@ -121,11 +119,8 @@ static void hide_marks(steno_tokens *t)
 
 static steno_status open_tokens_cohere(struct model *m, steno_err *err)
 {
-    char *path = steno_path_join(m->base.dir, "tokens.txt");
     int64_t end = -1;
-    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err)
-                           : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    free(path);
+    steno_status st = steno_shell_open_tokens(&m->base.base, "tokens.txt", err);
     for (int i = 0; i < PROMPT && !st; i++)
         if (prompt_marks[i])
             st = find_mark(m, prompt_marks[i], &m->prompt[i], err);
@@ -136,8 +131,8 @@ static steno_status open_tokens_cohere(struct model *m, steno_err *err)
     if (st)
         return st;
     m->end = (int32_t)end;
-    hide_marks(m->base.tokens);
-    list_languages(m->base.tokens, m->languages, sizeof m->languages);
+    hide_marks(m->base.base.tokens);
+    list_languages(m->base.base.tokens, m->languages, sizeof m->languages);
     return *m->languages ? STENO_OK
                          : steno_fail(err, STENO_ERR_FORMAT,
                                       "tokens.txt: there is no language, such as <|en|>");
@@ -146,49 +141,44 @@ static steno_status open_tokens_cohere(struct model *m, steno_err *err)
 static steno_status open_networks_cohere(struct model *m, const struct steno_family_open *o,
                                          steno_err *err)
 {
-    bool int8 = false;
-    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
-    if (!st)
-        st = steno_part_file_open(&m->encoder, o, "encoder", int8, err);
-    if (!st)
-        st = steno_part_file_open(&m->decoder, o, "decoder", int8, err);
-    if (!st && (steno_network_n_inputs(m->encoder.net) != 1 ||
-                steno_network_n_outputs(m->encoder.net) != 2))
+    const struct steno_part_file *part = m->base.base.part;
+    steno_status st = steno_shell_open_parts(&m->base.base, o, stems, PARTS, err);
+    if (!st && (steno_network_n_inputs(part[ENCODER].net) != 1 ||
+                steno_network_n_outputs(part[ENCODER].net) != 2))
         st = steno_fail(err, STENO_ERR_FORMAT,
                         "%s: expected one input, features, and two outputs, keys and values",
-                        m->encoder.name);
+                        part[ENCODER].name);
     return st ? st
-              : steno_full_cache_bind(&m->cache, m->decoder.net, m->decoder.name, 3,
-                                      steno_tokens_count(m->base.tokens), err);
+              : steno_full_cache_bind(&m->base.cache, &part[DECODER], 3,
+                                      steno_tokens_count(m->base.base.tokens), err);
+}
+
+static int64_t positions_of(const struct model *m)
+{
+    return m->base.cache.dim[3] ? m->base.cache.dim[3] : POSITIONS;
 }
 
 static steno_status open_model_cohere(void *model, const struct steno_family_open *o,
                                       steno_err *err)
 {
     const struct steno_fbank_options front = steno_logmel_nemo(RATE, BINS);
+    struct steno_shell_model *base = model;
     struct model *m = model;
     steno_status st = open_tokens_cohere(m, err);
     m->itn = true;
     (void)steno_option_get_flag(o->options, o->n_options, STENO_OPTION_ITN, &m->itn);
     if (!st)
         st = open_networks_cohere(m, o, err);
-    if (!st && m->cache.dim[3] && m->cache.dim[3] <= PROMPT)
+    if (!st && positions_of(m) <= PROMPT)
         st =
             steno_fail(err, STENO_ERR_FORMAT, "%s: caches of %lld positions, expected more than %d",
-                       m->decoder.name, (long long)m->cache.dim[3], PROMPT);
+                       base->part[DECODER].name, (long long)positions_of(m), PROMPT);
     if (!st)
-        st = steno_fbank_open(&m->base.front, &front, err);
+        st = steno_fbank_open(&base->front, &front, err);
     if (st)
         return steno_fail_in(err, st, "%s", o->dir);
-    steno_shell_set_cuts(&m->base, RATE, FULL, FRAME_SAMPLES, SLACK);
-    return steno_shell_try_piece(&m->base, err);
-}
-
-static void close_model_cohere(void *model)
-{
-    struct model *m = model;
-    steno_part_file_close(&m->encoder);
-    steno_part_file_close(&m->decoder);
+    steno_shell_set_cuts(base, RATE, FULL, FRAME_SAMPLES, SLACK);
+    return steno_shell_try_piece(base, err);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -197,7 +187,7 @@ static void close_model_cohere(void *model)
 static const char *language_of(const struct model *m, const char *given)
 {
     for (size_t i = 0; i < N_LANGUAGES; i++)
-        if (steno_language_mark(m->base.tokens, languages[i]) >= 0 &&
+        if (steno_language_mark(m->base.base.tokens, languages[i]) >= 0 &&
             (!given || !strcmp(given, languages[i])))
             return languages[i];
     return NULL;
@@ -216,7 +206,7 @@ static steno_status open_stream_cohere(void *stream, const void *model,
                           m->languages);
     (void)steno_option_get_flag(o->options, o->n_options, STENO_OPTION_ITN, &itn);
     memcpy(s->prompt, m->prompt, sizeof s->prompt);
-    s->prompt[SOURCE] = s->prompt[TARGET] = steno_language_mark(m->base.tokens, s->language);
+    s->prompt[SOURCE] = s->prompt[TARGET] = steno_language_mark(m->base.base.tokens, s->language);
     if (!itn)
         s->prompt[DIGITS] = m->no_digits;
     return STENO_OK;
@@ -228,29 +218,24 @@ static steno_status open_stream_cohere(void *stream, const void *model,
 static steno_status encode_cohere(struct worker *w, const float *x, size_t n, size_t *frames,
                                   steno_err *err)
 {
-    const struct model *m = w->base.model;
     const int64_t dim[] = {1, BINS, (int64_t)n};
-    steno_status st = steno_floats_reserve(&w->mel, &w->cap, n * BINS)
-                          ? STENO_OK
-                          : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (st)
-        return st;
+    struct steno_run r = steno_shell_run(w, ENCODER, err);
+    if (!steno_floats_reserve(&w->mel, &w->cap, n * BINS))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < BINS; k++)
             w->mel[k * n + i] = x[i * BINS + k];
-    st = steno_part_set(w->nets.encoder, 0, STENO_F32, dim, 3, w->mel, err);
-    if (!st)
-        st = steno_full_cache_encode(&w->nets, frames, err);
-    return st ? steno_fail_in(err, st, "%s", m->encoder.name) : STENO_OK;
+    steno_run_set(&r, 0, STENO_F32, dim, 3, w->mel);
+    return steno_full_cache_encode(&w->base, &r, frames);
 }
 
 static steno_status recognize_cohere(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
-    const struct model *m = w->base.model;
+    const struct model *m = w->base.base.model;
     const struct stream *s = p->settings;
-    const int64_t positions = m->cache.dim[3] ? m->cache.dim[3] : POSITIONS;
-    struct steno_piece_features *f = &w->base.features;
+    const int64_t positions = positions_of(m);
+    struct steno_piece_features *f = &w->base.base.features;
     size_t n, frames = 0, most;
     steno_status st = steno_piece_features_compute(f, p->pcm, p->n, &n, p->err);
     p->language = s->language;
@@ -263,55 +248,41 @@ static steno_status recognize_cohere(void *worker, struct steno_offline_piece *p
         most = (size_t)positions - PROMPT;
     st = encode_cohere(w, f->frames, n, &frames, p->err);
     if (!st)
-        st = steno_full_cache_write(&w->nets, s->prompt, PROMPT, most, positions, m->end, p->err);
+        st = steno_full_cache_write(&w->base, s->prompt, PROMPT, most, positions, m->end, p->err);
     if (st)
         return st;
-    steno_greedy_text_share(&w->nets.text, frames);
-    return steno_greedy_text_list(&w->nets.text, p);
-}
-
-static steno_status open_worker_cohere(void *worker, const void *model, int max, steno_err *err)
-{
-    const struct model *m = model;
-    struct worker *w = worker;
-    (void)max;
-    return steno_full_cache_run_open(&w->nets, &m->cache, &m->base, m->encoder.net, m->decoder.net,
-                                     err);
+    steno_greedy_text_share(&w->base.text, frames);
+    return steno_greedy_text_list(&w->base.text, p);
 }
 
 static void close_worker_cohere(void *worker)
 {
-    struct worker *w = worker;
-    steno_full_cache_run_close(&w->nets);
-    steno_aligned_free(w->mel);
+    steno_aligned_free(((struct worker *)worker)->mel);
+    steno_full_cache_worker_close(worker);
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
 
 static void get_info_cohere(const void *model, struct steno_family_info *out)
 {
-    const struct model *m = model;
-    out->network = m->encoder.name;
-    out->languages = m->languages;
+    out->languages = ((const struct model *)model)->languages;
     out->writes = true;
-    out->weight_bytes =
-        steno_network_weight_bytes(m->encoder.net) + steno_network_weight_bytes(m->decoder.net);
 }
 
 static void describe_cohere(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
+    const struct steno_part_file *part = m->base.base.part;
     fprintf(out, "model      %s, %s, attention decoder, Cohere Transcribe\n", i->name, i->family);
-    fprintf(out, "directory  %s\n", m->base.dir);
+    fprintf(out, "directory  %s\n", i->dir);
     fprintf(out, "languages  %s; without one in the request, the first\n", i->languages);
     fprintf(out, "features   %d mel bins, %d Hz\n", i->feature_bins, i->sample_rate);
-    fprintf(out, "networks   %s, %s%s\n", m->encoder.name, m->decoder.name,
-            m->decoder.quantized ? ", 8 bits" : "");
+    fprintf(out, "networks   %s, %s%s\n", part[ENCODER].name, part[DECODER].name,
+            part[DECODER].quantized ? ", 8 bits" : "");
     fprintf(out, "decoder    %zu tokens, %lld layers, %lld positions, no hot words\n",
-            i->vocab_size, (long long)m->cache.dim[0],
-            (long long)(m->cache.dim[3] ? m->cache.dim[3] : POSITIONS));
+            i->vocab_size, (long long)m->base.cache.dim[0], (long long)positions_of(m));
     fprintf(out, "times      estimates: the networks give none\n");
-    steno_offline_describe(&m->base.offline, i, out);
+    steno_offline_describe(&m->base.base.offline, i, out);
 }
 
 static const struct steno_option_info options[] = {STENO_ITN_OPTION(FAMILY)};
@@ -319,12 +290,12 @@ static const struct steno_option_info options[] = {STENO_ITN_OPTION(FAMILY)};
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
+                                         .sessions = PARTS,
                                          .open = open_model_cohere,
-                                         .close = close_model_cohere,
                                          .info = get_info_cohere,
                                          .describe = describe_cohere,
                                          .stream_open = open_stream_cohere,
-                                         .worker_open = open_worker_cohere,
+                                         .worker_open = steno_full_cache_worker_open,
                                          .worker_close = close_worker_cohere,
                                          .recognize = recognize_cohere};
 

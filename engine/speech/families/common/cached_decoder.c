@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "nn/kernels/kernels.h"
 
 #define FIRST_ROWS 128 /* of a cache */
@@ -287,20 +288,9 @@ static bool grow_lists(steno_cached_decoder_state *k, size_t hyps, size_t tokens
 /* Make room for the inputs of `hyps` hypotheses and the views of n searches. */
 static bool grow_inputs(steno_cached_decoder *s, size_t hyps, size_t n)
 {
-    if (hyps > s->cap_hyps) {
-        int64_t *t = realloc(s->tokens, 2 * hyps * sizeof *t);
-        if (!t)
-            return false;
-        s->tokens = t;
-        s->cap_hyps = hyps;
-    }
-    if (n > s->cap_views) {
-        struct steno_kv_view *v = realloc(s->view, n * sizeof *v);
-        if (!v)
-            return false;
-        s->view = v;
-        s->cap_views = n;
-    }
+    if (steno_array_reserve(&s->tokens, &s->cap_hyps, hyps, 2 * sizeof *s->tokens) ||
+        STENO_RESERVE(&s->view, &s->cap_views, n))
+        return false;
     s->places = s->tokens + s->cap_hyps;
     return true;
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "speech/families/common/part.h"
 #include "speech/families/common/piece_features.h"
 #include "speech/families/common/scores.h"
 
@@ -35,10 +34,12 @@ static bool read_dims(struct steno_full_cache *d, const struct steno_value *v)
     return true;
 }
 
-steno_status steno_full_cache_bind(struct steno_full_cache *d, const steno_network *net,
-                                   const char *name, int axis, int vocab, steno_err *err)
+steno_status steno_full_cache_bind(struct steno_full_cache *d, const struct steno_part_file *p,
+                                   int axis, int vocab, steno_err *err)
 {
-    *d = (struct steno_full_cache){.net = net, .name = name, .axis = axis, .vocab = vocab};
+    const steno_network *net = p->net;
+    const char *name = p->name;
+    *d = (struct steno_full_cache){.name = name, .axis = axis, .vocab = vocab};
     for (int i = 0; i < STENO_FULL_CACHE_INPUTS; i++) {
         d->in[i] = steno_network_find_input(net, inputs[i]);
         if (d->in[i] < 0)
@@ -54,125 +55,116 @@ steno_status steno_full_cache_bind(struct steno_full_cache *d, const steno_netwo
             "%s: expected caches f32 of five dimensions, known but for the positions, "
             "and logits and both caches as outputs",
             name);
+    d->offset_alone = !steno_network_input(net, d->in[STENO_FULL_CACHE_OFFSET])->shape.rank;
     return d->dim[axis] <= STENO_FULL_CACHE_POSITIONS
                ? STENO_OK
                : steno_fail(err, STENO_ERR_FORMAT, "%s: caches of %lld positions, at most %d", name,
                             (long long)d->dim[axis], STENO_FULL_CACHE_POSITIONS);
 }
 
-steno_status steno_full_cache_run_open(struct steno_full_cache_run *r,
-                                       const struct steno_full_cache *d,
-                                       const struct steno_shell_model *m, steno_network *encoder,
-                                       steno_network *decoder, steno_err *err)
+enum { ENCODER, DECODER };
+
+static const struct steno_full_cache *cache_of(const struct steno_full_cache_worker *w)
 {
-    steno_status st = steno_greedy_text_open(&r->text, d->vocab, err);
-    r->d = d;
-    if (!st)
-        st = steno_shell_session_open(&r->encoder, m, encoder, err);
-    return st ? st : steno_shell_session_open(&r->session, m, decoder, err);
+    return &((const struct steno_full_cache_model *)w->base.model)->cache;
 }
 
-void steno_full_cache_run_close(struct steno_full_cache_run *r)
+steno_status steno_full_cache_worker_open(void *worker, const void *model, int max, steno_err *err)
 {
-    steno_session_close(r->session);
-    steno_session_close(r->encoder);
-    steno_greedy_text_close(&r->text);
-    steno_aligned_free(r->zeros);
+    (void)max;
+    return steno_greedy_text_open(&((struct steno_full_cache_worker *)worker)->text,
+                                  ((const struct steno_full_cache_model *)model)->cache.vocab, err);
 }
 
-steno_status steno_full_cache_encode(struct steno_full_cache_run *r, size_t *frames, steno_err *err)
+void steno_full_cache_worker_close(void *worker)
 {
-    const struct steno_full_cache *d = r->d;
-    steno_status st = steno_session_run(r->encoder, err);
+    struct steno_full_cache_worker *w = worker;
+    steno_greedy_text_close(&w->text);
+    steno_aligned_free(w->zeros);
+}
+
+steno_status steno_full_cache_encode(struct steno_full_cache_worker *w, struct steno_run *r,
+                                     size_t *frames)
+{
+    const struct steno_full_cache *d = cache_of(w);
+    steno_status st = steno_run_end(r);
     for (int i = 0; i < 2 && !st; i++) {
-        const struct steno_tensor *t = steno_session_get(r->encoder, i);
+        const struct steno_tensor *t = steno_session_get(r->session, i);
         if (t->shape.rank != 4)
-            return steno_fail(err, STENO_ERR_FORMAT, "expected outputs [%lld,1,T,d]",
-                              (long long)d->dim[0]);
+            return steno_fail(r->err, STENO_ERR_FORMAT, "%s: expected outputs [%lld,1,T,d]",
+                              r->name, (long long)d->dim[0]);
         *frames = (size_t)t->shape.dim[2];
-        st = steno_session_set(
-            r->session, d->in[i ? STENO_FULL_CACHE_CROSS_V : STENO_FULL_CACHE_CROSS_K], t, err);
+        st = steno_session_set(w->base.session[DECODER],
+                               d->in[i ? STENO_FULL_CACHE_CROSS_V : STENO_FULL_CACHE_CROSS_K], t,
+                               r->err);
     }
     return st;
 }
 
 /* Caches of zeros. */
-static steno_status clear_caches(struct steno_full_cache_run *r, int64_t positions, steno_err *err)
+static void clear_caches(struct steno_full_cache_worker *w, int64_t positions, struct steno_run *r)
 {
-    const struct steno_full_cache *d = r->d;
+    const struct steno_full_cache *d = cache_of(w);
     int64_t dim[5];
     size_t floats = 1;
-    steno_status st;
     memcpy(dim, d->dim, sizeof dim);
     if (!dim[d->axis])
         dim[d->axis] = positions;
     for (int i = 0; i < 5; i++)
         floats *= (size_t)dim[i];
-    if (floats > r->cap) {
-        if (!steno_floats_reserve(&r->zeros, &r->cap, floats))
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        memset(r->zeros, 0, r->cap * sizeof *r->zeros);
+    if (floats > w->cap) {
+        if (!steno_floats_reserve(&w->zeros, &w->cap, floats)) {
+            r->st = steno_fail(r->err, STENO_ERR_NOMEM, "stream: out of memory");
+            return;
+        }
+        memset(w->zeros, 0, w->cap * sizeof *w->zeros);
     }
-    st = steno_part_set(r->session, d->in[STENO_FULL_CACHE_SELF_K], STENO_F32, dim, 5, r->zeros,
-                        err);
-    return st ? st
-              : steno_part_set(r->session, d->in[STENO_FULL_CACHE_SELF_V], STENO_F32, dim, 5,
-                               r->zeros, err);
-}
-
-/* The caches that the last run gave. */
-static steno_status carry_caches(struct steno_full_cache_run *r, steno_err *err)
-{
-    const int *in = r->d->in;
-    const steno_status st = steno_session_set(r->session, in[STENO_FULL_CACHE_SELF_K],
-                                              steno_session_get(r->session, 1), err);
-    return st ? st
-              : steno_session_set(r->session, in[STENO_FULL_CACHE_SELF_V],
-                                  steno_session_get(r->session, 2), err);
+    steno_run_set(r, d->in[STENO_FULL_CACHE_SELF_K], STENO_F32, dim, 5, w->zeros);
+    steno_run_set(r, d->in[STENO_FULL_CACHE_SELF_V], STENO_F32, dim, 5, w->zeros);
 }
 
 /* Read n tokens behind `offset` others: the scores [vocab] of what follows the last. */
-static steno_status read_full_cache(struct steno_full_cache_run *r, const int64_t *tokens, size_t n,
-                                    int64_t offset, const float **scores, steno_err *err)
+static steno_status read_full_cache(struct steno_full_cache_worker *w, const int64_t *tokens,
+                                    size_t n, int64_t offset, int64_t positions,
+                                    const float **scores, steno_err *err)
 {
-    const struct steno_full_cache *d = r->d;
+    const struct steno_full_cache *d = cache_of(w);
     const int64_t dim[] = {1, (int64_t)n}, one = 1;
-    const int offset_in = d->in[STENO_FULL_CACHE_OFFSET];
-    const int rank = steno_network_input(d->net, offset_in)->shape.rank;
+    struct steno_run r = steno_shell_run(w, DECODER, err);
     const struct steno_tensor *y;
-    steno_status st =
-        steno_part_set(r->session, d->in[STENO_FULL_CACHE_TOKENS], STENO_I64, dim, 2, tokens, err);
-    if (!st)
-        st = steno_part_set(r->session, offset_in, STENO_I64, &one, rank > 0, &offset, err);
-    if (!st)
-        st = steno_session_run(r->session, err);
+    steno_status st;
+    if (!offset)
+        clear_caches(w, positions, &r);
+    for (int i = 0; i < 2 && offset; i++) /* those that the last run gave */
+        steno_run_set_tensor(&r, d->in[STENO_FULL_CACHE_SELF_K + i],
+                             steno_session_get(r.session, 1 + i));
+    steno_run_set(&r, d->in[STENO_FULL_CACHE_TOKENS], STENO_I64, dim, 2, tokens);
+    steno_run_set(&r, d->in[STENO_FULL_CACHE_OFFSET], STENO_I64, &one, !d->offset_alone, &offset);
+    st = steno_run_end(&r);
     if (st)
         return st;
-    y = steno_session_get(r->session, 0);
+    y = steno_session_get(r.session, 0);
     if (y->dtype != STENO_F32 || steno_numel(y) != n * (size_t)d->vocab)
-        return steno_fail(err, STENO_ERR_FORMAT, "%zu scores, expected those of %d tokens",
-                          steno_numel(y) / n, d->vocab);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected those of %d tokens",
+                          d->name, steno_numel(y) / n, d->vocab);
     *scores = (const float *)y->data + (n - 1) * (size_t)d->vocab;
     return steno_scores_check(*scores, (size_t)d->vocab, d->name, err);
 }
 
-steno_status steno_full_cache_write(struct steno_full_cache_run *r, const int64_t *prompt, size_t n,
-                                    size_t most, int64_t positions, int32_t end, steno_err *err)
+steno_status steno_full_cache_write(struct steno_full_cache_worker *w, const int64_t *prompt,
+                                    size_t n, size_t most, int64_t positions, int32_t end,
+                                    steno_err *err)
 {
     const int64_t *tokens = prompt;
-    int64_t token, offset = 0;
-    steno_status st = steno_greedy_text_begin(&r->text, most, err);
-    for (size_t i = 0; i < most && !st; i++) {
+    int64_t token = -1, offset = 0;
+    steno_status st = steno_greedy_text_begin(&w->text, most, err);
+    for (size_t i = 0; i < most && token != end && !st; i++) {
         const float *scores = NULL;
-        st = i ? carry_caches(r, err) : clear_caches(r, positions, err);
-        if (!st)
-            st = read_full_cache(r, tokens, n, offset, &scores, err);
+        st = read_full_cache(w, tokens, n, offset, positions, &scores, err);
         if (st)
-            return steno_fail_in(err, st, "%s", r->d->name);
-        offset += (int64_t)n;
-        token = steno_greedy_text_add(&r->text, scores, end);
-        if (token == end)
             break;
+        offset += (int64_t)n;
+        token = steno_greedy_text_add(&w->text, scores, end);
         tokens = &token;
         n = 1;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/list.h"
 
 #define LONGEST_NAME (STENO_GGUF_MAX_NAME + 64)
@@ -65,33 +66,23 @@ static void read_for_builder(const struct steno_torch_tensor *tensor, size_t fro
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-steno_status steno_ggml_file_parse(struct steno_ggml_file *f, const void *bytes, size_t n,
-                                   const char *name, steno_err *err)
+steno_status steno_ggml_file_open(struct steno_ggml_file *f, const char *path, const void *bytes,
+                                  size_t n, steno_err *err)
 {
-    *f = (struct steno_ggml_file){
-        .bytes = bytes, .size = n, .name = name, .mem = steno_arena_new(0)};
+    steno_status st = STENO_OK;
+    *f = (struct steno_ggml_file){.bytes = bytes, .size = n, .mem = steno_arena_new(0)};
     steno_buf_init(&f->tokens, STENO_GGML_MAX_TOKENS);
-    if (!f->mem)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    return steno_gguf_probe(bytes, n) ? steno_gguf_parse(&f->gguf, bytes, n, name, err) : STENO_OK;
-}
-
-steno_status steno_ggml_file_open(struct steno_ggml_file *f, const char *path, steno_err *err)
-{
-    struct steno_map map;
-    const char *name;
-    steno_status st;
-    *f = (struct steno_ggml_file){0};
-    st = steno_map_open(&map, path, err);
-    if (st)
+    f->name = f->mem ? steno_arena_strdup(f->mem, path) : NULL; /* messages outlive the caller's */
+    if (!f->name)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    if (!bytes) {
+        st = steno_map_open(&f->map, path, err);
+        f->bytes = f->map.p;
+        f->size = f->map.n;
+    }
+    if (st || !steno_gguf_probe(f->bytes, f->size))
         return st;
-    st = steno_ggml_file_parse(f, map.p, map.n, path, err);
-    f->map = map;
-    name = f->mem ? steno_arena_strdup(f->mem, path) : NULL; /* messages outlive the caller's */
-    if (!st && !name)
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    f->name = name;
-    return st;
+    return steno_gguf_parse(&f->gguf, f->bytes, f->size, f->name, err);
 }
 
 void steno_ggml_file_close(struct steno_ggml_file *f)
@@ -109,18 +100,13 @@ void steno_ggml_file_close(struct steno_ggml_file *f)
 steno_status steno_ggml_file_add(struct steno_ggml_file *f, const char *name,
                                  const struct steno_ggml_tensor *t, steno_err *err)
 {
-    struct steno_ggml_tensor *p = f->tensor;
+    struct steno_ggml_tensor *p;
     if (f->n == STENO_GGML_MAX_TENSORS)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d tensors", f->name,
                           STENO_GGML_MAX_TENSORS);
-    if (f->n == f->cap) {
-        f->cap = f->cap ? 2 * f->cap : 256;
-        p = realloc(p, f->cap * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", f->name);
-        f->tensor = p;
-    }
-    p += f->n;
+    if (STENO_RESERVE(&f->tensor, &f->cap, f->n + 1))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", f->name);
+    p = f->tensor + f->n;
     *p = *t;
     p->t.name = steno_arena_strdup(f->mem, name);
     p->t.contiguous = true;

@@ -32,13 +32,11 @@ struct steno_ggml_file {
     struct steno_make_weights weights; /* for builders */
 };
 
-/* Map a file, and read what a GGUF file says of itself. Close also after a failure. STENO_ERR_IO,
+/* Map the file at `path`, and read what a GGUF file says of itself; or take bytes [n], which must
+ * outlive the object, and use `path` in messages alone. Close also after a failure. STENO_ERR_IO,
  * STENO_ERR_NOMEM, errors of steno_gguf_parse. */
 STENO_MUST steno_status steno_ggml_file_open(struct steno_ggml_file *f, const char *path,
-                                             steno_err *err);
-/* The same from memory, which must outlive the object; name replaces the path in messages. */
-STENO_MUST steno_status steno_ggml_file_parse(struct steno_ggml_file *f, const void *bytes,
-                                              size_t n, const char *name, steno_err *err);
+                                             const void *bytes, size_t n, steno_err *err);
 void steno_ggml_file_close(struct steno_ggml_file *f);
 
 /* ---- tensors ---- */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "speech/families/common/scores.h"
 
 steno_status steno_greedy_text_open(struct steno_greedy_text *t, int vocab, steno_err *err)
@@ -21,13 +22,8 @@ steno_status steno_greedy_text_begin(struct steno_greedy_text *t, size_t most, s
 {
     t->n = 0;
     t->score = 0;
-    if (most > t->cap) {
-        struct steno_span *p = realloc(t->spans, most * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu tokens", most);
-        t->spans = p;
-        t->cap = most;
-    }
+    if (STENO_RESERVE(&t->spans, &t->cap, most))
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu tokens", most);
     return STENO_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #define MAX_TEXT ((size_t)64 << 20)
 #define NO_TEXT SIZE_MAX
 
@@ -31,34 +32,12 @@ void steno_hypothesis_list_clear(struct steno_hypothesis_list *l)
     steno_buf_reset(&l->text);
 }
 
-/* Grow *p to *cap >= n elements. */
-static bool grow_hypotheses(void **p, size_t element, size_t *cap, size_t n)
-{
-    size_t want = n < 8 ? 8 : 2 * n;
-    void *q;
-    if (n <= *cap)
-        return true;
-    q = realloc(*p, want * element);
-    if (!q)
-        return false;
-    *p = q;
-    *cap = want;
-    return true;
-}
-
 static bool reserve_hypotheses(struct steno_hypothesis_list *l, size_t spans, size_t ids)
 {
-    void *h = l->h, *parts = l->parts, *s = l->spans, *i = l->ids;
     size_t cap = l->cap;
-    bool ok = grow_hypotheses(&h, sizeof *l->h, &cap, l->n + 1) &&
-              grow_hypotheses(&parts, sizeof *l->parts, &l->cap, l->n + 1) &&
-              grow_hypotheses(&s, sizeof *l->spans, &l->cap_spans, l->n_spans + spans) &&
-              grow_hypotheses(&i, sizeof *l->ids, &l->cap_ids, l->n_ids + ids);
-    l->h = h;
-    l->parts = parts;
-    l->spans = s;
-    l->ids = i;
-    return ok;
+    return !STENO_RESERVE(&l->h, &cap, l->n + 1) && !STENO_RESERVE(&l->parts, &l->cap, l->n + 1) &&
+           !STENO_RESERVE(&l->spans, &l->cap_spans, l->n_spans + spans + 1) &&
+           !STENO_RESERVE(&l->ids, &l->cap_ids, l->n_ids + ids + 1); /* never NULL */
 }
 
 steno_status steno_hypothesis_list_add(struct steno_hypothesis_list *l,

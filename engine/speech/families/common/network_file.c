@@ -103,3 +103,11 @@ steno_onnx_head *steno_network_file_peek(const char *dir, const char *stem)
     free(file);
     return h;
 }
+
+bool steno_network_file_is(const char *dir, const char *stem, bool (*is)(const steno_onnx_head *h))
+{
+    steno_onnx_head *h = steno_network_file_peek(dir, stem);
+    const bool yes = h && is(h);
+    steno_onnx_head_close(h);
+    return yes;
+}

@@ -22,6 +22,8 @@ STENO_MUST steno_status steno_network_file_head(steno_onnx_head **out, const cha
 /* The same of the file that steno_network_file_find finds without int8; NULL: none can be read. The
  * caller closes it. */
 steno_onnx_head *steno_network_file_peek(const char *dir, const char *stem);
+/* Whether that file is one of those that `is` tells. */
+bool steno_network_file_is(const char *dir, const char *stem, bool (*is)(const steno_onnx_head *h));
 /* Whether a name says that the network in it is quantized to 8 bits. */
 bool steno_network_file_is_int8(const char *name);
 

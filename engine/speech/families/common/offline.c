@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/families/common/join.h"
 #include "speech/families/common/speech_cutter.h"
 #include "speech/text/words.h"
@@ -182,29 +183,10 @@ static void plan_partial(struct offline *s)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static bool grow_common_offline(struct steno_span **p, size_t *cap, size_t n)
-{
-    struct steno_span *q;
-    if (n <= *cap)
-        return true;
-    q = realloc(*p, 2 * n * sizeof *q);
-    if (!q)
-        return false;
-    *p = q;
-    *cap = 2 * n;
-    return true;
-}
-
 static bool add_section(struct offline *s, const struct steno_section *section)
 {
-    if (s->n_chunks == s->cap_sections) {
-        const size_t cap = s->cap_sections ? 2 * s->cap_sections : 8;
-        struct steno_section *p = realloc(s->sections, cap * sizeof *p);
-        if (!p)
-            return false;
-        s->sections = p;
-        s->cap_sections = cap;
-    }
+    if (STENO_RESERVE(&s->sections, &s->cap_sections, s->n_chunks + 1))
+        return false;
     s->sections[s->n_chunks++] = *section;
     return true;
 }
@@ -243,7 +225,7 @@ static steno_status show_partial(struct offline *s, const struct steno_cutter_ch
                                  steno_err *err)
 {
     const struct joint j = join_common_offline(s, c);
-    if (!grow_common_offline(&s->shown, &s->cap_shown, j.keep + j.n))
+    if (STENO_RESERVE(&s->shown, &s->cap_shown, j.keep + j.n))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     copy(s->shown, s->done, j.keep);
     copy(s->shown + j.keep, j.from, j.n);
@@ -287,7 +269,7 @@ static steno_status finish_chunk(struct offline *s, const struct steno_cutter_ch
         struct steno_section *before = &s->sections[s->n_chunks - 1];
         before->n_tokens = j.keep - before->first_token;
     }
-    if (!grow_common_offline(&s->done, &s->cap_done, j.keep + j.n) || !add_section(s, &section))
+    if (STENO_RESERVE(&s->done, &s->cap_done, j.keep + j.n) || !add_section(s, &section))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     copy(s->done + j.keep, j.from, j.n);
     s->n_done = j.keep + j.n;

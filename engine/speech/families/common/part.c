@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "speech/families/common/network_file.h"
 #include "base/path.h"
+#include "speech/families/common/network_file.h"
 #include "speech/families/common/precision.h"
 
 /* The same network in ONNX Runtime's own format; *out stays NULL if there is none. */
@@ -92,30 +92,4 @@ void steno_part_file_close(struct steno_part_file *p)
     steno_network_close(p->net);
     free(p->name);
     *p = (struct steno_part_file){0};
-}
-
-steno_status steno_part_set(steno_session *s, int i, steno_dtype type, const int64_t *dim, int rank,
-                            const void *data, steno_err *err)
-{
-    struct steno_tensor t = {.dtype = type, .shape = {.rank = rank}};
-    if (rank)
-        memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
-    memcpy(&t.data, &data, sizeof t.data); /* inputs are not written */
-    return steno_session_set(s, i, &t, err);
-}
-
-steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
-                                 struct steno_ones *m, steno_err *err)
-{
-    const int64_t dim[] = {1, (int64_t)n};
-    if (n > m->cap) {
-        int64_t *p = realloc(m->data, n * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        for (size_t k = 0; k < n; k++)
-            p[k] = type == STENO_BOOL ? 0x0101010101010101 : 1; /* bytes */
-        m->data = p;
-        m->cap = n;
-    }
-    return steno_part_set(s, i, type, dim, 2, m->data, err);
 }

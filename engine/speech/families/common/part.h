@@ -1,9 +1,9 @@
-/* One network of a model directory: its file, open, and how its inputs are set. */
+/* One network of a model directory: its file, open. */
 #ifndef STENO_FAMILIES_COMMON_PART_H
 #define STENO_FAMILIES_COMMON_PART_H
 
-#include "speech/families/family.h"
 #include "nn/network/network.h"
+#include "speech/families/family.h"
 
 /* Frozen. */
 struct steno_part_file {
@@ -33,21 +33,5 @@ STENO_MUST steno_status steno_part_made_open(steno_network **out, const struct s
                                              const struct steno_graph_source *source, bool blocks,
                                              steno_err *err);
 void steno_part_file_close(struct steno_part_file *p);
-
-/* A mask of ones, as many as were needed. Confined; the caller frees `data`. */
-struct steno_ones {
-    int64_t *data;
-    size_t cap;
-};
-
-/* Set input i of a session to ones [1, n], i64 or bool, always the same for one mask. Valid until
- * the next call with m. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_part_set_ones(steno_session *s, int i, steno_dtype type, size_t n,
-                                            struct steno_ones *m, steno_err *err);
-/* Set input i of a session: data [dim 0, ...], borrowed as steno_session_set says; dim may be NULL
- * for rank 0. */
-STENO_MUST steno_status steno_part_set(steno_session *s, int i, steno_dtype type,
-                                       const int64_t *dim, int rank, const void *data,
-                                       steno_err *err);
 
 #endif

@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "speech/families/common/noise.h"
-#include "speech/families/common/part.h"
 #include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 
 #define WASTE 0.2    /* most zeros of a run_piece_encoder, relative to its frames */
 #define ERROR 1e-3f  /* allowed difference of a frame alone and in a run of two */
@@ -96,46 +97,44 @@ static void put_piece_encoder(steno_piece_runs *r, size_t i, const float *frames
     memset(x + n * bins, 0, (longest - n) * bins * sizeof *x);
 }
 
-static steno_status set_mask(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
+static void set_mask(steno_piece_runs *r, size_t size, size_t frames, struct steno_run *run)
 {
     const int64_t dim[] = {(int64_t)size, (int64_t)frames};
-    if (size * frames > r->cap_mask) {
-        int64_t *p = realloc(r->mask, size * frames * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        r->mask = p;
-        r->cap_mask = size * frames;
+    if (STENO_RESERVE(&r->mask, &r->cap_mask, size * frames)) {
+        run->st = steno_fail(run->err, STENO_ERR_NOMEM, "stream: out of memory");
+        return;
     }
     for (size_t i = 0; i < size; i++)
         for (size_t t = 0; t < frames; t++)
             r->mask[i * frames + t] = (int64_t)t < r->long_lengths[i];
-    return steno_part_set(r->session, r->e->length, STENO_I64, dim, 2, r->mask, err);
+    steno_run_set(run, r->e->length, STENO_I64, dim, 2, r->mask);
 }
 
-static steno_status set_lengths(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
+static void set_lengths(steno_piece_runs *r, size_t size, size_t frames, struct steno_run *run)
 {
     const struct steno_value *v = steno_network_input(r->e->net, r->e->length);
     const int64_t n = (int64_t)size;
     if (v->shape.rank == 2)
-        return set_mask(r, size, frames, err);
-    return steno_part_set(
-        r->session, r->e->length, v->dtype, &n, 1,
-        v->dtype == STENO_I64 ? (const void *)r->long_lengths : (const void *)r->lengths, err);
+        set_mask(r, size, frames, run);
+    else
+        steno_run_set(run, r->e->length, v->dtype, &n, 1,
+                      v->dtype == STENO_I64 ? (const void *)r->long_lengths
+                                            : (const void *)r->lengths);
 }
 
-static steno_status set_inputs_piece_encoder(steno_piece_runs *r, size_t size, size_t frames,
-                                             steno_err *err)
+static steno_status run_network(steno_piece_runs *r, size_t size, size_t frames, steno_err *err)
 {
     const struct steno_piece_encoder *e = r->e;
     const int64_t n = (int64_t)size;
     const int64_t bins = (int64_t)e->bins, t = (int64_t)frames;
     const int64_t dim[] = {n, e->bins_first ? bins : t, e->bins_first ? t : bins};
-    steno_status st = steno_part_set(r->session, e->x, STENO_F32, dim, 3, r->x, err);
-    if (!st && e->length >= 0)
-        st = set_lengths(r, size, frames, err);
-    for (int k = 0; k < e->n_numbers && !st; k++)
-        st = steno_part_set(r->session, e->numbers[k], STENO_I32, &n, 1, r->numbers[k], err);
-    return st;
+    struct steno_run run = steno_run_begin(r->session, e->name, err);
+    steno_run_set(&run, e->x, STENO_F32, dim, 3, r->x);
+    if (e->length >= 0)
+        set_lengths(r, size, frames, &run);
+    for (int k = 0; k < e->n_numbers; k++)
+        steno_run_set(&run, e->numbers[k], STENO_I32, &n, 1, r->numbers[k]);
+    return steno_run_end(&run);
 }
 
 /* ---- the output ------------------------------------------------------------------------------ */
@@ -225,12 +224,9 @@ static steno_status run_piece_encoder(steno_piece_runs *r, const struct waiting 
         for (int k = 0; k < r->e->n_numbers; k++)
             r->numbers[k][i] = w[i].p.numbers[k];
     }
-    st = set_inputs_piece_encoder(r, n, longest, err);
+    st = run_network(r, n, longest, err);
     if (!st)
-        st = steno_session_run(r->session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", r->e->name);
-    st = check_output(r, n, err);
+        st = check_output(r, n, err);
     return st ? st : take_rows(r, p, n, err);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/path.h"
 #include "speech/families/common/noise.h"
+#include "speech/families/common/precision.h"
 #include "speech/families/common/scores.h"
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -36,6 +37,10 @@ void steno_shell_close(void *model)
         return;
     if (m->shell->close)
         m->shell->close(m);
+    steno_cached_encoder_unbind(&m->encoder);
+    for (int i = 0; i < STENO_SHELL_PARTS; i++)
+        steno_part_file_close(&m->part[i]);
+    free(m->quiet);
     steno_search_hints_close(&m->hints);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
@@ -43,24 +48,58 @@ void steno_shell_close(void *model)
     free(m);
 }
 
+steno_status steno_shell_open_parts(struct steno_shell_model *m, const struct steno_family_open *o,
+                                    const char *const *stems, int n, steno_err *err)
+{
+    bool int8 = false;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    for (int i = 0; i < n && !st; i++)
+        st = steno_part_file_open(&m->part[i], o, stems[i], int8, err);
+    return st;
+}
+
+steno_status steno_shell_open_tokens(struct steno_shell_model *m, const char *file, steno_err *err)
+{
+    char *path = steno_path_join(m->dir, file);
+    const steno_status st = path ? steno_tokens_open(&m->tokens, path, err)
+                                 : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    free(path);
+    return st;
+}
+
 static bool is_offline(const struct steno_shell *s)
 {
     return s->recognize || s->search;
 }
 
+static void fill_windows(const struct steno_shell_model *m, struct steno_family_info *out)
+{
+    out->stream_bytes =
+        m->encoder.state_bytes + steno_cached_encoder_window(&m->encoder) * sizeof(float);
+    out->batches = m->encoder.batches;
+    out->feeding = STENO_FEED_WINDOWS;
+    out->windows = (struct steno_windows_info){.front = m->front,
+                                               .frames = (size_t)m->encoder.shape.window,
+                                               .rows = (size_t)m->encoder.shape.frames};
+}
+
 void steno_shell_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_shell_model *m = model;
+    const char *network = m->part[0].name;
     *out = (struct steno_family_info){.name = m->name,
                                       .version = "",
                                       .language = "",
                                       .license = "",
-                                      .network = "",
+                                      .network = network ? network : "",
                                       .results_of = "",
                                       .tokens = m->tokens,
                                       .sample_rate = m->offline.cuts.rate,
                                       .feature_bins = 1,
                                       .takes_hotwords = m->hints.phrases.tokens != NULL};
+    for (int i = 0; i < STENO_SHELL_PARTS; i++)
+        if (m->part[i].net)
+            out->weight_bytes += steno_network_weight_bytes(m->part[i].net);
     if (m->front) {
         out->hop = steno_fbank_shift(m->front);
         out->feature_bins = (int)steno_fbank_bins(m->front);
@@ -70,12 +109,21 @@ void steno_shell_info(const void *model, struct steno_family_info *out)
         out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
         out->batches = m->pieces.batches;
     }
+    if (m->encoder.net)
+        fill_windows(m, out);
     m->shell->info(m, out);
 }
 
 void steno_shell_describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
     ((const struct steno_shell_model *)model)->shell->describe(model, i, out);
+}
+
+void steno_shell_describe_head(const struct steno_model_info *i, const char *kind, FILE *out)
+{
+    fprintf(out, "model      %s, %s%s%s\n", i->name, i->family, *kind ? ", " : "", kind);
+    fprintf(out, "directory  %s\n", i->dir);
+    fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
 }
 
 void steno_shell_describe_search(const struct steno_shell_model *m,
@@ -105,6 +153,7 @@ void steno_shell_state_free(void *state)
     if (m->shell->stream_close)
         m->shell->stream_close(s);
     steno_token_search_close(&s->search);
+    steno_cached_encoder_state_free(&s->encoder);
     free(s);
 }
 
@@ -122,6 +171,7 @@ steno_status steno_shell_state_new(void **state, void *model, struct steno_famil
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     s->model = m;
+    s->encoder.fresh = true;
     st = m->shell->stream_open(s, m, o, err);
     if (st)
         steno_shell_state_free(s);
@@ -139,6 +189,14 @@ steno_status steno_shell_offline_new(void **state, void *model, struct steno_fam
     return st ? st : steno_offline_new(state, &m->offline, settings, o, err);
 }
 
+steno_status steno_shell_open_ctc_stream(void *stream, const void *model,
+                                         struct steno_family_stream *o, steno_err *err)
+{
+    const struct steno_shell_model *m = model;
+    return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search, &m->hints, o,
+                                       steno_tokens_count(m->tokens), m->blank, err);
+}
+
 /* ---- workers --------------------------------------------------------------------------------- */
 
 steno_status steno_shell_worker_open(void **worker, void *model, int max, steno_err *err)
@@ -151,6 +209,11 @@ steno_status steno_shell_worker_open(void **worker, void *model, int max, steno_
     w->model = m;
     if (m->pieces.net)
         st = steno_piece_runs_open(&w->runs, &m->pieces, m->threads, err);
+    for (int i = 0; i < m->shell->sessions && !m->pieces.net && !st; i++)
+        if (m->part[i].net)
+            st = steno_shell_session_open(&w->session[i], m, m->part[i].net, err);
+    if (!st && m->encoder.net)
+        st = steno_cached_encoder_batch_open(&w->batch, &m->encoder, max, m->threads, err);
     if (!st && m->front && is_offline(m->shell))
         st = steno_piece_features_open(&w->features, m->front, err);
     if (!st && m->shell->worker_open)
@@ -170,8 +233,11 @@ void steno_shell_worker_close(void *worker)
         return;
     if (m->shell->worker_close)
         m->shell->worker_close(w);
+    for (int i = STENO_SHELL_PARTS; i-- > 0;) /* one may borrow from those before it */
+        steno_session_close(w->session[i]);
     steno_piece_runs_close(w->runs);
     steno_piece_features_close(&w->features);
+    steno_cached_encoder_batch_close(w->batch);
     free(w);
 }
 
@@ -180,6 +246,13 @@ steno_status steno_shell_session_open(steno_session **out, const struct steno_sh
 {
     const struct steno_session_options o = {.threads = m->threads};
     return steno_session_open(out, net, &o, err);
+}
+
+struct steno_run steno_shell_run(const void *worker, int part, steno_err *err)
+{
+    const struct steno_shell_worker *w = worker;
+    const struct steno_shell_model *m = w->model;
+    return steno_run_begin(w->session[part], m->part[part].name, err);
 }
 
 steno_status steno_shell_trial_open(void **trial, void *worker, steno_err *err)
@@ -304,33 +377,4 @@ steno_status steno_shell_search_scores(const struct steno_offline_piece *p, cons
     if (!st && !s->alignment)
         st = steno_token_search_push(s, scores, n);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
-}
-
-/* ---- windows --------------------------------------------------------------------------------- */
-
-steno_status steno_shell_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
-                                    size_t *n, size_t *stable)
-{
-    return steno_token_search_list(&((struct steno_shell_stream *)state)->search, out, max, n,
-                                   stable);
-}
-
-steno_status steno_shell_consume(void *state, bool *left)
-{
-    return steno_token_search_consume(&((struct steno_shell_stream *)state)->search, left);
-}
-
-int64_t steno_shell_frames(const void *state)
-{
-    return steno_token_search_frames(&((const struct steno_shell_stream *)state)->search);
-}
-
-int64_t steno_shell_last_sound(const void *state)
-{
-    return steno_token_search_last_sound(&((const struct steno_shell_stream *)state)->search);
-}
-
-size_t steno_shell_n_tokens(const void *state)
-{
-    return steno_token_search_n_tokens(&((const struct steno_shell_stream *)state)->search);
 }

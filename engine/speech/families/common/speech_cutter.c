@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 struct steno_speech_cutter {
     struct steno_speech_source speech;
     void *detector;
@@ -109,14 +110,8 @@ static steno_status append_speech_cutter(steno_speech_cutter *s, const float *pc
         s->at = 0;
         s->len = left;
     }
-    if (s->len + n > s->cap) {
-        const size_t cap = 2 * (s->len + n);
-        float *p = realloc(s->line, cap * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu samples", cap);
-        s->line = p;
-        s->cap = cap;
-    }
+    if (STENO_RESERVE(&s->line, &s->cap, s->len + n))
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu samples", s->len + n);
     memcpy(s->line + s->len, pcm, n * sizeof *pcm);
     s->len += n;
     return STENO_OK;

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "speech/families/common/metadata.h"
 #include "base/path.h"
+#include "speech/families/common/metadata.h"
 #include "speech/families/common/part.h"
 #include "speech/families/common/precision.h"
-#include "speech/families/ctc/family.h"
 #include "speech/families/ctc/internal.h"
+#include "speech/families/entries.h"
 
 #define FAMILY "ctc_streaming"
 
@@ -53,18 +53,15 @@ static steno_status open_conf(struct steno_ctc_model *m, steno_err *err)
 
 static steno_status open_tokens_ctc(struct steno_ctc_model *m, steno_err *err)
 {
-    char *path = steno_path_join(m->base.dir, m->conf.tokens);
-    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory_ctc(m, err);
-    if (!st && (st = steno_tokens_drop(m->base.tokens, m->conf.drop, err)))
-        st = steno_fail_in(err, st, "%s: drop", path);
-    if (!st && (m->blank = steno_tokens_find(m->base.tokens, m->conf.blank)) < 0)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: blank '%s' is not in the vocabulary", path,
-                        m->conf.blank);
+    const struct steno_model_conf *c = &m->conf;
+    steno_status st = steno_shell_open_tokens(&m->base, c->tokens, err);
+    if (!st && (st = steno_tokens_drop(m->base.tokens, c->drop, err)))
+        st = steno_fail_in(err, st, "%s/%s: drop", m->base.dir, c->tokens);
+    if (!st && (m->base.blank = steno_tokens_find(m->base.tokens, c->blank)) < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s/%s: blank '%s' is not in the vocabulary",
+                        m->base.dir, c->tokens, c->blank);
     /* the blank has no text, and it must not count as a piece that can continue a word */
-    if (!st)
-        st = steno_tokens_drop(m->base.tokens, m->conf.blank, err);
-    free(path);
-    return st;
+    return st ? st : steno_tokens_drop(m->base.tokens, c->blank, err);
 }
 
 static steno_status open_features_ctc(struct steno_ctc_model *m, steno_err *err)
@@ -88,7 +85,7 @@ static steno_status load_network(struct steno_ctc_model *m, const struct steno_f
                                                     m->conf.bf16, &opt.precision, err)
                            : no_memory_ctc(m, err);
     if (!st)
-        st = steno_network_open(&m->network, path, &opt, err);
+        st = steno_network_open(&m->base.part[0].net, path, &opt, err);
     free(path);
     return st;
 }
@@ -97,15 +94,13 @@ static steno_status check_metadata(const struct steno_ctc_model *m, steno_err *e
 {
     const struct steno_model_conf *c = &m->conf;
     const struct steno_metadata want[] = {
-        {"window_frames", c->window_frames},
-        {"shift_frames", c->shift_frames},
-        {"subsampling", c->subsampling},
-        {"sample_rate", c->sample_rate},
-        {"mel_bins", c->mel_bins},
-        {"vocab_size", steno_tokens_count(m->base.tokens)},
-        {"blank_id", m->blank},
+        {"window_frames", c->window_frames}, {"shift_frames", c->shift_frames},
+        {"subsampling", c->subsampling},     {"sample_rate", c->sample_rate},
+        {"mel_bins", c->mel_bins},           {"vocab_size", steno_tokens_count(m->base.tokens)},
+        {"blank_id", m->base.blank},
     };
-    return steno_metadata_check(m->network, c->network, want, sizeof want / sizeof *want, err);
+    return steno_metadata_check(m->base.part[0].net, c->network, want, sizeof want / sizeof *want,
+                                err);
 }
 
 /* The output is log-probabilities, a frame for each `subsampling` frames of features. */
@@ -121,32 +116,13 @@ static steno_status open_network_ctc(struct steno_ctc_model *m, const struct ste
     if (!st)
         st = check_metadata(m, err);
     return st ? st
-              : steno_cached_encoder_bind(&m->encoder, m->network, "x", &shape, c->network, err);
-}
-
-static void close_model_ctc(void *model)
-{
-    struct steno_ctc_model *m = model;
-    steno_cached_encoder_unbind(&m->encoder);
-    steno_network_close(m->network);
-    free(m->quiet);
-}
-
-/* steno_cached_encoder_try on all scores of a step. */
-static steno_status try_steps(struct steno_ctc_model *m, steno_err *err)
-{
-    const struct steno_cached_encoder_reader all = {.read = NULL};
-    void *w = NULL;
-    steno_status st = steno_shell_worker_open(&w, m, 2, err);
-    if (!st)
-        st = steno_cached_encoder_try(&m->encoder, ((struct steno_cached_worker *)w)->batch, &all,
-                                      err);
-    steno_shell_worker_close(w);
-    return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->conf.network) : STENO_OK;
+              : steno_cached_encoder_bind(&m->base.encoder, m->base.part[0].net, "x", &shape,
+                                          c->network, err);
 }
 
 static steno_status open_model_ctc(void *model, const struct steno_family_open *o, steno_err *err)
 {
+    const struct steno_cached_encoder_reader all = {.read = NULL};
     struct steno_ctc_model *m = model;
     steno_status st = open_conf(m, err);
     if (!st)
@@ -156,12 +132,10 @@ static steno_status open_model_ctc(void *model, const struct steno_family_open *
     if (!st)
         st = open_network_ctc(m, o, err);
     if (!st)
-        st = try_steps(m, err);
-    if (st)
-        return st;
-    m->quiet =
-        steno_ctc_quiet(m->encoder.shape.frames, steno_tokens_count(m->base.tokens), m->blank);
-    return m->quiet ? STENO_OK : no_memory_ctc(m, err);
+        st = steno_shell_try_encoder(&m->base, &all, false, m->conf.network, err);
+    return st ? st
+              : steno_shell_make_quiet(&m->base, m->base.encoder.shape.frames,
+                                       steno_tokens_count(m->base.tokens), err);
 }
 
 static void get_info_ctc(const void *model, struct steno_family_info *out)
@@ -179,21 +153,13 @@ static void get_info_ctc(const void *model, struct steno_family_info *out)
     out->frame_samples = out->hop * (size_t)c->subsampling;
     out->chunk_seconds = frame * c->shift_frames;
     out->lookahead_seconds = frame * (c->window_frames - c->shift_frames);
-    out->weight_bytes = steno_network_weight_bytes(m->network);
-    out->stream_bytes =
-        m->encoder.state_bytes + steno_cached_encoder_window(&m->encoder) * sizeof(float);
     out->endpoint =
         (struct steno_endpoint_rules){c->rule1_silence, c->rule2_silence, c->rule3_length};
     out->word_before = c->word_before;
     out->word_after = c->word_after;
-    out->batches = m->encoder.batches;
-    out->feeding = STENO_FEED_WINDOWS;
-    out->windows = (struct steno_windows_info){.front = m->base.front,
-                                               .frames = (size_t)m->encoder.shape.window,
-                                               .shift = (size_t)c->shift_frames,
-                                               .left_padding = (size_t)c->lead_frames,
-                                               .right_padding = (size_t)c->tail_frames,
-                                               .rows = (size_t)m->encoder.shape.frames};
+    out->windows.shift = (size_t)c->shift_frames;
+    out->windows.left_padding = (size_t)c->lead_frames;
+    out->windows.right_padding = (size_t)c->tail_frames;
 }
 
 static void describe_ctc(const void *model, const struct steno_model_info *i, FILE *out)
@@ -206,7 +172,7 @@ static void describe_ctc(const void *model, const struct steno_model_info *i, FI
     fprintf(out, "features   %s, %d Hz, %d bins, %g to %g Hz\n", c->feature_type, i->sample_rate,
             i->feature_bins, c->low_freq,
             c->high_freq > 0 ? c->high_freq : i->sample_rate / 2.0 + c->high_freq);
-    fprintf(out, "network    %s, %d states\n", i->network, m->encoder.n_states);
+    fprintf(out, "network    %s, %d states\n", i->network, m->base.encoder.n_states);
     fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
             i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
     fprintf(out, "decoder    %zu tokens, blank %s, beam %d\n", i->vocab_size, c->blank, c->beam);
@@ -214,23 +180,15 @@ static void describe_ctc(const void *model, const struct steno_model_info *i, FI
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_model),
-                                         .stream_bytes = sizeof(struct steno_cached_stream),
-                                         .worker_bytes = sizeof(struct steno_cached_worker),
+                                         .stream_bytes = sizeof(struct steno_shell_stream),
+                                         .worker_bytes = sizeof(struct steno_shell_worker),
                                          .open = open_model_ctc,
-                                         .close = close_model_ctc,
                                          .info = get_info_ctc,
                                          .describe = describe_ctc,
-                                         .stream_open = steno_ctc_stream_open,
-                                         .stream_close = steno_cached_stream_close,
-                                         .worker_open = steno_ctc_worker_open,
-                                         .worker_close = steno_cached_worker_close};
+                                         .stream_open = steno_ctc_stream_open};
 
 const struct steno_family steno_family_ctc = {.name = FAMILY,
                                               .probe = probe_ctc,
                                               .languages = languages,
                                               .shell = &shell,
-                                              STENO_WINDOWED_SHELL,
-                                              STENO_CACHED_TRIALS,
-                                              .reset = steno_ctc_reset,
-                                              .step = steno_ctc_step,
-                                              .skip = steno_ctc_skip};
+                                              STENO_WINDOWED_CTC};

@@ -1,4 +1,4 @@
-/* Streams of family ctc_streaming: the search over the scores of the network, and its steps. */
+/* Streams of family ctc_streaming: the search over the scores of the network. */
 #include <math.h>
 
 #include "speech/families/ctc/internal.h"
@@ -44,61 +44,20 @@ steno_status steno_ctc_stream_open(void *stream, const void *model, struct steno
                                    steno_err *err)
 {
     const struct steno_ctc_model *m = model;
-    struct steno_cached_stream *s = stream;
+    struct steno_token_search *s = &((struct steno_shell_stream *)stream)->search;
     struct steno_search_settings set;
     struct steno_ctc_options c;
     steno_status st = check_beam(m, o, err);
-    s->encoder.fresh = true;
     if (!st)
-        st = begin_search(&s->base.search, m, o, &set, err);
+        st = begin_search(s, m, o, &set, err);
     if (st)
         return st;
     set.blank_penalty = m->conf.blank_penalty;
-    c = steno_ctc_options_of(&s->base.search, &m->base.hints, &set, o,
-                             (int32_t)m->encoder.shape.width, m->blank);
+    c = steno_ctc_options_of(s, &m->base.hints, &set, o, (int32_t)m->base.encoder.shape.width,
+                             m->base.blank);
     if (o->n_best == 1) {
         c.margin = NARROW_MARGIN;
         c.commit_delay = to_frames(m, DECIDE_SECONDS);
     }
-    return steno_token_search_open(&s->base.search, &c, err);
-}
-
-/* After an endpoint the network keeps its states: the speech comes from the same room. */
-steno_status steno_ctc_reset(void *state, enum steno_reset what, steno_err *err)
-{
-    struct steno_cached_stream *s = state;
-    (void)err;
-    if (what != STENO_RESET_RECORDING)
-        return steno_token_search_reset(&s->base.search);
-    s->encoder.fresh = true;
-    return steno_token_search_restart(&s->base.search, 0);
-}
-
-steno_status steno_ctc_skip(void *state)
-{
-    struct steno_shell_stream *s = state;
-    const struct steno_ctc_model *m = s->model;
-    steno_token_search_give(&s->search, m->quiet, (size_t)m->encoder.shape.frames);
-    return STENO_OK;
-}
-
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-steno_status steno_ctc_worker_open(void *worker, const void *model, int max, steno_err *err)
-{
-    return steno_cached_worker_open(worker, &((const struct steno_ctc_model *)model)->encoder, max,
-                                    err);
-}
-
-void steno_ctc_step(void *worker, struct steno_step_item *items, size_t n, int size,
-                    struct steno_network_time *spent)
-{
-    const struct steno_ctc_model *m = ((struct steno_shell_worker *)worker)->model;
-    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
-    const float *y = NULL;
-    const bool ran = !steno_cached_step(worker, items, n, size, spent, &y);
-    for (size_t i = 0; i < n; i++)
-        steno_token_search_give(&((struct steno_shell_stream *)items[i].state)->search,
-                                ran ? y + (int64_t)i * e->frames * e->width : NULL,
-                                ran ? (size_t)e->frames : 0);
+    return steno_token_search_open(s, &c, err);
 }

@@ -3,38 +3,34 @@
  *     x [N, frames, bins], lengths [N] or a mask [N, frames] i64 -> scores [N, T, vocab], lengths
  * [N] feats [1, frames, bins] -> scores [T, 1, vocab]
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/path.h"
 #include "speech/families/common/network_file.h"
-#include "speech/families/common/part.h"
-#include "speech/families/common/precision.h"
 #include "speech/families/common/scores.h"
 #include "speech/families/common/search_options.h"
 #include "speech/families/common/shell.h"
-#include "speech/families/ctc_offline/family.h"
 #include "speech/families/ctc_offline/kinds.h"
+#include "speech/families/entries.h"
 #include "speech/families/option.h"
 #include "speech/features/cepstrum.h"
 
 #define FAMILY "ctc_offline"
-#define STEM "model"
 #define FULL 30.0       /* s: of a chunk; an utterance is not longer unless a stream says so */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 #define TRIAL_FRAMES 24 /* of 10 ms */
 #define LEAST_FRAMES 8  /* feature frames that the convolutions need */
 
+static const char *const stems[] = {"model"};
+
 /* Frozen after open. */
 struct model {
     struct steno_shell_model base;
-    struct steno_part_file net;
     struct steno_ctc_offline_meta meta;
     bool sherpa; /* features as sherpa-onnx computes them */
     size_t bins;
     float *cepstrum; /* [bins, bins]; NULL: the filters are the features */
-    int32_t blank;
 };
 
 struct worker {
@@ -45,18 +41,20 @@ struct worker {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static bool is_ctc_offline(const steno_onnx_head *h)
+{
+    return steno_ctc_offline_kind_of(h) != NULL;
+}
+
 static bool probe_ctc_offline(const char *dir)
 {
-    steno_onnx_head *h =
-        steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, STEM) : NULL;
-    const bool is = h && steno_ctc_offline_kind_of(h);
-    steno_onnx_head_close(h);
-    return is;
+    return steno_path_readable(dir, "tokens.txt") &&
+           steno_network_file_is(dir, stems[0], is_ctc_offline);
 }
 
 static bool languages(const char *dir, struct steno_model_languages *out)
 {
-    steno_onnx_head *h = steno_network_file_peek(dir, STEM);
+    steno_onnx_head *h = steno_network_file_peek(dir, stems[0]);
     const struct steno_ctc_offline_kind *k = h ? steno_ctc_offline_kind_of(h) : NULL;
     snprintf(out->languages, sizeof out->languages, "%s", k ? k->languages : "");
     steno_onnx_head_close(h);
@@ -66,15 +64,13 @@ static bool languages(const char *dir, struct steno_model_languages *out)
 static steno_status open_network_ctc_offline(struct model *m, const struct steno_family_open *o,
                                              steno_err *err)
 {
+    const struct steno_part_file *net = &m->base.part[0];
     steno_onnx_head *h = NULL;
-    bool int8 = false;
-    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    steno_status st = steno_shell_open_parts(&m->base, o, stems, 1, err);
     if (!st)
-        st = steno_part_file_open(&m->net, o, STEM, int8, err);
+        st = steno_network_file_head(&h, o->dir, net->name, err);
     if (!st)
-        st = steno_network_file_head(&h, o->dir, m->net.name, err);
-    if (!st)
-        st = steno_ctc_offline_meta_read(&m->meta, h, m->net.name, err);
+        st = steno_ctc_offline_meta_read(&m->meta, h, net->name, err);
     steno_onnx_head_close(h);
     return st ? steno_fail_in(err, st, "%s", o->dir) : STENO_OK;
 }
@@ -91,31 +87,31 @@ static void hide_marks(steno_tokens *t)
     }
 }
 
-static steno_status find_blank(struct model *m, const char *path, steno_err *err)
+static steno_status find_blank(struct steno_shell_model *m, steno_err *err)
 {
     static const char *const names[] = {"<blk>", "<blank>", "<eps>", "<epsilon>"};
     m->blank = -1;
     for (size_t i = 0; i < sizeof names / sizeof *names && m->blank < 0; i++)
-        m->blank = steno_tokens_find(m->base.tokens, names[i]);
-    return m->blank >= 0 ? STENO_OK
-                         : steno_fail(err, STENO_ERR_FORMAT,
-                                      "%s: there is no <blk>, <blank>, <eps> or <epsilon>", path);
+        m->blank = steno_tokens_find(m->tokens, names[i]);
+    return m->blank >= 0
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_FORMAT,
+                            "%s/tokens.txt: there is no <blk>, <blank>, <eps> or <epsilon>",
+                            m->dir);
 }
 
 static steno_status open_tokens_ctc_offline(struct model *m, steno_err *err)
 {
-    char *path = steno_path_join(m->base.dir, "tokens.txt");
-    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err)
-                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    steno_status st = steno_shell_open_tokens(&m->base, "tokens.txt", err);
     if (!st && m->meta.vocab && steno_tokens_count(m->base.tokens) != m->meta.vocab)
-        st = steno_fail(
-            err, STENO_ERR_FORMAT, "%s: %d tokens, expected %lld: metadata vocab_size of %s", path,
-            (int)steno_tokens_count(m->base.tokens), (long long)m->meta.vocab, m->net.name);
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s/tokens.txt: %d tokens, expected %lld: metadata vocab_size of %s",
+                        m->base.dir, (int)steno_tokens_count(m->base.tokens),
+                        (long long)m->meta.vocab, m->base.part[0].name);
     if (!st)
-        st = find_blank(m, path, err);
+        st = find_blank(&m->base, err);
     if (!st)
         hide_marks(m->base.tokens);
-    free(path);
     return st;
 }
 
@@ -147,7 +143,8 @@ static bool is_length(const struct steno_value *v)
 
 static steno_status open_encoder(struct model *m, steno_err *err)
 {
-    steno_network *net = m->net.net;
+    const char *name = m->base.part[0].name;
+    steno_network *net = m->base.part[0].net;
     const bool alone = m->meta.kind->frames_first;
     const int inputs = alone ? 1 : 2, outputs = steno_network_n_outputs(net);
     if (steno_network_n_inputs(net) != inputs || outputs < 1 ||
@@ -155,9 +152,9 @@ static steno_status open_encoder(struct model *m, steno_err *err)
         (!alone && !is_length(steno_network_input(net, 1))))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: expected an input [N,frames,%zu] f32%s, and scores", m->base.dir,
-                          m->net.name, m->bins, alone ? "" : " and lengths [N] or a mask i64");
+                          name, m->bins, alone ? "" : " and lengths [N] or a mask i64");
     m->base.pieces = (struct steno_piece_encoder){.net = net,
-                                                  .name = m->net.name,
+                                                  .name = name,
                                                   .x = 0,
                                                   .length = alone ? -1 : 1,
                                                   .y = 0,
@@ -168,7 +165,8 @@ static steno_status open_encoder(struct model *m, steno_err *err)
                                                   .frames_first = alone,
                                                   .least = LEAST_FRAMES,
                                                   .trial_frames = TRIAL_FRAMES};
-    return steno_piece_encoder_try(&m->base.pieces, m->base.threads, m->net.quantized, err);
+    return steno_piece_encoder_try(&m->base.pieces, m->base.threads, m->base.part[0].quantized,
+                                   err);
 }
 
 static steno_status open_model_ctc_offline(void *model, const struct steno_family_open *o,
@@ -193,7 +191,6 @@ static steno_status open_model_ctc_offline(void *model, const struct steno_famil
 static void close_model_ctc_offline(void *model)
 {
     struct model *m = model;
-    steno_part_file_close(&m->net);
     steno_cmvn_close(m->meta.cmvn);
     steno_aligned_free(m->cepstrum);
 }
@@ -224,7 +221,7 @@ static steno_status search_ctc_offline(void *worker, const struct steno_piece *p
         return steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
     for (size_t i = 0; i < p->n; i++)
         steno_log_softmax(p->rows + i * vocab, vocab, w->scores + i * vocab);
-    st = steno_shell_search_scores(p->of, w->scores, p->n, m->net.name);
+    st = steno_shell_search_scores(p->of, w->scores, p->n, m->base.part[0].name);
     return st ? st : steno_shell_list(p->of);
 }
 
@@ -233,39 +230,29 @@ static void close_worker_ctc_offline(void *worker)
     steno_aligned_free(((struct worker *)worker)->scores);
 }
 
-static steno_status open_stream_ctc_offline(void *stream, const void *model,
-                                            struct steno_family_stream *o, steno_err *err)
-{
-    const struct model *m = model;
-    return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
-                                       &m->base.hints, o, steno_tokens_count(m->base.tokens),
-                                       m->blank, err);
-}
-
 /* ---- information ----------------------------------------------------------------------------- */
 
 static void get_info_ctc_offline(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
-    out->network = m->net.name;
     out->languages = m->meta.kind->languages;
     if (!strchr(out->languages, ' '))
         out->language = out->languages;
     out->results_of = m->sherpa ? "sherpa-onnx" : "";
-    out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }
 
 static void describe_ctc_offline(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
-    fprintf(out, "model      %s, %s, CTC, %s\n", i->name, i->family, m->meta.kind->title);
-    fprintf(out, "directory  %s\n", m->base.dir);
-    fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
+    char kind[64];
+    snprintf(kind, sizeof kind, "CTC, %s", m->meta.kind->title);
+    steno_shell_describe_head(i, kind, out);
     fprintf(out, "features   %d %s, %d Hz, as %s\n", i->feature_bins,
             m->cepstrum ? "cepstra" : "mel bins", i->sample_rate,
             m->sherpa ? "sherpa-onnx computes them" : "in training");
-    fprintf(out, "network    %s%s\n", i->network, m->net.quantized ? ", 8 bits" : "");
-    steno_shell_describe_search(&m->base, i, steno_tokens_piece(m->base.tokens, m->blank), out);
+    fprintf(out, "network    %s%s\n", i->network, m->base.part[0].quantized ? ", 8 bits" : "");
+    steno_shell_describe_search(&m->base, i, steno_tokens_piece(m->base.tokens, m->base.blank),
+                                out);
     fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
             i->frame_seconds * 1e3);
     steno_offline_describe(&m->base.offline, i, out);
@@ -278,7 +265,7 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .close = close_model_ctc_offline,
                                          .info = get_info_ctc_offline,
                                          .describe = describe_ctc_offline,
-                                         .stream_open = open_stream_ctc_offline,
+                                         .stream_open = steno_shell_open_ctc_stream,
                                          .worker_close = close_worker_ctc_offline,
                                          .features = features,
                                          .search = search_ctc_offline};

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "speech/families/espnet/block.h"
-#include "speech/families/espnet/family.h"
-#include "speech/families/espnet/internal.h"
-#include "speech/families/espnet/stream.h"
-#include "speech/families/espnet/recurrent.h"
 #include "base/path.h"
+#include "speech/families/entries.h"
+#include "speech/families/espnet/block.h"
+#include "speech/families/espnet/internal.h"
+#include "speech/families/espnet/recurrent.h"
+#include "speech/families/espnet/stream.h"
 #include "speech/families/option.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */

@@ -4,6 +4,8 @@
 
 #include "speech/families/espnet/stream.h"
 
+#include "base/array.h"
+
 /* Limit of tokens times frames for aligning a partial. Partials of longer segments, which exist
  * only without endpointing, are the CTC best path. */
 #define MOST_CELLS ((size_t)1 << 21)
@@ -12,33 +14,14 @@
 
 static steno_status reserve_tokens(struct steno_espnet_stream *s, size_t n)
 {
-    int32_t *p;
-    if (n <= s->cap_tokens)
-        return STENO_OK;
-    p = realloc(s->tokens, 2 * n * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    s->tokens = p;
-    s->cap_tokens = 2 * n;
-    return STENO_OK;
+    return STENO_RESERVE(&s->tokens, &s->cap_tokens, n);
 }
 
 static steno_status reserve_spans(struct steno_espnet_stream *s, size_t n)
 {
-    struct steno_span *p;
-    size_t *q;
-    if (n <= s->cap_spans)
-        return STENO_OK;
-    p = realloc(s->spans, 2 * n * sizeof *p);
-    if (p)
-        s->spans = p;
-    q = realloc(s->costs, 2 * n * sizeof *q);
-    if (q)
-        s->costs = q;
-    if (!p || !q)
-        return STENO_ERR_NOMEM;
-    s->cap_spans = 2 * n;
-    return STENO_OK;
+    size_t cap = s->cap_spans;
+    const steno_status st = STENO_RESERVE(&s->spans, &cap, n);
+    return st ? st : STENO_RESERVE(&s->costs, &s->cap_spans, n);
 }
 
 /* The length of the head of the path that the n tokens stand for: the head with the smallest edit

@@ -371,9 +371,12 @@ static steno_status read_all(steno_sense_voice_file *f, steno_err *err)
     return st;
 }
 
-static steno_status end_opening(steno_sense_voice_file **out, steno_sense_voice_file *f,
-                                steno_status st, steno_err *err)
+steno_status steno_sense_voice_file_open(steno_sense_voice_file **out, const char *path,
+                                         const void *bytes, size_t n, steno_err *err)
 {
+    steno_sense_voice_file *f = calloc(1, sizeof *f);
+    steno_status st = f ? steno_ggml_file_open(&f->base, path, bytes, n, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (!st)
         st = read_all(f, err);
     if (st)
@@ -381,24 +384,6 @@ static steno_status end_opening(steno_sense_voice_file **out, steno_sense_voice_
     else
         *out = f;
     return st;
-}
-
-steno_status steno_sense_voice_file_open(steno_sense_voice_file **out, const char *path,
-                                         steno_err *err)
-{
-    steno_sense_voice_file *f = calloc(1, sizeof *f);
-    if (!f)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    return end_opening(out, f, steno_ggml_file_open(&f->base, path, err), err);
-}
-
-steno_status steno_sense_voice_file_parse(steno_sense_voice_file **out, const void *bytes, size_t n,
-                                          const char *name, steno_err *err)
-{
-    steno_sense_voice_file *f = calloc(1, sizeof *f);
-    if (!f)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    return end_opening(out, f, steno_ggml_file_parse(&f->base, bytes, n, name, err), err);
 }
 
 void steno_sense_voice_file_close(steno_sense_voice_file *f)

@@ -10,15 +10,12 @@ typedef struct steno_sense_voice_file steno_sense_voice_file;
 
 /* Is there such a file at this path? Looks at its keys. */
 bool steno_sense_voice_file_probe(const char *path);
-/* Map a file. Statistics of frames that it lacks are those of am.mvn beside it. STENO_ERR_IO;
- * STENO_ERR_FORMAT names file, key or tensor, what was expected and what was found;
- * STENO_ERR_UNSUPPORTED: an element type or a feature that is not known, no statistics. */
+/* Map the file at `path`, or take bytes [n], which must outlive the object. Statistics of frames
+ * that it lacks are those of am.mvn beside it. STENO_ERR_IO; STENO_ERR_FORMAT names file, key or
+ * tensor, what was expected and what was found; STENO_ERR_UNSUPPORTED: an element type or a feature
+ * that is not known, no statistics. */
 STENO_MUST steno_status steno_sense_voice_file_open(steno_sense_voice_file **out, const char *path,
-                                                    steno_err *err);
-/* The same from memory, which must outlive the object; name replaces the path in messages. */
-STENO_MUST steno_status steno_sense_voice_file_parse(steno_sense_voice_file **out,
-                                                     const void *bytes, size_t n, const char *name,
-                                                     steno_err *err);
+                                                    const void *bytes, size_t n, steno_err *err);
 void steno_sense_voice_file_close(steno_sense_voice_file *f);
 /* STENO_ERR_IO: the file was overwritten since it was opened (base/map.h). */
 STENO_MUST steno_status steno_sense_voice_file_check(const steno_sense_voice_file *f,

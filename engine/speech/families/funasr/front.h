@@ -1,4 +1,4 @@
-/* Samples to the input frames of FunASR's models: filter bank, low frame rate, normalisation. */
+/* What follows the filter bank in FunASR's models: low frame rate, normalisation. */
 #ifndef STENO_FAMILIES_FUNASR_FRONT_H
 #define STENO_FAMILIES_FUNASR_FRONT_H
 
@@ -11,37 +11,28 @@
 
 /* Frozen: one per model. */
 struct steno_funasr_front {
-    steno_fbank *tables;
     struct steno_lfr lfr;
     steno_cmvn *cmvn; /* NULL: frames are not normalised */
 };
 
-/* STENO_ERR_FORMAT: the metadata. */
-STENO_MUST steno_status steno_funasr_front_open(struct steno_funasr_front *f,
-                                                const struct steno_funasr_source *s,
-                                                steno_err *err);
-/* The same with numbers: [window * bins] each, or NULL. STENO_ERR_FORMAT: an inverse deviation that
- * is none. */
+/* With numbers: [window * bins] each, or NULL. STENO_ERR_FORMAT: an inverse deviation that is none.
+ */
 STENO_MUST steno_status steno_funasr_front_make(struct steno_funasr_front *f,
                                                 const struct steno_lfr *lfr, const float *neg_mean,
                                                 const float *inv_stddev, steno_err *err);
-void steno_funasr_front_close(struct steno_funasr_front *f);
 
 /* Confined: one per worker. */
 struct steno_funasr_frames {
-    const struct steno_funasr_front *front;
-    struct steno_piece_features features; /* before the low frame rate */
-    float *rows;                          /* [n, bins * window] */
+    float *rows; /* [n, bins * window] */
     size_t cap_rows;
 };
 
-STENO_MUST steno_status steno_funasr_frames_open(struct steno_funasr_frames *f,
-                                                 const struct steno_funasr_front *front,
-                                                 steno_err *err);
-void steno_funasr_frames_close(struct steno_funasr_frames *f);
 /* Frames of a whole piece of audio: f->rows [*n, bins * window], valid until the next call.
  * STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_funasr_frames_of(struct steno_funasr_frames *f, const float *pcm,
-                                               size_t n, size_t *rows, steno_err *err);
+STENO_MUST steno_status steno_funasr_frames_of(struct steno_funasr_frames *f,
+                                               const struct steno_funasr_front *front,
+                                               struct steno_piece_features *features,
+                                               const float *pcm, size_t n, size_t *rows,
+                                               steno_err *err);
 
 #endif

@@ -7,11 +7,10 @@
 #include "speech/families/common/shell.h"
 #include "speech/families/funasr/front.h"
 
-/* Frozen. */
+/* Frozen; base.part[0] is the (first) network. */
 struct steno_funasr_model {
     struct steno_shell_model base;
-    bool quantized;             /* the option */
-    struct steno_part_file net; /* the (first) network */
+    bool quantized; /* the option */
     struct steno_funasr_front front;
 };
 
@@ -21,18 +20,18 @@ STENO_MUST steno_status steno_funasr_model_open(struct steno_funasr_model *m,
                                                 const struct steno_family_open *o, const char *stem,
                                                 steno_err *err);
 void steno_funasr_model_close(void *model);
+/* Open the filter bank of these models as base.front. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_funasr_fbank_open(struct steno_shell_model *m, steno_err *err);
 /* Open tokens.txt, which must have `vocab` pieces. */
 STENO_MUST steno_status steno_funasr_tokens_open(struct steno_funasr_model *m, int vocab,
                                                  steno_err *err);
-/* The metadata of the network. */
-struct steno_funasr_source steno_funasr_source_of(const struct steno_funasr_model *m);
-/* Names, sizes and features. */
-void steno_funasr_info(const struct steno_funasr_model *m, struct steno_family_info *out);
+/* The metadata of a network. */
+struct steno_funasr_source steno_funasr_source_of(const struct steno_part_file *p);
 /* The lines "model", "directory", "network" and "features" of a description. */
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,
                            FILE *out);
 /* The last of them. */
-void steno_funasr_describe_front(const struct steno_funasr_model *m,
+void steno_funasr_describe_front(const struct steno_funasr_front *f,
                                  const struct steno_model_info *i, FILE *out);
 
 /* f32 [1, n, width], the only output of this width of a run. STENO_ERR_FORMAT. */

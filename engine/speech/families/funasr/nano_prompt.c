@@ -5,9 +5,7 @@
 
 /* Names as the model was trained with them: the first three are those of Fun-ASR-Nano, all those of
  * Fun-ASR-MLT-Nano. */
-static const struct {
-    const char *code, *name;
-} languages[] = {
+static const struct steno_llm_language languages[] = {
     {"zh", "中文"},       {"en", "英文"},         {"ja", "日文"},       {"yue", "粤语"},
     {"ko", "韩文"},       {"vi", "越南语"},       {"id", "印尼语"},     {"th", "泰语"},
     {"ms", "马来语"},     {"tl", "菲律宾语"},     {"ar", "阿拉伯语"},   {"hi", "印地语"},
@@ -30,9 +28,7 @@ static const struct {
 
 void steno_nano_languages(bool all, char *out, size_t size)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < (all ? N_LANGUAGES : N_OF_NANO) && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%s", i ? " " : "", languages[i].code);
+    steno_llm_list_languages(languages, all ? N_LANGUAGES : N_OF_NANO, out, size);
 }
 
 steno_status steno_nano_find_marks(int32_t mark[STENO_NANO_MARKS],
@@ -41,10 +37,7 @@ steno_status steno_nano_find_marks(int32_t mark[STENO_NANO_MARKS],
 {
     static const char *const marks[STENO_NANO_MARKS] = {"<|im_start|>", "<|im_end|>",
                                                         "<|endoftext|>"};
-    steno_status st = STENO_OK;
-    for (int i = 0; i < STENO_NANO_MARKS && !st; i++)
-        st = steno_llm_vocabulary_find(v, marks[i], path, &mark[i], err);
-    return st;
+    return steno_llm_vocabulary_find(v, marks, STENO_NANO_MARKS, path, mark, err);
 }
 
 static void add_text(struct steno_llm_draft *d, struct steno_buf *text, const char *more)
@@ -86,19 +79,14 @@ static const char *put_wish(struct steno_llm_draft *d, const char *before, const
                             bool digits)
 {
     char line[160];
-    const char *ours = NULL, *name = "";
-    for (size_t i = 0; i < N_LANGUAGES && code; i++)
-        if (!strcmp(languages[i].code, code)) {
-            ours = languages[i].code;
-            name = languages[i].name;
-        }
-    snprintf(line, sizeof line, "%s%s%s%s%s：", before, TRANSCRIBE, ours ? INTO : "", name,
+    const struct steno_llm_language *l = steno_llm_find_language(languages, N_LANGUAGES, code);
+    snprintf(line, sizeof line, "%s%s%s%s%s：", before, TRANSCRIBE, l ? INTO : "", l ? l->name : "",
              digits ? "" : AS_SPOKEN);
     steno_llm_put_line(d, line);
-    return ours;
+    return l ? l->code : NULL;
 }
 
-steno_status steno_nano_prompt_make(struct steno_nano_prompt *p,
+steno_status steno_nano_prompt_make(struct steno_llm_prompt *p,
                                     const struct steno_llm_vocabulary *v,
                                     const int32_t mark[STENO_NANO_MARKS],
                                     const struct steno_family_stream *o, bool digits, size_t most,
@@ -106,7 +94,7 @@ steno_status steno_nano_prompt_make(struct steno_nano_prompt *p,
 {
     struct steno_llm_draft d;
     const char *end;
-    *p = (struct steno_nano_prompt){0};
+    *p = (struct steno_llm_prompt){0};
     if (o->hints.language && strchr(o->hints.language, ','))
         return steno_fail(err, STENO_ERR_INVAL,
                           "language: Fun-ASR-Nano takes one language, or none of its own");
@@ -123,12 +111,7 @@ steno_status steno_nano_prompt_make(struct steno_nano_prompt *p,
     steno_llm_put_line(&d, "\n");
     steno_llm_put_mark(&d, mark[STENO_NANO_BEGIN]);
     steno_llm_put_line(&d, "assistant\n");
-    return steno_llm_draft_take(&d, &p->text);
-}
-
-void steno_nano_prompt_close(struct steno_nano_prompt *p)
-{
-    steno_llm_prompt_close(&p->text);
+    return steno_llm_draft_take(&d, p);
 }
 
 steno_status steno_nano_prompt_longest(const struct steno_llm_vocabulary *v,
@@ -140,10 +123,10 @@ steno_status steno_nano_prompt_longest(const struct steno_llm_vocabulary *v,
     for (size_t i = 0; i < N_LANGUAGES && !st; i++) {
         const struct steno_family_stream o = {
             .hints = {.language = languages[i].code, .hotwords = "x"}};
-        struct steno_nano_prompt p;
+        struct steno_llm_prompt p;
         st = steno_nano_prompt_make(&p, v, mark, &o, false, 0, err);
-        *n = p.text.n > *n ? p.text.n : *n;
-        steno_nano_prompt_close(&p);
+        *n = p.n > *n ? p.n : *n;
+        steno_llm_prompt_close(&p);
     }
     return st;
 }

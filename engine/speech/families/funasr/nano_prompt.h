@@ -16,21 +16,14 @@ STENO_MUST steno_status steno_nano_find_marks(int32_t mark[STENO_NANO_MARKS],
  * else of that of three. */
 void steno_nano_languages(bool all, char *out, size_t size);
 
-/* Of a stream. Frozen after make. */
-struct steno_nano_prompt {
-    struct steno_llm_prompt text;
-    const char *language; /* code; NULL: none is given. Static */
-};
-
 /* Make the prompt of a stream: o's prompt, hotwords and vocabulary are its context, of which at
  * most `most` tokens are kept. digits: numbers are written as people write them. STENO_ERR_INVAL:
  * several languages; errors of steno_llm_draft_take. Close also after a failure. */
-STENO_MUST steno_status steno_nano_prompt_make(struct steno_nano_prompt *p,
+STENO_MUST steno_status steno_nano_prompt_make(struct steno_llm_prompt *p,
                                                const struct steno_llm_vocabulary *v,
                                                const int32_t mark[STENO_NANO_MARKS],
                                                const struct steno_family_stream *o, bool digits,
                                                size_t most, steno_err *err);
-void steno_nano_prompt_close(struct steno_nano_prompt *p);
 /* Tokens of the longest prompt without a context. Errors of make. */
 STENO_MUST steno_status steno_nano_prompt_longest(const struct steno_llm_vocabulary *v,
                                                   const int32_t mark[STENO_NANO_MARKS], size_t *n,

@@ -2,14 +2,13 @@
  * Accurate Parallel Transformer for Non-autoregressive End-to-End Speech Recognition", Interspeech
  * 2022). The network has encoder, predictor (CIF) and decoder in it: one run gives the scores of
  * all tokens. BiCif models also give the frames in which tokens fired. */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "speech/families/common/greedy_text.h"
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/scores.h"
-#include "speech/families/funasr/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/funasr/model.h"
 
 #define FAMILY "paraformer"
@@ -31,28 +30,29 @@ struct model {
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *session;
     struct steno_funasr_frames frames;
     struct steno_greedy_text text;
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
+static bool is_paraformer(const steno_onnx_head *h)
+{
+    const char *type = steno_onnx_head_meta(h, "model_type");
+    return type ? strcmp(type, "paraformer") == 0
+                : steno_onnx_head_has_input(h, "speech_lengths") &&
+                      steno_onnx_head_has_output(h, "token_num");
+}
+
 static bool probe_paraformer(const char *dir)
 {
-    steno_onnx_head *h = steno_network_file_peek(dir, "model");
-    const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
-    const bool is = h && (type ? strcmp(type, "paraformer") == 0
-                               : steno_onnx_head_has_input(h, "speech_lengths") &&
-                                     steno_onnx_head_has_output(h, "token_num"));
-    steno_onnx_head_close(h);
-    return is;
+    return steno_network_file_is(dir, "model", is_paraformer);
 }
 
 static steno_status check_network(struct model *m, steno_err *err)
 {
-    const int in = steno_network_n_inputs(m->m.net.net),
-              out = steno_network_n_outputs(m->m.net.net);
+    const int in = steno_network_n_inputs(m->m.base.part[0].net),
+              out = steno_network_n_outputs(m->m.base.part[0].net);
     m->timed = out > PEAKS;
     m->end = steno_tokens_find(m->m.base.tokens, "</s>");
     if (m->end < 0)
@@ -64,7 +64,7 @@ static steno_status check_network(struct model *m, steno_err *err)
         err, STENO_ERR_FORMAT,
         "%s: %d inputs and %d outputs, expected 2 (frames, their number) and at least "
         "2 (scores, number of tokens)",
-        m->m.net.name, in, out);
+        m->m.base.part[0].name, in, out);
 }
 
 static steno_status open_model_paraformer(void *model, const struct steno_family_open *o,
@@ -76,7 +76,7 @@ static steno_status open_model_paraformer(void *model, const struct steno_family
     steno_status st = steno_funasr_model_open(&m->m, o, "model", err);
     if (st)
         return st;
-    source = steno_funasr_source_of(&m->m);
+    source = steno_funasr_source_of(&m->m.base.part[0]);
     st = steno_funasr_number(&source, "vocab_size", 3, STENO_FUNASR_MAX_VOCAB, &m->vocab, err);
     if (!st)
         st = steno_funasr_tokens_open(&m->m, m->vocab, err);
@@ -93,8 +93,7 @@ static steno_status open_model_paraformer(void *model, const struct steno_family
 
 static void get_info_paraformer(const void *model, struct steno_family_info *out)
 {
-    const struct model *m = model;
-    steno_funasr_info(&m->m, out);
+    (void)model;
     out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
 }
@@ -115,20 +114,15 @@ static void describe_paraformer(const void *model, const struct steno_model_info
 static void close_worker_paraformer(void *worker)
 {
     struct worker *w = worker;
-    steno_session_close(w->session);
-    steno_funasr_frames_close(&w->frames);
+    steno_aligned_free(w->frames.rows);
     steno_greedy_text_close(&w->text);
 }
 
 static steno_status open_worker_paraformer(void *worker, const void *model, int max, steno_err *err)
 {
-    const struct model *m = model;
-    struct worker *w = worker;
-    steno_status st = steno_shell_session_open(&w->session, &m->m.base, m->m.net.net, err);
     (void)max;
-    if (!st)
-        st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
-    return st ? st : steno_greedy_text_open(&w->text, m->vocab, err);
+    return steno_greedy_text_open(&((struct worker *)worker)->text,
+                                  ((const struct model *)model)->vocab, err);
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -138,22 +132,20 @@ static steno_status run_paraformer(struct worker *w, size_t rows, steno_err *err
     const struct model *m = w->base.model;
     const int32_t n = (int32_t)rows;
     const int64_t one = 1, x[] = {1, n, (int64_t)(STENO_FUNASR_BINS * m->m.front.lfr.window)};
-    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames.rows, err);
-    if (!st)
-        st = steno_part_set(w->session, 1, STENO_I32, &one, 1, &n, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
-    return st ? steno_fail_in(err, st, "%s", m->m.net.name) : STENO_OK;
+    struct steno_run r = steno_shell_run(w, 0, err);
+    steno_run_set(&r, 0, STENO_F32, x, 3, w->frames.rows);
+    steno_run_set(&r, 1, STENO_I32, &one, 1, &n);
+    return steno_run_end(&r);
 }
 
 /* How many tokens the network says there are, at most `max` frames of scores. */
 static steno_status read_count(const struct worker *w, size_t max, size_t *n, steno_err *err)
 {
-    const struct steno_tensor *t = steno_session_get(w->session, TOKEN_NUM);
+    const struct steno_tensor *t = steno_session_get(w->base.session[0], TOKEN_NUM);
     int64_t count;
     if (!t || steno_numel(t) != 1 || (t->dtype != STENO_I32 && t->dtype != STENO_I64))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: token_num is not one whole number",
-                          ((const struct model *)w->base.model)->m.net.name);
+                          ((const struct model *)w->base.model)->m.base.part[0].name);
     count = t->dtype == STENO_I32 ? *(const int32_t *)t->data : *(const int64_t *)t->data;
     *n = count < 0 ? 0 : (size_t)count < max ? (size_t)count : max;
     return STENO_OK;
@@ -163,12 +155,12 @@ static steno_status read_count(const struct worker *w, size_t max, size_t *n, st
 static steno_status read_tokens(struct worker *w, steno_err *err)
 {
     const struct model *m = w->base.model;
-    const struct steno_tensor *y = steno_session_get(w->session, LOGITS);
+    const struct steno_tensor *y = steno_session_get(w->base.session[0], LOGITS);
     const float *scores;
     size_t count = 0;
-    steno_status st = steno_funasr_check_output(&m->m.net, y, m->vocab, err);
+    steno_status st = steno_funasr_check_output(&m->m.base.part[0], y, m->vocab, err);
     if (!st)
-        st = steno_scores_check(y->data, steno_numel(y), m->m.net.name, err);
+        st = steno_scores_check(y->data, steno_numel(y), m->m.base.part[0].name, err);
     if (!st)
         st = read_count(w, (size_t)y->shape.dim[1], &count, err);
     if (!st)
@@ -186,7 +178,7 @@ static steno_status read_tokens(struct worker *w, steno_err *err)
 static bool place_by_peaks(struct worker *w)
 {
     const size_t n = w->text.n;
-    const struct steno_tensor *t = steno_session_get(w->session, PEAKS);
+    const struct steno_tensor *t = steno_session_get(w->base.session[0], PEAKS);
     const float *peak;
     size_t k = 0, all = 0;
     if (!t || t->dtype != STENO_F32)
@@ -214,7 +206,8 @@ static steno_status recognize_paraformer(void *worker, struct steno_offline_piec
     struct worker *w = worker;
     const struct model *m = w->base.model;
     size_t rows;
-    steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
+    steno_status st = steno_funasr_frames_of(&w->frames, &m->m.front, &w->base.features, p->pcm,
+                                             p->n, &rows, p->err);
     if (st || !rows)
         return st;
     st = run_paraformer(w, rows, p->err);
@@ -229,6 +222,7 @@ static steno_status recognize_paraformer(void *worker, struct steno_offline_piec
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_bytes = sizeof(struct worker),
+                                         .sessions = 1,
                                          .open = open_model_paraformer,
                                          .close = steno_funasr_model_close,
                                          .info = get_info_paraformer,

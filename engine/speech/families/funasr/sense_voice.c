@@ -9,7 +9,7 @@
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/scores.h"
 #include "speech/families/common/search_options.h"
-#include "speech/families/funasr/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/funasr/file.h"
 #include "speech/families/funasr/model.h"
 #include "speech/families/option.h"
@@ -57,20 +57,17 @@ static bool is_sense_voice(const steno_onnx_head *h)
 
 static bool probe_sense_voice(const char *dir)
 {
-    steno_onnx_head *h = steno_network_file_peek(dir, "model");
-    const bool is = h && is_sense_voice(h);
-    steno_onnx_head_close(h);
-    return is || steno_sense_voice_file_probe(dir);
+    return steno_network_file_is(dir, "model", is_sense_voice) || steno_sense_voice_file_probe(dir);
 }
 
 static steno_status check_inputs(const struct model *m, steno_err *err)
 {
-    const steno_network *net = m->m.net.net;
+    const steno_network *net = m->m.base.part[0].net;
     if (steno_network_n_inputs(net) == 4 && steno_network_n_outputs(net) >= 1)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT,
                       "%s: %d inputs, expected 4: frames, their number, language, text norm",
-                      m->m.net.name, steno_network_n_inputs(net));
+                      m->m.base.part[0].name, steno_network_n_inputs(net));
 }
 
 static void list_languages(const struct steno_sense_voice_meta *meta, char *out, size_t size)
@@ -90,7 +87,7 @@ static const char *get_meta(const void *head, const char *key)
 static bool file_languages(const char *path, char *out, size_t size)
 {
     steno_sense_voice_file *f;
-    if (!steno_sense_voice_file_probe(path) || steno_sense_voice_file_open(&f, path, NULL))
+    if (!steno_sense_voice_file_probe(path) || steno_sense_voice_file_open(&f, path, NULL, 0, NULL))
         return false;
     list_languages(&steno_sense_voice_file_info(f)->meta, out, size);
     steno_sense_voice_file_close(f);
@@ -113,8 +110,8 @@ static bool languages(const char *dir, struct steno_model_languages *out)
 static steno_status open_encoder(struct model *m, steno_err *err)
 {
     struct steno_piece_encoder *e = &m->m.base.pieces;
-    *e = (struct steno_piece_encoder){.net = m->m.net.net,
-                                      .name = m->m.net.name,
+    *e = (struct steno_piece_encoder){.net = m->m.base.part[0].net,
+                                      .name = m->m.base.part[0].name,
                                       .x = 0,
                                       .length = 1,
                                       .numbers = {2, 3},
@@ -126,7 +123,7 @@ static steno_status open_encoder(struct model *m, steno_err *err)
                                       .dim = (size_t)m->meta.vocab,
                                       .least = 1,
                                       .trial_frames = TRIAL_FRAMES};
-    return steno_piece_encoder_try(e, m->m.base.threads, m->m.net.quantized, err);
+    return steno_piece_encoder_try(e, m->m.base.threads, m->m.base.part[0].quantized, err);
 }
 
 static steno_status make_network_sense_voice(void *file, struct steno_graph **out, steno_err *err)
@@ -139,16 +136,16 @@ static steno_status open_one_file(struct model *m, const struct steno_family_ope
 {
     const struct steno_sense_voice_file_info *i;
     struct steno_graph_source source = {make_network_sense_voice, NULL, "model"};
-    steno_status st = steno_sense_voice_file_open(&m->file, o->dir, err);
+    steno_status st = steno_sense_voice_file_open(&m->file, o->dir, NULL, 0, err);
     if (st)
         return st;
     i = steno_sense_voice_file_info(m->file);
     m->meta = i->meta;
-    m->m.net.name = strdup("model");
-    if (!m->m.net.name)
+    m->m.base.part[0].name = strdup("model");
+    if (!m->m.base.part[0].name)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     source.arg = m->file;
-    st = steno_part_made_open(&m->m.net.net, o, &source, i->blocks, err);
+    st = steno_part_made_open(&m->m.base.part[0].net, o, &source, i->blocks, err);
     if (!st)
         st = steno_sense_voice_file_check(m->file, err);
     if (!st)
@@ -156,7 +153,7 @@ static steno_status open_one_file(struct model *m, const struct steno_family_ope
     if (!st &&
         (st = steno_funasr_front_make(&m->m.front, &i->lfr, i->neg_mean, i->inv_stddev, err)))
         st = steno_fail_in(err, STENO_ERR_FORMAT, "%s", o->dir);
-    return st;
+    return st ? st : steno_funasr_fbank_open(&m->m.base, err);
 }
 
 static steno_status open_directory(struct model *m, const struct steno_family_open *o,
@@ -166,7 +163,7 @@ static steno_status open_directory(struct model *m, const struct steno_family_op
     steno_status st = steno_funasr_model_open(&m->m, o, "model", err);
     if (st)
         return st;
-    source = steno_funasr_source_of(&m->m);
+    source = steno_funasr_source_of(&m->m.base.part[0]);
     st = steno_sense_voice_meta_read(&source, &m->meta, err);
     return st ? st : steno_funasr_tokens_open(&m->m, m->meta.vocab, err);
 }
@@ -200,7 +197,6 @@ static steno_status open_model_sense_voice(void *model, const struct steno_famil
 static void get_info_sense_voice(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
-    steno_funasr_info(&m->m, out);
     out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
     out->languages = m->languages;
@@ -278,16 +274,8 @@ static steno_status open_stream_sense_voice(void *stream, const void *model,
 static void close_worker_sense_voice(void *worker)
 {
     struct worker *w = worker;
-    steno_funasr_frames_close(&w->frames);
+    steno_aligned_free(w->frames.rows);
     steno_aligned_free(w->scores);
-}
-
-static steno_status open_worker_sense_voice(void *worker, const void *model, int max,
-                                            steno_err *err)
-{
-    (void)max;
-    return steno_funasr_frames_open(&((struct worker *)worker)->frames,
-                                    &((const struct model *)model)->m.front, err);
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -354,7 +342,9 @@ static steno_status features_sense_voice(void *worker, struct steno_piece *p, fl
 {
     struct worker *w = worker;
     const struct stream *s = p->of->settings;
-    steno_status st = steno_funasr_frames_of(&w->frames, p->of->pcm, p->of->n, n, p->of->err);
+    const struct model *m = w->base.model;
+    steno_status st = steno_funasr_frames_of(&w->frames, &m->m.front, &w->base.features, p->of->pcm,
+                                             p->of->n, n, p->of->err);
     *x = w->frames.rows;
     p->numbers[0] = s->language;
     p->numbers[1] = s->text_norm;
@@ -371,8 +361,9 @@ static steno_status search(void *worker, const struct steno_piece *p)
         return STENO_OK;
     if (p->n < TAGS)
         return steno_fail(p->of->err, STENO_ERR_FORMAT,
-                          "%s: %zu frames of scores, expected %d more", m->m.net.name, p->n, TAGS);
-    st = steno_scores_check(p->rows, TAGS * vocab, m->m.net.name, p->of->err);
+                          "%s: %zu frames of scores, expected %d more", m->m.base.part[0].name,
+                          p->n, TAGS);
+    st = steno_scores_check(p->rows, TAGS * vocab, m->m.base.part[0].name, p->of->err);
     if (st)
         return st;
     read_tags(m, p->of->settings, p->rows, p->of);
@@ -380,7 +371,7 @@ static steno_status search(void *worker, const struct steno_piece *p)
         return steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
     for (size_t i = 0; i < rows; i++)
         steno_log_softmax(p->rows + (i + TAGS) * vocab, vocab, w->scores + i * vocab);
-    st = steno_shell_search_scores(p->of, w->scores, rows, m->m.net.name);
+    st = steno_shell_search_scores(p->of, w->scores, rows, m->m.base.part[0].name);
     return st ? st : steno_shell_list(p->of);
 }
 
@@ -392,7 +383,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .info = get_info_sense_voice,
                                          .describe = describe_sense_voice,
                                          .stream_open = open_stream_sense_voice,
-                                         .worker_open = open_worker_sense_voice,
                                          .worker_close = close_worker_sense_voice,
                                          .features = features_sense_voice,
                                          .search = search};

@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/scores.h"
+#include "speech/families/entries.h"
 #include "speech/families/funasr/cif.h"
-#include "speech/families/funasr/family.h"
 #include "speech/families/funasr/model.h"
 #include "speech/families/option.h"
 
@@ -26,9 +27,10 @@
 #define SKIPPED 0               /* a token that is not written: <blank> */
 #define RESTART_ROWS 1000       /* an endpoint after so many frames begins positions anew */
 
+enum { ENCODER, DECODER, PARTS };
+
 struct model {
-    struct steno_funasr_model m;
-    struct steno_part_file decoder;
+    struct steno_funasr_model m; /* its parts: encoder, decoder */
     int vocab, dim, blocks, kernel;
     float scale; /* of the normalised features: sqrt(dim) */
 };
@@ -60,7 +62,6 @@ struct stream {
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *encoder, *decoder;
     float *x;      /* [ALL, width] */
     float *embeds; /* [MOST, dim] */
     float *row;    /* [vocab] */
@@ -89,15 +90,9 @@ static bool probe_funasr_streaming(const char *dir)
     return is;
 }
 
-static void close_model_funasr_streaming(void *model)
-{
-    steno_part_file_close(&((struct model *)model)->decoder);
-    steno_funasr_model_close(model);
-}
-
 static steno_status read_meta(struct model *m, steno_err *err)
 {
-    const struct steno_funasr_source s = steno_funasr_source_of(&m->m);
+    const struct steno_funasr_source s = steno_funasr_source_of(&m->m.base.part[ENCODER]);
     steno_status st =
         steno_funasr_number(&s, "vocab_size", 3, STENO_FUNASR_MAX_VOCAB, &m->vocab, err);
     if (!st)
@@ -109,20 +104,22 @@ static steno_status read_meta(struct model *m, steno_err *err)
 
 static steno_status check_networks(const struct model *m, steno_err *err)
 {
-    const int in = steno_network_n_inputs(m->decoder.net);
-    const int out = steno_network_n_outputs(m->decoder.net);
-    if (steno_network_n_inputs(m->m.net.net) != 2 || steno_network_n_outputs(m->m.net.net) < 3)
+    const int in = steno_network_n_inputs(m->m.base.part[DECODER].net);
+    const int out = steno_network_n_outputs(m->m.base.part[DECODER].net);
+    if (steno_network_n_inputs(m->m.base.part[ENCODER].net) != 2 ||
+        steno_network_n_outputs(m->m.base.part[ENCODER].net) < 3)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: %d inputs and %d outputs, expected 2 (frames, their number) and 3 "
                           "(frames, their number, weights)",
-                          m->m.net.name, steno_network_n_inputs(m->m.net.net),
-                          steno_network_n_outputs(m->m.net.net));
+                          m->m.base.part[ENCODER].name,
+                          steno_network_n_inputs(m->m.base.part[ENCODER].net),
+                          steno_network_n_outputs(m->m.base.part[ENCODER].net));
     if (in != 4 + m->blocks || out < 2 + m->blocks)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: %d inputs and %d outputs, but decoder_num_blocks of %s is %d: "
                           "expected %d and %d",
-                          m->decoder.name, in, out, m->m.net.name, m->blocks, 4 + m->blocks,
-                          2 + m->blocks);
+                          m->m.base.part[DECODER].name, in, out, m->m.base.part[ENCODER].name,
+                          m->blocks, 4 + m->blocks, 2 + m->blocks);
     return STENO_OK;
 }
 
@@ -132,7 +129,7 @@ static steno_status open_model_funasr_streaming(void *model, const struct steno_
     struct model *m = model;
     steno_status st = steno_funasr_model_open(&m->m, o, "encoder", err);
     if (!st)
-        st = steno_part_file_open(&m->decoder, o, "decoder", m->m.quantized, err);
+        st = steno_part_file_open(&m->m.base.part[DECODER], o, "decoder", m->m.quantized, err);
     if (!st && (st = read_meta(m, err)))
         st = steno_fail_in(err, st, "%s", m->m.base.dir);
     if (!st && (st = check_networks(m, err)))
@@ -158,9 +155,8 @@ static void get_info_funasr_streaming(const void *model, struct steno_family_inf
     const struct model *m = model;
     const size_t shift = m->m.front.lfr.shift;
     const double row = (double)(shift * STENO_FUNASR_HOP) / STENO_FUNASR_RATE;
-    steno_funasr_info(&m->m, out);
+    out->sample_rate = STENO_FUNASR_RATE;
     out->frame_samples = shift * STENO_FUNASR_HOP;
-    out->weight_bytes += steno_network_weight_bytes(m->decoder.net);
     out->chunk_seconds = ROWS * row;
     out->lookahead_seconds = RIGHT * row;
     out->stream_bytes = stream_bytes(m);
@@ -168,7 +164,7 @@ static void get_info_funasr_streaming(const void *model, struct steno_family_inf
     out->untimed = true;
     out->feeding = STENO_FEED_WINDOWS;
     out->windows = (struct steno_windows_info){
-        .front = m->m.front.tables,
+        .front = m->m.base.front,
         .frames = (ROWS - 1) * shift + m->m.front.lfr.window,
         .shift = ROWS * shift,
         .right_padding = ROWS * shift, /* the last frames, and silence that ends the last token */
@@ -182,7 +178,7 @@ static void describe_funasr_streaming(const void *model, const struct steno_mode
     steno_funasr_describe(&m->m, i, out);
     fprintf(out, "languages  not named in the directory\n");
     fprintf(out, "search     the likeliest token, no hot words\n");
-    fprintf(out, "decoder    %s, %d blocks\n", m->decoder.name, m->blocks);
+    fprintf(out, "decoder    %s, %d blocks\n", m->m.base.part[DECODER].name, m->blocks);
     fprintf(out, "streaming  yes: %.0f ms and %.0f ms of lookahead\n", i->chunk_seconds * 1e3,
             i->lookahead_seconds * 1e3);
     steno_shell_describe_limits(i, out);
@@ -244,8 +240,6 @@ static steno_status open_stream_funasr_streaming(void *stream, const void *model
 static void close_worker_funasr_streaming(void *worker)
 {
     struct worker *w = worker;
-    steno_session_close(w->encoder);
-    steno_session_close(w->decoder);
     steno_aligned_free(w->x);
     steno_aligned_free(w->embeds);
     free(w->row);
@@ -256,12 +250,7 @@ static steno_status open_worker_funasr_streaming(void *worker, const void *model
 {
     const struct model *m = model;
     struct worker *w = worker;
-    steno_status st = steno_shell_session_open(&w->encoder, &m->m.base, m->m.net.net, err);
     (void)max;
-    if (!st)
-        st = steno_shell_session_open(&w->decoder, &m->m.base, m->decoder.net, err);
-    if (st)
-        return st;
     w->x = steno_aligned_alloc(ALL * width_of(m) * sizeof *w->x);
     w->embeds = steno_aligned_alloc(MOST * (size_t)m->dim * sizeof *w->embeds);
     w->row = malloc((size_t)m->vocab * sizeof *w->row);
@@ -319,21 +308,21 @@ static steno_status encode_funasr_streaming(struct worker *w, const struct steno
     const int32_t n = ALL;
     const int64_t one = 1, x[] = {1, ALL, (int64_t)width_of(m)};
     const struct steno_tensor *a;
-    steno_status st = steno_part_set(w->encoder, 0, STENO_F32, x, 3, w->x, err);
-    if (!st)
-        st = steno_part_set(w->encoder, 1, STENO_I32, &one, 1, &n, err);
-    if (!st)
-        st = steno_session_run(w->encoder, err);
+    struct steno_run r = steno_shell_run(w, ENCODER, err);
+    steno_status st;
+    steno_run_set(&r, 0, STENO_F32, x, 3, w->x);
+    steno_run_set(&r, 1, STENO_I32, &one, 1, &n);
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", m->m.net.name);
-    *enc = steno_session_get(w->encoder, 0);
-    st = steno_funasr_check_output(&m->m.net, *enc, m->dim, err);
-    a = steno_session_get(w->encoder, 2);
+        return st;
+    *enc = steno_session_get(r.session, 0);
+    st = steno_funasr_check_output(&m->m.base.part[ENCODER], *enc, m->dim, err);
+    a = steno_session_get(r.session, 2);
     if (!st &&
         (!a || a->dtype != STENO_F32 || steno_numel(a) != ALL || (*enc)->shape.dim[1] != ALL))
-        st = wrong_output(&m->m.net, "weights", a, err);
+        st = wrong_output(&m->m.base.part[ENCODER], "weights", a, err);
     if (!st)
-        st = steno_scores_check(a->data, ALL, m->m.net.name, err);
+        st = steno_scores_check(a->data, ALL, m->m.base.part[ENCODER].name, err);
     if (!st)
         *alphas = a->data;
     return st;
@@ -355,23 +344,20 @@ static size_t integrate(struct worker *w, struct stream *s, const float *enc, co
     return n;
 }
 
-static steno_status set_decoder(struct worker *w, const struct stream *s,
-                                const struct steno_tensor *enc, const int32_t *lengths, size_t n,
-                                steno_err *err)
+static steno_status run_decoder(struct worker *w, const struct stream *s,
+                                const struct steno_tensor *enc, size_t n, steno_err *err)
 {
     const struct model *m = w->base.model;
+    const int32_t lengths[] = {ALL, (int32_t)n};
     const int64_t one = 1, e[] = {1, (int64_t)n, m->dim}, c[] = {1, m->dim, m->kernel - 1};
-    steno_status st = steno_session_set(w->decoder, 0, enc, err);
-    if (!st)
-        st = steno_part_set(w->decoder, 1, STENO_I32, &one, 1, &lengths[0], err);
-    if (!st)
-        st = steno_part_set(w->decoder, 2, STENO_F32, e, 3, w->embeds, err);
-    if (!st)
-        st = steno_part_set(w->decoder, 3, STENO_I32, &one, 1, &lengths[1], err);
-    for (int i = 0; i < m->blocks && !st; i++)
-        st = steno_part_set(w->decoder, 4 + i, STENO_F32, c, 3,
-                            s->caches + (size_t)i * cache_size(m), err);
-    return st;
+    struct steno_run r = steno_shell_run(w, DECODER, err);
+    steno_run_set_tensor(&r, 0, enc);
+    steno_run_set(&r, 1, STENO_I32, &one, 1, &lengths[0]);
+    steno_run_set(&r, 2, STENO_F32, e, 3, w->embeds);
+    steno_run_set(&r, 3, STENO_I32, &one, 1, &lengths[1]);
+    for (int i = 0; i < m->blocks; i++)
+        steno_run_set(&r, 4 + i, STENO_F32, c, 3, s->caches + (size_t)i * cache_size(m));
+    return steno_run_end(&r);
 }
 
 static steno_status take_caches(struct worker *w, struct stream *s, steno_err *err)
@@ -379,9 +365,9 @@ static steno_status take_caches(struct worker *w, struct stream *s, steno_err *e
     const struct model *m = w->base.model;
     const size_t n = cache_size(m);
     for (int i = 0; i < m->blocks; i++) {
-        const struct steno_tensor *t = steno_session_get(w->decoder, 2 + i);
+        const struct steno_tensor *t = steno_session_get(w->base.session[DECODER], 2 + i);
         if (!t || t->dtype != STENO_F32 || steno_numel(t) != n)
-            return wrong_output(&m->decoder, "a state", t, err);
+            return wrong_output(&m->m.base.part[DECODER], "a state", t, err);
         memcpy(s->caches + (size_t)i * n, t->data, n * sizeof *s->caches);
     }
     return STENO_OK;
@@ -393,19 +379,16 @@ static steno_status decode_funasr_streaming(struct worker *w, struct stream *s,
                                             steno_err *err)
 {
     const struct model *m = w->base.model;
-    const int32_t lengths[] = {ALL, (int32_t)n};
     const struct steno_tensor *y;
-    steno_status st = set_decoder(w, s, enc, lengths, n, err);
-    if (!st)
-        st = steno_session_run(w->decoder, err);
+    steno_status st = run_decoder(w, s, enc, n, err);
     if (st)
-        return steno_fail_in(err, st, "%s", m->decoder.name);
-    y = steno_session_get(w->decoder, 0);
-    st = steno_funasr_check_output(&m->decoder, y, m->vocab, err);
+        return st;
+    y = steno_session_get(w->base.session[DECODER], 0);
+    st = steno_funasr_check_output(&m->m.base.part[DECODER], y, m->vocab, err);
     if (!st && y->shape.dim[1] != (int64_t)n)
-        st = wrong_output(&m->decoder, "scores", y, err);
+        st = wrong_output(&m->m.base.part[DECODER], "scores", y, err);
     if (!st)
-        st = steno_scores_check(y->data, steno_numel(y), m->decoder.name, err);
+        st = steno_scores_check(y->data, steno_numel(y), m->m.base.part[DECODER].name, err);
     for (size_t i = 0; i < n && !st; i++) {
         const float *scores = (const float *)y->data + i * (size_t)m->vocab;
         s->fired.token[i] = steno_scores_likeliest(scores, m->vocab);
@@ -455,14 +438,8 @@ static bool add_token(struct stream *s, size_t i)
         s->tokens_end + 1 > at - TOKEN_ROWS + 1 ? s->tokens_end + 1 : at - TOKEN_ROWS + 1;
     if (s->fired.token[i] == SKIPPED)
         return true;
-    if (s->n == s->cap) {
-        const size_t cap = s->cap ? 2 * s->cap : 64;
-        struct steno_span *p = realloc(s->spans, cap * sizeof *p);
-        if (!p)
-            return false;
-        s->spans = p;
-        s->cap = cap;
-    }
+    if (STENO_RESERVE(&s->spans, &s->cap, s->n + 1))
+        return false;
     s->spans[s->n++] = (struct steno_span){.token = s->fired.token[i],
                                            .peak = s->fired.peak[i],
                                            .first = first < 0    ? 0
@@ -529,8 +506,9 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
+                                         .sessions = PARTS,
                                          .open = open_model_funasr_streaming,
-                                         .close = close_model_funasr_streaming,
+                                         .close = steno_funasr_model_close,
                                          .info = get_info_funasr_streaming,
                                          .describe = describe_funasr_streaming,
                                          .stream_open = open_stream_funasr_streaming,

@@ -3,8 +3,8 @@
 #ifndef STENO_FAMILIES_ICEFALL_INTERNAL_H
 #define STENO_FAMILIES_ICEFALL_INTERNAL_H
 
-#include "speech/families/common/cached_stream.h"
 #include "speech/families/common/search_options.h"
+#include "speech/families/common/shell.h"
 #include "speech/families/family.h"
 #include "speech/families/icefall/files.h"
 #include "speech/families/icefall/nets.h"
@@ -18,18 +18,19 @@ struct steno_icefall_model {
     char network[128], type[32]; /* encoder's file, metadata model_type */
     struct steno_icefall_files files;
     bool streaming, ctc;
-    int32_t blank, unknown, vocab;                         /* unknown: -1 where there is none */
-    steno_network *encoder_net, *decoder_net, *joiner_net; /* the last two NULL: CTC */
-    struct steno_icefall_nets nets;                        /* transducer */
-    int64_t bins, width; /* of a feature frame; of a frame of the encoder's output */
-    size_t hop;          /* samples per feature frame */
-    /* streaming */
-    struct steno_cached_encoder encoder;
-    int64_t shift; /* feature frames that a window moves per step */
-    float *quiet;  /* CTC: [frames, vocab] scores of a window without speech */
-    /* offline */
-    int x, x_lens, out, out_lens; /* inputs and outputs of the encoder */
+    int32_t unknown, vocab;         /* unknown: -1 where there is none */
+    struct steno_icefall_nets nets; /* transducer */
+    int64_t bins, width;            /* of a feature frame; of a frame of the encoder's output */
+    size_t hop;                     /* samples per feature frame */
+    int64_t shift;                  /* streaming: feature frames that a window moves per step */
 };
+
+/* Networks, in base.part; the last two have files for a transducer alone. */
+enum { STENO_ICEFALL_ENCODER_PART, STENO_ICEFALL_DECODER_PART, STENO_ICEFALL_JOINER_PART };
+static inline steno_network *steno_icefall_encoder(const struct steno_icefall_model *m)
+{
+    return m->base.part[STENO_ICEFALL_ENCODER_PART].net;
+}
 
 /* model.c */
 /* Open what both families have. Close also after a failure. */

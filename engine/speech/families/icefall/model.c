@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "speech/families/common/metadata.h"
 #include "base/path.h"
-#include "speech/families/common/part.h"
+#include "speech/families/common/metadata.h"
 #include "speech/families/common/precision.h"
 #include "speech/families/icefall/internal.h"
 
@@ -71,8 +70,8 @@ static steno_status open_tokens_icefall(struct steno_icefall_model *m, steno_err
     if (st)
         return st;
     m->unknown = steno_tokens_find(m->base.tokens, "<unk>");
-    m->blank = m->ctc ? find_token(m->base.tokens, blanks, sizeof blanks / sizeof *blanks) : 0;
-    if (m->blank < 0)
+    m->base.blank = m->ctc ? find_token(m->base.tokens, blanks, sizeof blanks / sizeof *blanks) : 0;
+    if (m->base.blank < 0)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: there is no blank: <blk>, <eps> or <blank>",
                           m->files.tokens);
     return drop_marks(m->base.tokens, err);
@@ -81,7 +80,7 @@ static steno_status open_tokens_icefall(struct steno_icefall_model *m, steno_err
 /* The list may have more tokens than the network, such as #0 of graphs. */
 static steno_status check_vocab(const struct steno_icefall_model *m, steno_err *err)
 {
-    if (steno_tokens_count(m->base.tokens) >= m->vocab && m->blank < m->vocab)
+    if (steno_tokens_count(m->base.tokens) >= m->vocab && m->base.blank < m->vocab)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %d tokens, expected the %d of the network",
                       m->files.tokens, (int)steno_tokens_count(m->base.tokens), (int)m->vocab);
@@ -89,17 +88,17 @@ static steno_status check_vocab(const struct steno_icefall_model *m, steno_err *
 
 /* ---- networks -------------------------------------------------------------------------------- */
 
-static steno_status load_network(const char *path, const struct steno_family_open *o,
-                                 steno_network **out, steno_err *err)
+static steno_status load_network(struct steno_icefall_model *m, int part, const char *path,
+                                 const struct steno_family_open *o, steno_err *err)
 {
     const struct steno_network_options opt = steno_part_options(o);
-    return steno_network_open(out, path, &opt, err);
+    return steno_network_open(&m->base.part[part].net, path, &opt, err);
 }
 
 steno_status steno_icefall_meta(const struct steno_icefall_model *m, const char *key, int64_t *out,
                                 steno_err *err)
 {
-    const char *value = steno_network_meta(m->encoder_net, key);
+    const char *value = steno_network_meta(steno_icefall_encoder(m), key);
     char *end = NULL;
     long long v;
     if (!value)
@@ -120,20 +119,20 @@ static steno_status check_transducer(const struct steno_icefall_model *m, steno_
     const struct steno_metadata decoder[] = {{"context_size", m->nets.context},
                                              {"vocab_size", m->vocab}};
     const struct steno_metadata joiner[] = {{"joiner_dim", m->nets.width}};
-    steno_status st = steno_metadata_check(m->decoder_net, m->files.decoder, decoder, 2, err);
-    return st ? st : steno_metadata_check(m->joiner_net, m->files.joiner, joiner, 1, err);
+    steno_status st = steno_metadata_check(m->nets.decoder, m->files.decoder, decoder, 2, err);
+    return st ? st : steno_metadata_check(m->nets.joiner, m->files.joiner, joiner, 1, err);
 }
 
 static steno_status open_transducer_icefall(struct steno_icefall_model *m,
                                             const struct steno_family_open *o, steno_err *err)
 {
-    steno_status st = load_network(m->files.decoder, o, &m->decoder_net, err);
+    steno_status st = load_network(m, STENO_ICEFALL_DECODER_PART, m->files.decoder, o, err);
     if (!st)
-        st = load_network(m->files.joiner, o, &m->joiner_net, err);
+        st = load_network(m, STENO_ICEFALL_JOINER_PART, m->files.joiner, o, err);
     if (st)
         return st;
-    m->nets = (struct steno_icefall_nets){.decoder = m->decoder_net,
-                                          .joiner = m->joiner_net,
+    m->nets = (struct steno_icefall_nets){.decoder = m->base.part[STENO_ICEFALL_DECODER_PART].net,
+                                          .joiner = m->base.part[STENO_ICEFALL_JOINER_PART].net,
                                           .decoder_name = m->files.decoder,
                                           .joiner_name = m->files.joiner,
                                           .rounds_together = m->files.decoder_quantized &&
@@ -146,9 +145,10 @@ static steno_status open_transducer_icefall(struct steno_icefall_model *m,
 /* Values of a feature frame: the last extent of input x. */
 static steno_status find_bins(struct steno_icefall_model *m, steno_err *err)
 {
-    int x = steno_network_find_input(m->encoder_net, "x");
-    const struct steno_shape *s = x < 0 ? NULL : &steno_network_input(m->encoder_net, x)->shape;
-    const char *feature = steno_network_meta(m->encoder_net, "feature");
+    int x = steno_network_find_input(steno_icefall_encoder(m), "x");
+    const struct steno_shape *s =
+        x < 0 ? NULL : &steno_network_input(steno_icefall_encoder(m), x)->shape;
+    const char *feature = steno_network_meta(steno_icefall_encoder(m), "feature");
     if (feature && strcmp(feature, "whisper") == 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: metadata feature is whisper; expected networks on Kaldi's features",
@@ -163,9 +163,9 @@ static steno_status find_bins(struct steno_icefall_model *m, steno_err *err)
  * tokens.txt. */
 static steno_status find_vocab(struct steno_icefall_model *m, steno_err *err)
 {
-    int out = steno_network_find_output(m->encoder_net, "log_probs");
+    int out = steno_network_find_output(steno_icefall_encoder(m), "log_probs");
     const struct steno_shape *s =
-        out < 0 ? NULL : &steno_network_output(m->encoder_net, out)->shape;
+        out < 0 ? NULL : &steno_network_output(steno_icefall_encoder(m), out)->shape;
     int64_t n = s && s->rank == 3 && s->dim[2] > 0 ? s->dim[2] : steno_tokens_count(m->base.tokens);
     if (n > STENO_TOKENS_MAX)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: log_probs of %lld tokens, at most %d",
@@ -178,10 +178,10 @@ static steno_status open_networks_icefall(struct steno_icefall_model *m,
                                           const struct steno_family_open *o, steno_err *err)
 {
     const char *type;
-    steno_status st = load_network(m->files.encoder, o, &m->encoder_net, err);
+    steno_status st = load_network(m, STENO_ICEFALL_ENCODER_PART, m->files.encoder, o, err);
     if (st)
         return st;
-    type = steno_network_meta(m->encoder_net, "model_type");
+    type = steno_network_meta(steno_icefall_encoder(m), "model_type");
     snprintf(m->type, sizeof m->type, "%s", type ? type : "?");
     if (m->ctc)
         st = find_vocab(m, err);
@@ -209,13 +209,7 @@ static steno_status open_features_icefall(struct steno_icefall_model *m, steno_e
 
 void steno_icefall_close(void *model)
 {
-    struct steno_icefall_model *m = model;
-    steno_cached_encoder_unbind(&m->encoder);
-    steno_network_close(m->encoder_net);
-    steno_network_close(m->decoder_net);
-    steno_network_close(m->joiner_net);
-    steno_icefall_files_free(&m->files);
-    free(m->quiet);
+    steno_icefall_files_free(&((struct steno_icefall_model *)model)->files);
 }
 
 steno_status steno_icefall_open(struct steno_icefall_model *m, const struct steno_family_open *o,
@@ -233,32 +227,23 @@ steno_status steno_icefall_open(struct steno_icefall_model *m, const struct sten
 
 /* ---- description ----------------------------------------------------------------------------- */
 
-static size_t weight_bytes(const struct steno_icefall_model *m)
-{
-    return steno_network_weight_bytes(m->encoder_net) +
-           (m->ctc ? 0
-                   : steno_network_weight_bytes(m->decoder_net) +
-                         steno_network_weight_bytes(m->joiner_net));
-}
-
 void steno_icefall_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_icefall_model *m = model;
     out->network = m->network;
     out->results_of = "sherpa-onnx";
-    out->weight_bytes = weight_bytes(m);
 }
 
 void steno_icefall_describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_icefall_model *m = model;
-    fprintf(out, "model      %s, %s, %s %s %s\n", i->name, i->family,
-            m->streaming ? "streaming" : "offline", m->type, m->ctc ? "CTC" : "transducer");
-    fprintf(out, "directory  %s\n", i->dir);
-    fprintf(out, "languages  not named in the directory\n");
+    char kind[64];
+    snprintf(kind, sizeof kind, "%s %s %s", m->streaming ? "streaming" : "offline", m->type,
+             m->ctc ? "CTC" : "transducer");
+    steno_shell_describe_head(i, kind, out);
     fprintf(out, "features   kaldi-fbank, %d Hz, %d bins, 20 to %g Hz\n", i->sample_rate,
             i->feature_bins, i->sample_rate / 2.0 + HIGH_FREQ);
-    fprintf(out, "network    %s, %d states\n", i->network, m->encoder.n_states);
+    fprintf(out, "network    %s, %d states\n", i->network, m->base.encoder.n_states);
     if (m->streaming)
         fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
                 i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);

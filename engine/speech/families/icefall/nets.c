@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "speech/families/common/run.h"
 
 #define CACHED 1024 /* contexts whose output is kept; a power of two */
 
@@ -184,25 +185,20 @@ static steno_status run_decoder(steno_icefall_scorer *s, size_t n, const float *
                                 steno_err *err)
 {
     const struct steno_icefall_nets *nets = s->nets;
-    const struct steno_tensor in = {
-        .dtype = STENO_I64,
-        .shape = {.rank = 2,
-                  .dim = {fill_batch(s->y, n, (size_t)nets->context * sizeof *s->y),
-                          nets->context}},
-        .data = s->y};
+    const int64_t in[] = {fill_batch(s->y, n, (size_t)nets->context * sizeof *s->y), nets->context};
+    struct steno_run r = steno_run_begin(s->decoder, nets->decoder_name, err);
     const struct steno_tensor *out;
-    steno_status st = steno_session_set(s->decoder, nets->y, &in, err);
-    if (!st)
-        st = steno_session_run(s->decoder, err);
+    steno_status st;
+    steno_run_set(&r, nets->y, STENO_I64, in, 2, s->y);
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", nets->decoder_name);
+        return st;
     out = steno_session_get(s->decoder, nets->decoder_out);
-    if (out->dtype != STENO_F32 || out->shape.rank != 2 || out->shape.dim[0] != in.shape.dim[0] ||
+    if (out->dtype != STENO_F32 || out->shape.rank != 2 || out->shape.dim[0] != in[0] ||
         out->shape.dim[1] != nets->width)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: decoder_out has another shape than f32 [%d,%d], which %s takes",
-                          nets->decoder_name, (int)in.shape.dim[0], (int)nets->width,
-                          nets->joiner_name);
+                          nets->decoder_name, (int)in[0], (int)nets->width, nets->joiner_name);
     *rows = out->data;
     return STENO_OK;
 }
@@ -242,26 +238,22 @@ static steno_status predict(steno_icefall_scorer *s, const int32_t *const *conte
 static steno_status run_joiner(steno_icefall_scorer *s, size_t n, steno_err *err)
 {
     const struct steno_icefall_nets *nets = s->nets;
-    size_t bytes = (size_t)nets->width * sizeof(float);
-    struct steno_tensor in = {
-        .dtype = STENO_F32,
-        .shape = {.rank = 2, .dim = {fill_batch(s->enc, n, bytes), nets->width}},
-        .data = s->enc};
+    const size_t bytes = (size_t)nets->width * sizeof(float);
+    const int64_t in[] = {fill_batch(s->enc, n, bytes), nets->width};
+    struct steno_run r = steno_run_begin(s->joiner, nets->joiner_name, err);
     const struct steno_tensor *out;
-    steno_status st = steno_session_set(s->joiner, nets->enc, &in, err);
+    steno_status st;
     (void)fill_batch(s->dec, n, bytes);
-    in.data = s->dec;
-    if (!st)
-        st = steno_session_set(s->joiner, nets->dec, &in, err);
-    if (!st)
-        st = steno_session_run(s->joiner, err);
+    steno_run_set(&r, nets->enc, STENO_F32, in, 2, s->enc);
+    steno_run_set(&r, nets->dec, STENO_F32, in, 2, s->dec);
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", nets->joiner_name);
+        return st;
     out = steno_session_get(s->joiner, nets->logit);
-    if (out->dtype != STENO_F32 || out->shape.rank != 2 || out->shape.dim[0] != in.shape.dim[0] ||
+    if (out->dtype != STENO_F32 || out->shape.rank != 2 || out->shape.dim[0] != in[0] ||
         out->shape.dim[1] != nets->vocab)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: logit has another shape than f32 [%d,%d]",
-                          nets->joiner_name, (int)in.shape.dim[0], (int)nets->vocab);
+                          nets->joiner_name, (int)in[0], (int)nets->vocab);
     memcpy(s->logits, out->data, n * (size_t)nets->vocab * sizeof *s->logits);
     return STENO_OK;
 }

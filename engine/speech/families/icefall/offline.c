@@ -1,5 +1,5 @@
 /* Family icefall_offline: models that take a piece of audio at once. */
-#include "speech/families/icefall/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/icefall/internal.h"
 
 #define FAMILY "icefall_offline"
@@ -97,22 +97,22 @@ static steno_status search(void *worker, const struct steno_piece *p)
 
 static steno_status bind_icefall_offline(struct steno_icefall_model *m, steno_err *err)
 {
-    steno_network *net = m->encoder_net;
-    m->x = steno_network_find_input(net, "x");
-    m->x_lens = steno_network_find_input(net, "x_lens");
-    m->out = steno_network_find_output(net, m->ctc ? "log_probs" : "encoder_out");
-    m->out_lens = steno_network_find_output(net, m->ctc ? "log_probs_len" : "encoder_out_lens");
-    if (m->x < 0 || m->x_lens < 0 || m->out < 0 || m->out_lens < 0 ||
-        steno_network_n_inputs(net) != 2)
+    steno_network *net = steno_icefall_encoder(m);
+    const int x = steno_network_find_input(net, "x"),
+              x_lens = steno_network_find_input(net, "x_lens");
+    const int y = steno_network_find_output(net, m->ctc ? "log_probs" : "encoder_out");
+    const int y_lens =
+        steno_network_find_output(net, m->ctc ? "log_probs_len" : "encoder_out_lens");
+    if (x < 0 || x_lens < 0 || y < 0 || y_lens < 0 || steno_network_n_inputs(net) != 2)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: expected inputs x and x_lens, and outputs %s and their number",
                           m->files.encoder, m->ctc ? "log_probs" : "encoder_out");
     m->base.pieces = (struct steno_piece_encoder){.net = net,
                                                   .name = m->files.encoder,
-                                                  .x = m->x,
-                                                  .length = m->x_lens,
-                                                  .y = m->out,
-                                                  .lengths = m->out_lens,
+                                                  .x = x,
+                                                  .length = x_lens,
+                                                  .y = y,
+                                                  .lengths = y_lens,
                                                   .ahead = -1,
                                                   .bins = (size_t)m->bins,
                                                   .dim = (size_t)m->width,

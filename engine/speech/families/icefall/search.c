@@ -15,7 +15,7 @@ static steno_status open_transducer_icefall_search(struct steno_token_search *s,
 {
     const struct steno_stateless_options t = {
         .vocab = m->vocab,
-        .blank = m->blank,
+        .blank = m->base.blank,
         .unknown = m->unknown < m->vocab ? m->unknown : -1,
         .context = m->nets.context,
         .beam = o->beam,
@@ -39,7 +39,7 @@ steno_status steno_icefall_search_open(struct steno_token_search *s,
         return st;
     if (!m->ctc)
         return open_transducer_icefall_search(s, m, o, &set, err);
-    c = steno_ctc_options_of(s, &m->base.hints, &set, o, m->vocab, m->blank);
+    c = steno_ctc_options_of(s, &m->base.hints, &set, o, m->vocab, m->base.blank);
     if (o->n_best == 1 && !c.hotwords && !c.lm.one)
         c.margin = NARROW_MARGIN;
     return steno_token_search_open(s, &c, err);

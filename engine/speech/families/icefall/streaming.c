@@ -2,7 +2,7 @@
  * frame, the joiner once for all their hypotheses. */
 #include <string.h>
 
-#include "speech/families/icefall/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/icefall/internal.h"
 
 #define FAMILY "icefall"
@@ -19,24 +19,16 @@ static bool probe_icefall_streaming(const char *dir)
 static void get_info_icefall_streaming(const void *model, struct steno_family_info *out)
 {
     const struct steno_icefall_model *m = model;
-    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
     double frame = (double)m->hop / STENO_ICEFALL_RATE;
     steno_icefall_info(m, out);
     out->sample_rate = STENO_ICEFALL_RATE;
     out->frame_samples = m->hop * STENO_ICEFALL_SUBSAMPLING;
     out->chunk_seconds = frame * (double)m->shift;
-    out->lookahead_seconds = frame * (double)(e->window - m->shift);
-    out->stream_bytes =
-        m->encoder.state_bytes + steno_cached_encoder_window(&m->encoder) * sizeof(float);
+    out->lookahead_seconds = frame * (double)(m->base.encoder.shape.window - m->shift);
     out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, 20};
-    out->batches = m->encoder.batches;
     out->untimed = !m->ctc;
-    out->feeding = STENO_FEED_WINDOWS;
-    out->windows = (struct steno_windows_info){.front = m->base.front,
-                                               .frames = (size_t)e->window,
-                                               .shift = (size_t)m->shift,
-                                               .right_padding = TAIL_FRAMES,
-                                               .rows = (size_t)e->frames};
+    out->windows.shift = (size_t)m->shift;
+    out->windows.right_padding = TAIL_FRAMES;
 }
 
 /* ---- a stream -------------------------------------------------------------------------------- */
@@ -44,78 +36,66 @@ static void get_info_icefall_streaming(const void *model, struct steno_family_in
 static steno_status open_stream_icefall_streaming(void *stream, const void *model,
                                                   struct steno_family_stream *o, steno_err *err)
 {
-    struct steno_cached_stream *s = stream;
-    s->encoder.fresh = true;
-    return steno_icefall_search_open(&s->base.search, model, o, err);
-}
-
-static steno_status restart(struct steno_cached_stream *s, int64_t frame)
-{
-    s->encoder.fresh = true;
-    return steno_token_search_restart(&s->base.search, frame);
+    return steno_icefall_search_open(&((struct steno_shell_stream *)stream)->search, model, o, err);
 }
 
 /* After an endpoint a transducer keeps the encoder's states, and a CTC network begins anew, as in
  * sherpa-onnx. */
 static steno_status reset_icefall_streaming(void *state, enum steno_reset what, steno_err *err)
 {
-    struct steno_cached_stream *s = state;
+    struct steno_shell_stream *s = state;
     steno_status st;
-    if (what == STENO_RESET_RECORDING)
-        st = restart(s, 0);
-    else if (s->base.search.stateless)
-        st = steno_token_search_reset(&s->base.search);
+    s->encoder.fresh = s->encoder.fresh || what == STENO_RESET_RECORDING || !s->search.stateless;
+    if (what == STENO_RESET_RECORDING || s->search.stateless)
+        st = steno_shell_reset_search(s, what);
     else
-        st = restart(s, steno_token_search_frames(&s->base.search));
+        st = steno_token_search_restart(&s->search, steno_token_search_frames(&s->search));
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
 static steno_status skip_icefall_streaming(void *state)
 {
-    struct steno_cached_stream *s = state;
-    const size_t frames =
-        (size_t)((const struct steno_icefall_model *)s->base.model)->encoder.shape.frames;
-    s->base.search.read = true;
-    if (!s->base.search.stateless)
-        return steno_token_search_push(
-            &s->base.search, ((const struct steno_icefall_model *)s->base.model)->quiet, frames);
-    steno_token_search_skip(&s->base.search, frames);
+    struct steno_shell_stream *s = state;
+    const struct steno_shell_model *m = s->model;
+    const size_t frames = (size_t)m->encoder.shape.frames;
+    s->search.read = true;
+    if (!s->search.stateless)
+        return steno_token_search_push(&s->search, m->quiet, frames);
+    steno_token_search_skip(&s->search, frames);
     return STENO_OK;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 struct worker {
-    struct steno_cached_worker base;
+    struct steno_shell_worker base;
     steno_icefall_scorer *scorer; /* transducer */
 };
 
 static const struct steno_icefall_model *model_of_icefall_streaming(const struct worker *w)
 {
-    return w->base.base.model;
+    return w->base.model;
 }
 
 static void close_worker_icefall_streaming(void *worker)
 {
     steno_icefall_scorer_close(((struct worker *)worker)->scorer);
-    steno_cached_worker_close(worker);
 }
 
 static steno_status open_worker_icefall_streaming(void *worker, const void *model, int max,
                                                   steno_err *err)
 {
     const struct steno_icefall_model *m = model;
-    steno_status st = steno_cached_worker_open(worker, &m->encoder, max, err);
-    if (!st && !m->ctc)
-        st = steno_icefall_scorer_open(&((struct worker *)worker)->scorer, &m->nets,
-                                       m->base.threads, err);
-    return st;
+    (void)max;
+    return m->ctc ? STENO_OK
+                  : steno_icefall_scorer_open(&((struct worker *)worker)->scorer, &m->nets,
+                                              m->base.threads, err);
 }
 
 /* All frames of a step at once, with the other streams': they are consumed together. */
 static void search(struct worker *w, struct steno_step_item *items, size_t n, const float *y)
 {
-    const struct steno_cached_encoder_shape *e = &model_of_icefall_streaming(w)->encoder.shape;
+    const struct steno_cached_encoder_shape *e = &model_of_icefall_streaming(w)->base.encoder.shape;
     size_t stride = (size_t)(e->frames * e->width);
     struct steno_token_search *s[STENO_BATCH_MAX];
     const float *frame[STENO_BATCH_MAX];
@@ -142,7 +122,7 @@ static void icefall_streaming_step(void *worker, struct steno_step_item *items, 
                                    struct steno_network_time *spent)
 {
     const float *y = NULL;
-    if (!steno_cached_step(worker, items, n, size, spent, &y))
+    if (!steno_shell_step_encoder(worker, items, n, size, spent, &y))
         search(worker, items, n, y);
 }
 
@@ -154,7 +134,7 @@ static steno_status read_scores(void *worker, const float *y, size_t n, float *o
 {
     struct worker *w = worker;
     const struct steno_icefall_model *m = model_of_icefall_streaming(w);
-    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
+    const struct steno_cached_encoder_shape *e = &m->base.encoder.shape;
     const size_t vocab = (size_t)m->vocab;
     int32_t context[STENO_STATELESS_CONTEXT] = {0};
     const int32_t *contexts[2] = {context, context};
@@ -172,15 +152,9 @@ static steno_status read_scores(void *worker, const float *y, size_t n, float *o
 
 static steno_status try_steps(struct steno_icefall_model *m, steno_err *err)
 {
-    void *w = NULL;
-    steno_status st = steno_shell_worker_open(&w, m, 2, err);
     const struct steno_cached_encoder_reader r = {
-        .read = read_scores, .arg = w, .values = (size_t)m->vocab, .exact = m->files.quantized};
-    if (!st)
-        st = steno_cached_encoder_try(&m->encoder, ((struct steno_cached_worker *)w)->batch, &r,
-                                      err);
-    steno_shell_worker_close(w);
-    return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->network) : STENO_OK;
+        .read = read_scores, .values = (size_t)m->vocab, .exact = m->files.quantized};
+    return steno_shell_try_encoder(&m->base, &r, false, m->network, err);
 }
 
 static steno_status bind_icefall_streaming(struct steno_icefall_model *m, steno_err *err)
@@ -198,8 +172,8 @@ static steno_status bind_icefall_streaming(struct steno_icefall_model *m, steno_
                           m->files.encoder, (int)m->shift, (int)shape.window,
                           STENO_ICEFALL_SUBSAMPLING);
     shape.frames = m->shift / STENO_ICEFALL_SUBSAMPLING;
-    return steno_cached_encoder_bind(&m->encoder, m->encoder_net, "x", &shape, m->files.encoder,
-                                     err);
+    return steno_cached_encoder_bind(&m->base.encoder, steno_icefall_encoder(m), "x", &shape,
+                                     m->files.encoder, err);
 }
 
 static steno_status open_model_icefall_streaming(void *model, const struct steno_family_open *o,
@@ -211,20 +185,19 @@ static steno_status open_model_icefall_streaming(void *model, const struct steno
         st = bind_icefall_streaming(m, err);
     if (!st)
         st = try_steps(m, err);
-    if (!st && m->ctc && !(m->quiet = steno_ctc_quiet(m->encoder.shape.frames, m->vocab, m->blank)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
-    return st;
+    return st || !m->ctc
+               ? st
+               : steno_shell_make_quiet(&m->base, m->base.encoder.shape.frames, m->vocab, err);
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icefall_model),
-                                         .stream_bytes = sizeof(struct steno_cached_stream),
+                                         .stream_bytes = sizeof(struct steno_shell_stream),
                                          .worker_bytes = sizeof(struct worker),
                                          .open = open_model_icefall_streaming,
                                          .close = steno_icefall_close,
                                          .info = get_info_icefall_streaming,
                                          .describe = steno_icefall_describe,
                                          .stream_open = open_stream_icefall_streaming,
-                                         .stream_close = steno_cached_stream_close,
                                          .worker_open = open_worker_icefall_streaming,
                                          .worker_close = close_worker_icefall_streaming};
 
@@ -236,7 +209,7 @@ const struct steno_family steno_family_icefall = {.name = FAMILY,
                                                   .probe = probe_icefall_streaming,
                                                   .shell = &shell,
                                                   STENO_WINDOWED_SHELL,
-                                                  STENO_CACHED_TRIALS,
+                                                  STENO_ENCODER_TRIALS,
                                                   .reset = reset_icefall_streaming,
                                                   .step = icefall_streaming_step,
                                                   .skip = skip_icefall_streaming};

@@ -274,17 +274,15 @@ void steno_llm_run_close(struct steno_llm_run *r)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-static steno_status set_caches(struct steno_llm_run *r, steno_err *err)
+static void set_caches(struct steno_llm_run *r, struct steno_run *run)
 {
     const struct steno_llm *m = r->m;
     const int64_t all[] = {1, m->positions, m->heads, m->width},
                   none[] = {1, m->heads, 0, m->width};
     const size_t each = m->whole ? 0 : (size_t)m->positions * position_bytes(m);
-    steno_status st = STENO_OK;
-    for (int i = 0; i < 2 * m->layers && !st; i++)
-        st = steno_part_set(r->decoder, m->in[i], m->cache_type, m->whole ? none : all, 4,
-                            r->cache + (size_t)i * each, err);
-    return st;
+    for (int i = 0; i < 2 * m->layers; i++)
+        steno_run_set(run, m->in[i], m->cache_type, m->whole ? none : all, 4,
+                      r->cache + (size_t)i * each);
 }
 
 /* Hand the caches that came back to the next run; they have n positions. */
@@ -317,37 +315,40 @@ static steno_status keep_keys(struct steno_llm_run *r, size_t at, size_t n, sten
     return STENO_OK;
 }
 
-/* Run the decoder, whose ids or embeddings of n positions are set, at position `at`: the scores of
- * what follows the last. */
-static steno_status run_decoder(struct steno_llm_run *r, size_t n, size_t at, const float **scores,
-                                steno_err *err)
+/* End the decoder's run of n positions, whose ids or embeddings are set, at position `at`: the
+ * scores of what follows the last. */
+static steno_status run_decoder(struct steno_llm_run *r, struct steno_run *run, size_t n, size_t at,
+                                const float **scores)
 {
-    const struct steno_llm *m = r->m;
     static const int64_t one = 1;
+    const struct steno_llm *m = r->m;
     const int64_t length[] = {1, (int64_t)n};
     const size_t vocab = (size_t)m->vocab;
     const struct steno_tensor *y = NULL;
-    steno_status st = steno_part_set_ones(r->decoder, m->mask, STENO_I64,
-                                          m->embedding.net ? at + n : n, &r->mask, err);
-    if (!st && m->numbers >= 0)
-        st = steno_part_set(r->decoder, m->numbers, STENO_I64, length + !m->whole, 1 + m->whole,
-                            r->numbers + at, err);
-    if (!st && m->keep >= 0)
-        st = steno_part_set(r->decoder, m->keep, STENO_I64, NULL, 0, &one, err);
-    if (!st && (!m->whole || !at))
-        st = set_caches(r, err);
-    if (!st)
-        st = steno_session_run(r->decoder, err);
-    if (!st)
-        st = m->whole ? turn_caches(r, at + n, err) : keep_keys(r, at, n, err);
-    y = st ? NULL : steno_session_get(r->decoder, 0);
+    steno_status st;
+    steno_run_set_ones(run, m->mask, STENO_I64, m->embedding.net ? at + n : n, &r->mask);
+    steno_run_set(run, m->numbers, STENO_I64, length + !m->whole, 1 + m->whole, r->numbers + at);
+    steno_run_set(run, m->keep, STENO_I64, NULL, 0, &one);
+    if (!m->whole || !at)
+        set_caches(r, run);
+    st = steno_run_end(run);
+    if (st)
+        return st;
+    st = m->whole ? turn_caches(r, at + n, run->err) : keep_keys(r, at, n, run->err);
+    y = steno_session_get(r->decoder, 0);
     if (!st && (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != 1 ||
                 y->shape.dim[2] < (int64_t)vocab))
-        st = steno_fail(err, STENO_ERR_FORMAT, "expected logits [1,n,%zu or more] of f32", vocab);
+        st = steno_fail(run->err, STENO_ERR_FORMAT, "expected logits [1,n,%zu or more] of f32",
+                        vocab);
     if (st)
-        return steno_fail_in(err, st, "%s", m->decoder.name);
+        return steno_fail_in(run->err, st, "%s", m->decoder.name);
     *scores = y->data;
-    return steno_scores_check(*scores, vocab, m->decoder.name, err);
+    return steno_scores_check(*scores, vocab, m->decoder.name, run->err);
+}
+
+static struct steno_run begin_decoder(struct steno_llm_run *r, steno_err *err)
+{
+    return steno_run_begin(r->decoder, r->m->decoder.name, err);
 }
 
 /* The embeddings of n ids: *y, of the session. */
@@ -355,65 +356,77 @@ static steno_status embed(struct steno_llm_run *r, const int64_t *ids, size_t n,
                           const struct steno_tensor **y, steno_err *err)
 {
     const int64_t dim[] = {1, (int64_t)n};
-    steno_status st = steno_part_set(r->embedding, 0, STENO_I64, dim, 2, ids, err);
-    if (!st)
-        st = steno_session_run(r->embedding, err);
-    *y = st ? NULL : steno_session_get(r->embedding, 0);
-    if (!st && ((*y)->dtype != STENO_F32 || (*y)->shape.rank != 3 ||
-                (*y)->shape.dim[1] != (int64_t)n || (*y)->shape.dim[2] < 1))
-        st = steno_fail(err, STENO_ERR_FORMAT, "expected embeddings [1,n,D] of f32");
-    return st ? steno_fail_in(err, st, "%s", r->m->embedding.name) : STENO_OK;
+    struct steno_run run = steno_run_begin(r->embedding, r->m->embedding.name, err);
+    steno_status st;
+    steno_run_set(&run, 0, STENO_I64, dim, 2, ids);
+    st = steno_run_end(&run);
+    if (st)
+        return st;
+    *y = steno_session_get(r->embedding, 0);
+    if ((*y)->dtype != STENO_F32 || (*y)->shape.rank != 3 || (*y)->shape.dim[1] != (int64_t)n ||
+        (*y)->shape.dim[2] < 1)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: expected embeddings [1,n,D] of f32",
+                          run.name);
+    return STENO_OK;
 }
 
-/* Set the decoder's input: one token. */
-static steno_status set_token(struct steno_llm_run *r, const int64_t *token, steno_err *err)
+/* Read one token at position `at`. */
+static steno_status read_token_llm(struct steno_llm_run *r, const int64_t *token, size_t at,
+                                   const float **scores, steno_err *err)
 {
     static const int64_t one[] = {1, 1};
+    struct steno_run run = begin_decoder(r, err);
     const struct steno_tensor *y;
-    steno_status st;
-    if (!r->embedding)
-        return steno_part_set(r->decoder, IDS, STENO_I64, one, 2, token, err);
-    st = embed(r, token, 1, &y, err);
-    return st ? st : steno_session_set(r->decoder, r->m->embeds, y, err);
+    steno_status st = r->embedding ? embed(r, token, 1, &y, err) : STENO_OK;
+    if (st)
+        return st;
+    if (r->embedding)
+        steno_run_set_tensor(&run, r->m->embeds, y);
+    else
+        steno_run_set(&run, IDS, STENO_I64, one, 2, token);
+    return run_decoder(r, &run, 1, at, scores);
 }
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
 
 static steno_status set_prompt_ids(struct steno_llm_run *r, const struct steno_llm_prompt *p,
-                                   const struct steno_tensor *y, size_t rows, steno_err *err)
+                                   const struct steno_tensor *y, size_t rows, struct steno_run *run)
 {
     const int64_t dim[] = {1, (int64_t)(p->n + rows)}, some[] = {1, (int64_t)rows, y->shape.dim[2]};
-    steno_status st = steno_part_set(r->decoder, ROWS, STENO_F32, some, 3, y->data, err);
     memcpy(r->ids, p->ids, p->n_before * sizeof *r->ids);
     for (size_t i = 0; i < rows; i++)
         r->ids[p->n_before + i] = r->m->audio;
     memcpy(r->ids + p->n_before + rows, p->ids + p->n_before,
            (p->n - p->n_before) * sizeof *r->ids);
-    return st ? st : steno_part_set(r->decoder, IDS, STENO_I64, dim, 2, r->ids, err);
+    steno_run_set(run, ROWS, STENO_F32, some, 3, y->data);
+    steno_run_set(run, IDS, STENO_I64, dim, 2, r->ids);
+    return STENO_OK;
 }
 
 static steno_status set_prompt_rows(struct steno_llm_run *r, const struct steno_llm_prompt *p,
-                                    const struct steno_tensor *y, size_t rows, steno_err *err)
+                                    const struct steno_tensor *y, size_t rows,
+                                    struct steno_run *run)
 {
     const size_t n = p->n + rows, width = (size_t)y->shape.dim[2], after = p->n - p->n_before;
     const int64_t dim[] = {1, (int64_t)n, y->shape.dim[2]};
     const struct steno_tensor *text;
     const float *x;
-    steno_status st = embed(r, p->ids, p->n, &text, err);
+    steno_status st = embed(r, p->ids, p->n, &text, run->err);
     if (st)
         return st;
     if (text->shape.dim[2] != y->shape.dim[2])
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: embeddings of %lld values, but rows of %lld",
-                          r->m->embedding.name, (long long)text->shape.dim[2],
-                          (long long)y->shape.dim[2]);
+        return steno_fail(run->err, STENO_ERR_FORMAT,
+                          "%s: embeddings of %lld values, but rows of %lld", r->m->embedding.name,
+                          (long long)text->shape.dim[2], (long long)y->shape.dim[2]);
     if (!steno_floats_reserve(&r->rows, &r->cap_rows, n * width))
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+        return steno_fail(run->err, STENO_ERR_NOMEM, "stream: out of memory");
     x = text->data;
     memcpy(r->rows, x, p->n_before * width * sizeof *x);
     memcpy(r->rows + p->n_before * width, y->data, rows * width * sizeof *x);
     memcpy(r->rows + (p->n_before + rows) * width, x + p->n_before * width,
            after * width * sizeof *x);
-    return steno_part_set(r->decoder, r->m->embeds, STENO_F32, dim, 3, r->rows, err);
+    steno_run_set(run, r->m->embeds, STENO_F32, dim, 3, r->rows);
+    return STENO_OK;
 }
 
 static bool is_end(const struct steno_llm_limits *l, int32_t token)
@@ -428,15 +441,16 @@ static steno_status read_prompt(struct steno_llm_run *r, const struct steno_llm_
 {
     const struct steno_llm *m = r->m;
     const size_t n = p->n + rows;
+    struct steno_run run = begin_decoder(r, err);
     steno_status st;
     if (n >= (size_t)m->positions)
         return steno_fail(err, STENO_ERR_LIMIT, "a prompt of %zu tokens in %lld positions", n,
                           (long long)m->positions);
     if (!m->whole)
         memset(r->cache, 0, cache_bytes(m));
-    st = r->embedding ? set_prompt_rows(r, p, y, rows, err) : set_prompt_ids(r, p, y, rows, err);
+    st = r->embedding ? set_prompt_rows(r, p, y, rows, &run) : set_prompt_ids(r, p, y, rows, &run);
     if (!st)
-        st = run_decoder(r, n, 0, scores, err);
+        st = run_decoder(r, &run, n, 0, scores);
     if (st || !l->speaks)
         return st;
     memcpy(r->first, *scores, (size_t)m->vocab * sizeof *r->first);
@@ -488,9 +502,7 @@ steno_status steno_llm_write(struct steno_llm_run *r, const struct steno_llm_pro
             return STENO_OK;
         if (at == (size_t)r->m->positions || i + 1 == most)
             break;
-        st = set_token(r, &token, err);
-        if (!st)
-            st = run_decoder(r, 1, at++, &scores, err);
+        st = read_token_llm(r, &token, at++, &scores, err);
     }
     if (!st)
         drop_tokens(&r->text, steno_llm_repeated(r->text.spans, r->text.n));

@@ -1,5 +1,6 @@
 #include "speech/families/llm/prompt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,22 @@ void steno_llm_prompt_close(struct steno_llm_prompt *p)
 {
     free(p->ids);
     *p = (struct steno_llm_prompt){0};
+}
+
+void steno_llm_list_languages(const struct steno_llm_language *l, size_t n, char *out, size_t size)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? " " : "", l[i].code);
+}
+
+const struct steno_llm_language *steno_llm_find_language(const struct steno_llm_language *l,
+                                                         size_t n, const char *code)
+{
+    for (size_t i = 0; i < n && code; i++)
+        if (!strcmp(l[i].code, code))
+            return &l[i];
+    return NULL;
 }
 
 void steno_llm_draft_open(struct steno_llm_draft *d, const struct steno_llm_vocabulary *v,

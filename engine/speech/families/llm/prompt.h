@@ -6,12 +6,23 @@
 #include "speech/families/family.h"
 #include "speech/families/llm/vocabulary.h"
 
+/* A language that a model knows. */
+struct steno_llm_language {
+    const char *code, *name; /* the name in its prompts and texts */
+};
+/* The codes of n languages with blanks between: out [size]. */
+void steno_llm_list_languages(const struct steno_llm_language *l, size_t n, char *out, size_t size);
+/* That of a code, which may be NULL; NULL: none of n has it. */
+const struct steno_llm_language *steno_llm_find_language(const struct steno_llm_language *l,
+                                                         size_t n, const char *code);
+
 #define STENO_LLM_CONTEXT_BYTES ((size_t)1 << 18) /* of a request's context, at most */
 
 /* Of a stream. Frozen after take. */
 struct steno_llm_prompt {
-    int64_t *ids;       /* [n] */
-    size_t n, n_before; /* rows of audio stand before ids[n_before] */
+    int64_t *ids;         /* [n] */
+    size_t n, n_before;   /* rows of audio stand before ids[n_before] */
+    const char *language; /* code of the text; NULL: none is given. Static */
 };
 void steno_llm_prompt_close(struct steno_llm_prompt *p);
 
@@ -32,8 +43,9 @@ void steno_llm_put_text(struct steno_llm_draft *d, const char *text, size_t n, s
 void steno_llm_put_line(struct steno_llm_draft *d, const char *text);
 /* Here stand the rows. */
 void steno_llm_put_rows(struct steno_llm_draft *d);
-/* The draft as *p, which is to be closed also after a failure; the draft is closed.
- * STENO_ERR_FORMAT: the pieces cannot spell a text; STENO_ERR_NOMEM; STENO_ERR_LIMIT: of add_words.
+/* The draft as *p, whose language stays as it is, and which is to be closed also after a failure;
+ * the draft is closed. STENO_ERR_FORMAT: the pieces cannot spell a text; STENO_ERR_NOMEM;
+ * STENO_ERR_LIMIT: of add_words.
  */
 STENO_MUST steno_status steno_llm_draft_take(struct steno_llm_draft *d, struct steno_llm_prompt *p);
 

@@ -102,12 +102,16 @@ steno_status steno_llm_vocabulary_add(struct steno_llm_vocabulary *v, const sten
     return st ? st : make_tokens(v, &a, err);
 }
 
-steno_status steno_llm_vocabulary_find(const struct steno_llm_vocabulary *v, const char *mark,
-                                       const char *path, int32_t *id, steno_err *err)
+steno_status steno_llm_vocabulary_find(const struct steno_llm_vocabulary *v,
+                                       const char *const *marks, size_t n, const char *path,
+                                       int32_t *ids, steno_err *err)
 {
-    *id = steno_tokens_find(v->tokens, mark);
-    return *id >= 0 ? STENO_OK
-                    : steno_fail(err, STENO_ERR_FORMAT, "%s: there is no token %s", path, mark);
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = steno_tokens_find(v->tokens, marks[i]);
+        if (ids[i] < 0)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: there is no token %s", path, marks[i]);
+    }
+    return STENO_OK;
 }
 
 static bool has_tokenizer(const char *dir, const char *folder)

@@ -31,10 +31,10 @@ STENO_MUST steno_status steno_llm_vocabulary_open_one(struct steno_llm_vocabular
 STENO_MUST steno_status steno_llm_vocabulary_add(struct steno_llm_vocabulary *v,
                                                  const steno_json *config, const char *path,
                                                  steno_err *err);
-/* The number of an added token. STENO_ERR_FORMAT: there is none; path: as above. */
+/* The numbers of n added tokens. STENO_ERR_FORMAT: there is none of a name; path: as above. */
 STENO_MUST steno_status steno_llm_vocabulary_find(const struct steno_llm_vocabulary *v,
-                                                  const char *mark, const char *path, int32_t *id,
-                                                  steno_err *err);
+                                                  const char *const *marks, size_t n,
+                                                  const char *path, int32_t *ids, steno_err *err);
 void steno_llm_vocabulary_close(struct steno_llm_vocabulary *v);
 
 #endif

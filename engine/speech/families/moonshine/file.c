@@ -288,9 +288,12 @@ static steno_status read_all(steno_moonshine_file *f, steno_err *err)
     return st;
 }
 
-static steno_status end_opening(steno_moonshine_file **out, steno_moonshine_file *f,
-                                steno_status st, steno_err *err)
+steno_status steno_moonshine_file_open(steno_moonshine_file **out, const char *path,
+                                       const void *bytes, size_t n, steno_err *err)
 {
+    steno_moonshine_file *f = calloc(1, sizeof *f);
+    steno_status st = f ? steno_ggml_file_open(&f->base, path, bytes, n, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (!st)
         st = read_all(f, err);
     if (st)
@@ -298,23 +301,6 @@ static steno_status end_opening(steno_moonshine_file **out, steno_moonshine_file
     else
         *out = f;
     return st;
-}
-
-steno_status steno_moonshine_file_open(steno_moonshine_file **out, const char *path, steno_err *err)
-{
-    steno_moonshine_file *f = calloc(1, sizeof *f);
-    if (!f)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    return end_opening(out, f, steno_ggml_file_open(&f->base, path, err), err);
-}
-
-steno_status steno_moonshine_file_parse(steno_moonshine_file **out, const void *bytes, size_t n,
-                                        const char *name, steno_err *err)
-{
-    steno_moonshine_file *f = calloc(1, sizeof *f);
-    if (!f)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    return end_opening(out, f, steno_ggml_file_parse(&f->base, bytes, n, name, err), err);
 }
 
 void steno_moonshine_file_close(steno_moonshine_file *f)

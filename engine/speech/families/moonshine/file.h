@@ -10,13 +10,11 @@ typedef struct steno_moonshine_file steno_moonshine_file;
 
 /* Is there such a file at this path? Looks at its keys. */
 bool steno_moonshine_file_probe(const char *path);
-/* Map a file. STENO_ERR_IO; STENO_ERR_FORMAT names file, key or tensor, what was expected and what
- * was found; STENO_ERR_UNSUPPORTED: an element type or a feature that is not known. */
+/* Map the file at `path`, or take bytes [n], which must outlive the object. STENO_ERR_IO;
+ * STENO_ERR_FORMAT names file, key or tensor, what was expected and what was found;
+ * STENO_ERR_UNSUPPORTED: an element type or a feature that is not known. */
 STENO_MUST steno_status steno_moonshine_file_open(steno_moonshine_file **out, const char *path,
-                                                  steno_err *err);
-/* The same from memory, which must outlive the object; name replaces the path in messages. */
-STENO_MUST steno_status steno_moonshine_file_parse(steno_moonshine_file **out, const void *bytes,
-                                                   size_t n, const char *name, steno_err *err);
+                                                  const void *bytes, size_t n, steno_err *err);
 void steno_moonshine_file_close(steno_moonshine_file *f);
 /* STENO_ERR_IO: the file was overwritten since it was opened (base/map.h). */
 STENO_MUST steno_status steno_moonshine_file_check(const steno_moonshine_file *f, steno_err *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "speech/families/common/scores.h"
 
 #define LEAST ((size_t)80)    /* samples that the front end takes: a frame of 5 ms */
@@ -53,19 +54,19 @@ steno_status steno_moonshine_live_conf_read(struct steno_moonshine_live_conf *c,
 static steno_status refuse(const struct steno_moonshine_live_model *m,
                            enum steno_moonshine_part part, const char *what, steno_err *err)
 {
-    return steno_fail(err, STENO_ERR_FORMAT, "%s: expected %s", m->part[part].name, what);
+    return steno_fail(err, STENO_ERR_FORMAT, "%s: expected %s", m->base.part[part].name, what);
 }
 
 static int moonshine_live_input(const struct steno_moonshine_live_model *m,
                                 enum steno_moonshine_part part, const char *name)
 {
-    return steno_network_find_input(m->part[part].net, name);
+    return steno_network_find_input(m->base.part[part].net, name);
 }
 
 static int output(const struct steno_moonshine_live_model *m, enum steno_moonshine_part part,
                   const char *name)
 {
-    return steno_network_find_output(m->part[part].net, name);
+    return steno_network_find_output(m->base.part[part].net, name);
 }
 
 static steno_status bind_states(struct steno_moonshine_live_model *m, steno_err *err)
@@ -82,7 +83,7 @@ static steno_status bind_states(struct steno_moonshine_live_model *m, steno_err 
                           "sample_buffer, sample_len, conv1_buffer, conv2_buffer, "
                           "frame_count and their ..._out",
                           err);
-        v = steno_network_input(m->part[STENO_LIVE_FRONTEND].net, m->state_in[i]);
+        v = steno_network_input(m->base.part[STENO_LIVE_FRONTEND].net, m->state_in[i]);
         m->state[i] = (struct steno_tensor){.dtype = v->dtype, .shape = v->shape};
         for (int k = 0; k < v->shape.rank; k++)
             if (v->shape.dim[k] < 1 || v->shape.dim[k] > 65536)
@@ -119,7 +120,7 @@ static steno_status bind_decoder_moonshine_live(struct steno_moonshine_live_mode
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         if (output(m, STENO_LIVE_DECODER_KV, out[i]) < 0)
             return refuse(m, STENO_LIVE_DECODER_KV, "outputs logits, out_k_self, out_v_self", err);
-    k = steno_network_input(m->part[STENO_LIVE_DECODER_KV].net,
+    k = steno_network_input(m->base.part[STENO_LIVE_DECODER_KV].net,
                             moonshine_live_input(m, STENO_LIVE_DECODER_KV, "k_self"));
     if (k->dtype != STENO_F32 || k->shape.rank != 5 || k->shape.dim[0] != m->conf.depth ||
         k->shape.dim[2] < 1 || k->shape.dim[4] < 1)
@@ -138,14 +139,14 @@ steno_status steno_moonshine_live_bind(struct steno_moonshine_live_model *m, ste
     if (moonshine_live_input(m, STENO_LIVE_FRONTEND, "audio_chunk") < 0 ||
         output(m, STENO_LIVE_FRONTEND, "features") < 0)
         return refuse(m, STENO_LIVE_FRONTEND, "an input audio_chunk and an output features", err);
-    if (!has_rows(m->part[STENO_LIVE_ENCODER].net,
+    if (!has_rows(m->base.part[STENO_LIVE_ENCODER].net,
                   moonshine_live_input(m, STENO_LIVE_ENCODER, "features"), true, &m->width))
         return refuse(m, STENO_LIVE_ENCODER, "an input features [1,T,d]", err);
-    if (!has_rows(m->part[STENO_LIVE_ADAPTER].net,
+    if (!has_rows(m->base.part[STENO_LIVE_ADAPTER].net,
                   moonshine_live_input(m, STENO_LIVE_ADAPTER, "encoded"), true, &m->encoded) ||
         moonshine_live_input(m, STENO_LIVE_ADAPTER, "pos_offset") < 0)
         return refuse(m, STENO_LIVE_ADAPTER, "encoded [1,T,d] and pos_offset [1]", err);
-    if (!has_rows(m->part[STENO_LIVE_CROSS_KV].net,
+    if (!has_rows(m->base.part[STENO_LIVE_CROSS_KV].net,
                   moonshine_live_input(m, STENO_LIVE_CROSS_KV, "memory"), true, &m->memory) ||
         output(m, STENO_LIVE_CROSS_KV, "k_cross") < 0 ||
         output(m, STENO_LIVE_CROSS_KV, "v_cross") < 0)
@@ -175,14 +176,8 @@ void steno_moonshine_live_free(struct steno_moonshine_live *l)
 static steno_status append_moonshine_live(float **to, size_t *n, size_t *cap, const float *rows,
                                           size_t more, size_t width, steno_err *err)
 {
-    if ((*n + more) * width > *cap) {
-        const size_t want = 2 * (*n + more) * width;
-        float *p = realloc(*to, want * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        *to = p;
-        *cap = want;
-    }
+    if (STENO_RESERVE(to, cap, (*n + more) * width))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (more)
         memcpy(*to + *n * width, rows, more * width * sizeof *rows);
     *n += more;
@@ -191,264 +186,211 @@ static steno_status append_moonshine_live(float **to, size_t *n, size_t *cap, co
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-struct steno_moonshine_live_runner {
-    const struct steno_moonshine_live_model *m;
-    steno_session *session[STENO_LIVE_PARTS];
-};
-
-steno_status steno_moonshine_live_runner_open(steno_moonshine_live_runner **out,
-                                              const struct steno_moonshine_live_model *m,
-                                              steno_err *err)
+/* End a run: an output [1,n,width] f32 of it. */
+static steno_status run_rows(struct steno_run *r, int out, int64_t width, const float **rows,
+                             size_t *n)
 {
-    steno_moonshine_live_runner *r = calloc(1, sizeof *r);
-    steno_status st = r ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (r)
-        r->m = m;
-    for (int i = 0; i < STENO_LIVE_PARTS && !st; i++)
-        st = steno_shell_session_open(&r->session[i], &m->base, m->part[i].net, err);
-    if (st)
-        steno_moonshine_live_runner_close(r);
-    else
-        *out = r;
-    return st;
-}
-
-void steno_moonshine_live_runner_close(steno_moonshine_live_runner *r)
-{
-    if (!r)
-        return;
-    for (int i = STENO_LIVE_PARTS; i-- > 0;) /* the decoder borrows from the one before it */
-        steno_session_close(r->session[i]);
-    free(r);
-}
-
-static steno_status run_moonshine_live(steno_moonshine_live_runner *r,
-                                       enum steno_moonshine_part part, steno_err *err)
-{
-    const steno_status st = steno_session_run(r->session[part], err);
-    return st ? steno_fail_in(err, st, "%s", r->m->part[part].name) : STENO_OK;
-}
-
-/* An output [1,n,width] f32 of a run. */
-static steno_status get_rows(const steno_moonshine_live_runner *r, enum steno_moonshine_part part,
-                             int out, int64_t width, const float **rows, size_t *n, steno_err *err)
-{
-    const struct steno_tensor *t = steno_session_get(r->session[part], out);
+    const struct steno_tensor *t;
     char shape[96];
+    steno_status st = steno_run_end(r);
+    if (st)
+        return st;
+    t = steno_session_get(r->session, out);
     if (t && t->dtype == STENO_F32 && t->shape.rank == 3 && t->shape.dim[0] == 1 &&
         t->shape.dim[2] == width) {
         *rows = t->data;
         *n = (size_t)t->shape.dim[1];
         return STENO_OK;
     }
-    return steno_fail(err, STENO_ERR_FORMAT, "%s: an output of %s, expected f32 [1,n,%lld]",
-                      r->m->part[part].name,
-                      t ? steno_shape_str(&t->shape, shape, sizeof shape) : "no shape",
+    return steno_fail(r->err, STENO_ERR_FORMAT, "%s: an output of %s, expected f32 [1,n,%lld]",
+                      r->name, t ? steno_shape_str(&t->shape, shape, sizeof shape) : "no shape",
                       (long long)width);
 }
 
-static steno_status set_states_moonshine_live(steno_moonshine_live_runner *r,
-                                              struct steno_moonshine_live *l, steno_err *err)
+static void set_states_moonshine_live(const struct steno_moonshine_live_model *m,
+                                      struct steno_moonshine_live *l, struct steno_run *r)
 {
-    steno_status st = STENO_OK;
-    for (int i = 0; i < STENO_LIVE_STATES && !st; i++) {
-        struct steno_tensor t = r->m->state[i];
+    for (int i = 0; i < STENO_LIVE_STATES && !r->st; i++) {
+        struct steno_tensor t = m->state[i];
         if (!l->state[i]) {
             (void)!steno_shape_bytes(&t.shape, t.dtype, &l->state_bytes[i]); /* bind_states */
             l->state[i] = steno_aligned_zeroed(l->state_bytes[i]);
             if (!l->state[i])
-                return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+                r->st = steno_fail(r->err, STENO_ERR_NOMEM, "stream: out of memory");
         }
         t.data = l->state[i];
-        st = steno_session_set(r->session[STENO_LIVE_FRONTEND], r->m->state_in[i], &t, err);
+        steno_run_set_tensor(r, m->state_in[i], &t);
     }
-    return st;
 }
 
-static steno_status take_states(const steno_moonshine_live_runner *r,
-                                struct steno_moonshine_live *l, steno_err *err)
+static steno_status take_states(const struct steno_moonshine_live_model *m,
+                                struct steno_moonshine_live *l, const struct steno_run *r)
 {
     for (int i = 0; i < STENO_LIVE_STATES; i++) {
-        const struct steno_tensor *t =
-            steno_session_get(r->session[STENO_LIVE_FRONTEND], r->m->state_out[i]);
+        const struct steno_tensor *t = steno_session_get(r->session, m->state_out[i]);
         size_t bytes = 0;
-        if (!t || t->dtype != r->m->state[i].dtype ||
-            steno_shape_bytes(&t->shape, t->dtype, &bytes) || bytes != l->state_bytes[i])
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: %s has another size after a step",
-                              r->m->part[STENO_LIVE_FRONTEND].name, states[i]);
+        if (!t || t->dtype != m->state[i].dtype || steno_shape_bytes(&t->shape, t->dtype, &bytes) ||
+            bytes != l->state_bytes[i])
+            return steno_fail(r->err, STENO_ERR_FORMAT, "%s: %s has another size after a step",
+                              r->name, states[i]);
         memcpy(l->state[i], t->data, bytes);
     }
     return STENO_OK;
 }
 
-static steno_status run_frontend(steno_moonshine_live_runner *r, struct steno_moonshine_live *l,
+static steno_status run_frontend(struct steno_shell_worker *w, struct steno_moonshine_live *l,
                                  const float *pcm, size_t n, steno_err *err)
 {
-    const struct steno_moonshine_live_model *m = r->m;
+    const struct steno_moonshine_live_model *m = w->model;
     const int64_t dim[] = {1, (int64_t)n};
+    struct steno_run r = steno_shell_run(w, STENO_LIVE_FRONTEND, err);
     const float *rows = NULL;
     size_t more = 0;
-    steno_status st = steno_part_set(r->session[STENO_LIVE_FRONTEND],
-                                     moonshine_live_input(m, STENO_LIVE_FRONTEND, "audio_chunk"),
-                                     STENO_F32, dim, 2, pcm, err);
-    if (!st)
-        st = set_states_moonshine_live(r, l, err);
-    if (!st)
-        st = run_moonshine_live(r, STENO_LIVE_FRONTEND, err);
-    if (!st)
-        st = get_rows(r, STENO_LIVE_FRONTEND, output(m, STENO_LIVE_FRONTEND, "features"), m->width,
-                      &rows, &more, err);
+    steno_status st;
+    steno_run_set(&r, moonshine_live_input(m, STENO_LIVE_FRONTEND, "audio_chunk"), STENO_F32, dim,
+                  2, pcm);
+    set_states_moonshine_live(m, l, &r);
+    st = run_rows(&r, output(m, STENO_LIVE_FRONTEND, "features"), m->width, &rows, &more);
     if (!st)
         st = append_moonshine_live(&l->features, &l->n_features, &l->cap_features, rows, more,
                                    (size_t)m->width, err);
-    return st ? st : take_states(r, l, err);
+    return st ? st : take_states(m, l, &r);
+}
+
+/* Rows [from, n_features) of the encoder: *rows [.., encoded]. */
+static steno_status run_encoder(struct steno_shell_worker *w, const struct steno_moonshine_live *l,
+                                size_t from, const float **rows, steno_err *err)
+{
+    const struct steno_moonshine_live_model *m = w->model;
+    const int64_t dim[] = {1, (int64_t)(l->n_features - from), m->width};
+    struct steno_run r = steno_shell_run(w, STENO_LIVE_ENCODER, err);
+    size_t n = 0;
+    steno_status st;
+    steno_run_set(&r, moonshine_live_input(m, STENO_LIVE_ENCODER, "features"), STENO_F32, dim, 3,
+                  l->features + from * (size_t)m->width);
+    st = run_rows(&r, 0, m->encoded, rows, &n);
+    if (!st && n != l->n_features - from)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows for %zu features", r.name, n,
+                        l->n_features - from);
+    return st;
 }
 
 /* Rows [n_memory, stable) of the memory. */
-static steno_status extend_memory(steno_moonshine_live_runner *r, struct steno_moonshine_live *l,
+static steno_status extend_memory(struct steno_shell_worker *w, struct steno_moonshine_live *l,
                                   size_t stable, steno_err *err)
 {
-    const struct steno_moonshine_live_model *m = r->m;
-    const size_t reach = (size_t)(REACH * m->conf.depth), width = (size_t)m->width;
+    const struct steno_moonshine_live_model *m = w->model;
+    const size_t reach = (size_t)(REACH * m->conf.depth);
     const size_t from = l->n_memory > reach ? l->n_memory - reach : 0;
-    const int64_t dim[] = {1, (int64_t)(l->n_features - from), m->width}, one = 1;
-    const int64_t offset = (int64_t)l->n_memory;
-    const int64_t new_dim[] = {1, (int64_t)(stable - l->n_memory), m->encoded};
+    const int64_t one = 1, offset = (int64_t)l->n_memory;
+    const int64_t dim[] = {1, (int64_t)(stable - l->n_memory), m->encoded};
+    struct steno_run r = steno_shell_run(w, STENO_LIVE_ADAPTER, err);
     const float *rows = NULL;
     size_t n = 0;
-    steno_status st = steno_part_set(r->session[STENO_LIVE_ENCODER],
-                                     moonshine_live_input(m, STENO_LIVE_ENCODER, "features"),
-                                     STENO_F32, dim, 3, l->features + from * width, err);
-    if (!st)
-        st = run_moonshine_live(r, STENO_LIVE_ENCODER, err);
-    if (!st)
-        st = get_rows(r, STENO_LIVE_ENCODER, 0, m->encoded, &rows, &n, err);
-    if (!st && n != l->n_features - from)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows for %zu features",
-                        m->part[STENO_LIVE_ENCODER].name, n, l->n_features - from);
-    if (!st)
-        st = steno_part_set(r->session[STENO_LIVE_ADAPTER],
-                            moonshine_live_input(m, STENO_LIVE_ADAPTER, "encoded"), STENO_F32,
-                            new_dim, 3, rows + (l->n_memory - from) * (size_t)m->encoded, err);
-    if (!st)
-        st = steno_part_set(r->session[STENO_LIVE_ADAPTER],
-                            moonshine_live_input(m, STENO_LIVE_ADAPTER, "pos_offset"), STENO_I64,
-                            &one, 1, &offset, err);
-    if (!st)
-        st = run_moonshine_live(r, STENO_LIVE_ADAPTER, err);
-    if (!st)
-        st = get_rows(r, STENO_LIVE_ADAPTER, 0, m->memory, &rows, &n, err);
+    steno_status st = run_encoder(w, l, from, &rows, err);
+    if (st)
+        return st;
+    steno_run_set(&r, moonshine_live_input(m, STENO_LIVE_ADAPTER, "encoded"), STENO_F32, dim, 3,
+                  rows + (l->n_memory - from) * (size_t)m->encoded);
+    steno_run_set(&r, moonshine_live_input(m, STENO_LIVE_ADAPTER, "pos_offset"), STENO_I64, &one, 1,
+                  &offset);
+    st = run_rows(&r, 0, m->memory, &rows, &n);
     if (!st && n != stable - l->n_memory)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows, expected %zu",
-                        m->part[STENO_LIVE_ADAPTER].name, n, stable - l->n_memory);
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows, expected %zu", r.name, n,
+                        stable - l->n_memory);
     return st ? st
               : append_moonshine_live(&l->memory, &l->n_memory, &l->cap_memory, rows, n,
                                       (size_t)m->memory, err);
 }
 
-steno_status steno_moonshine_live_feed(steno_moonshine_live_runner *r,
-                                       struct steno_moonshine_live *l, const float *pcm, size_t n,
-                                       bool final, steno_err *err)
+steno_status steno_moonshine_live_feed(struct steno_shell_worker *w, struct steno_moonshine_live *l,
+                                       const float *pcm, size_t n, bool final, steno_err *err)
 {
-    const size_t lookahead = final ? 0 : (size_t)r->m->conf.lookahead;
+    const struct steno_moonshine_live_model *m = w->model;
+    const size_t lookahead = final ? 0 : (size_t)m->conf.lookahead;
     const size_t new_samples = n - l->fed;
     const size_t whole = new_samples / LEAST * LEAST;
     const size_t take =
         final ? (whole ? new_samples : 0) : (new_samples < STENO_MOONSHINE_LIVE_FRAME ? 0 : whole);
-    steno_status st = take ? run_frontend(r, l, pcm + l->fed, take, err) : STENO_OK;
+    steno_status st = take ? run_frontend(w, l, pcm + l->fed, take, err) : STENO_OK;
     if (st)
         return st;
     l->fed += take;
     if (l->n_features <= lookahead || l->n_features - lookahead <= l->n_memory)
         return STENO_OK;
-    return extend_memory(r, l, l->n_features - lookahead, err);
+    return extend_memory(w, l, l->n_features - lookahead, err);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static steno_status set_memory(steno_moonshine_live_runner *r, const struct steno_moonshine_live *l,
+/* Hand the decoder keys and values of the memory. */
+static steno_status set_memory(struct steno_shell_worker *w, const struct steno_moonshine_live *l,
                                steno_err *err)
 {
-    const struct steno_moonshine_live_model *m = r->m;
+    const struct steno_moonshine_live_model *m = w->model;
     const int64_t dim[] = {1, (int64_t)l->n_memory, m->memory};
-    steno_status st = steno_part_set(r->session[STENO_LIVE_CROSS_KV],
-                                     moonshine_live_input(m, STENO_LIVE_CROSS_KV, "memory"),
-                                     STENO_F32, dim, 3, l->memory, err);
-    if (!st)
-        st = run_moonshine_live(r, STENO_LIVE_CROSS_KV, err);
-    if (!st)
-        st = steno_session_set(r->session[STENO_LIVE_DECODER_KV],
-                               moonshine_live_input(m, STENO_LIVE_DECODER_KV, "out_k_cross"),
-                               steno_session_get(r->session[STENO_LIVE_CROSS_KV],
-                                                 output(m, STENO_LIVE_CROSS_KV, "k_cross")),
-                               err);
-    return st ? st
-              : steno_session_set(r->session[STENO_LIVE_DECODER_KV],
-                                  moonshine_live_input(m, STENO_LIVE_DECODER_KV, "out_v_cross"),
-                                  steno_session_get(r->session[STENO_LIVE_CROSS_KV],
-                                                    output(m, STENO_LIVE_CROSS_KV, "v_cross")),
-                                  err);
-}
-
-/* Keys and values of the text so far: none, then those that the last run gave. */
-static steno_status set_text_moonshine_live(steno_moonshine_live_runner *r, bool first,
-                                            steno_err *err)
-{
-    static const float nothing[4];
-    const struct steno_moonshine_live_model *m = r->m;
-    const int64_t dim[] = {m->conf.depth, 1, m->heads, 0, m->head};
-    steno_session *s = r->session[STENO_LIVE_DECODER_KV];
-    steno_status st = STENO_OK;
-    for (int i = 0; i < 2 && !st; i++) {
-        const int in = moonshine_live_input(m, STENO_LIVE_DECODER_KV, i ? "v_self" : "k_self");
-        st = first
-                 ? steno_part_set(s, in, STENO_F32, dim, 5, nothing, err)
-                 : steno_session_set(s, in,
-                                     steno_session_get(s, output(m, STENO_LIVE_DECODER_KV,
-                                                                 i ? "out_v_self" : "out_k_self")),
-                                     err);
-    }
+    struct steno_run r = steno_shell_run(w, STENO_LIVE_CROSS_KV, err);
+    steno_status st;
+    steno_run_set(&r, moonshine_live_input(m, STENO_LIVE_CROSS_KV, "memory"), STENO_F32, dim, 3,
+                  l->memory);
+    st = steno_run_end(&r);
+    for (int i = 0; i < 2 && !st; i++)
+        st = steno_session_set(
+            w->session[STENO_LIVE_DECODER_KV],
+            moonshine_live_input(m, STENO_LIVE_DECODER_KV, i ? "out_v_cross" : "out_k_cross"),
+            steno_session_get(r.session, output(m, STENO_LIVE_CROSS_KV, i ? "v_cross" : "k_cross")),
+            err);
     return st;
 }
 
-static steno_status read_token_moonshine_live(steno_moonshine_live_runner *r, int64_t token,
+/* Keys and values of the text so far: none, then those that the last run gave. */
+static void set_text_moonshine_live(const struct steno_moonshine_live_model *m, bool first,
+                                    struct steno_run *r)
+{
+    static const float nothing[4];
+    const int64_t dim[] = {m->conf.depth, 1, m->heads, 0, m->head};
+    for (int i = 0; i < 2; i++) {
+        const int in = moonshine_live_input(m, STENO_LIVE_DECODER_KV, i ? "v_self" : "k_self");
+        const int out = output(m, STENO_LIVE_DECODER_KV, i ? "out_v_self" : "out_k_self");
+        if (first)
+            steno_run_set(r, in, STENO_F32, dim, 5, nothing);
+        else
+            steno_run_set_tensor(r, in, steno_session_get(r->session, out));
+    }
+}
+
+static steno_status read_token_moonshine_live(struct steno_shell_worker *w, int64_t token,
                                               bool first, const float **scores, steno_err *err)
 {
     static const int64_t ones[] = {1, 1};
-    const struct steno_moonshine_live_model *m = r->m;
+    const struct steno_moonshine_live_model *m = w->model;
+    struct steno_run r = steno_shell_run(w, STENO_LIVE_DECODER_KV, err);
     size_t n = 0;
-    steno_status st = set_text_moonshine_live(r, first, err);
-    if (!st)
-        st = steno_part_set(r->session[STENO_LIVE_DECODER_KV],
-                            moonshine_live_input(m, STENO_LIVE_DECODER_KV, "token"), STENO_I64,
-                            ones, 2, &token, err);
-    if (!st)
-        st = run_moonshine_live(r, STENO_LIVE_DECODER_KV, err);
-    if (!st)
-        st = get_rows(r, STENO_LIVE_DECODER_KV, output(m, STENO_LIVE_DECODER_KV, "logits"),
-                      m->conf.vocab, scores, &n, err);
+    steno_status st;
+    set_text_moonshine_live(m, first, &r);
+    steno_run_set(&r, moonshine_live_input(m, STENO_LIVE_DECODER_KV, "token"), STENO_I64, ones, 2,
+                  &token);
+    st = run_rows(&r, output(m, STENO_LIVE_DECODER_KV, "logits"), m->conf.vocab, scores, &n);
     if (!st && n != 1)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows of scores for a token",
-                        m->part[STENO_LIVE_DECODER_KV].name, n);
-    return st ? st
-              : steno_scores_check(*scores, (size_t)m->conf.vocab,
-                                   m->part[STENO_LIVE_DECODER_KV].name, err);
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %zu rows of scores for a token", r.name, n);
+    return st ? st : steno_scores_check(*scores, (size_t)m->conf.vocab, r.name, err);
 }
 
-steno_status steno_moonshine_live_decode(steno_moonshine_live_runner *r,
+steno_status steno_moonshine_live_decode(struct steno_shell_worker *w,
                                          const struct steno_moonshine_live *l,
                                          struct steno_greedy_text *t, steno_err *err)
 {
-    const struct steno_moonshine_live_conf *c = &r->m->conf;
+    const struct steno_moonshine_live_conf *c =
+        &((const struct steno_moonshine_live_model *)w->model)->conf;
     const double most =
         fmin(ceil((double)l->n_memory * FRAME_SECONDS * TOKENS_PER_SECOND), (double)c->most);
     int64_t token = c->begin;
     steno_status st = steno_greedy_text_begin(t, (size_t)most, err);
     if (!st && l->n_memory)
-        st = set_memory(r, l, err);
+        st = set_memory(w, l, err);
     for (size_t i = 0; i < (size_t)most && !st && token != c->end; i++) {
         const float *scores = NULL;
-        st = read_token_moonshine_live(r, token, i == 0, &scores, err);
+        st = read_token_moonshine_live(w, token, i == 0, &scores, err);
         if (!st)
             token = steno_greedy_text_add(t, scores, (int32_t)c->end);
     }

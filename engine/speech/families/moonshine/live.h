@@ -14,7 +14,6 @@
 
 #include "formats/json.h"
 #include "speech/families/common/greedy_text.h"
-#include "speech/families/common/part.h"
 #include "speech/families/common/shell.h"
 
 #define STENO_MOONSHINE_LIVE_FRAME ((size_t)320) /* samples of a frame of features */
@@ -43,10 +42,9 @@ STENO_MUST steno_status steno_moonshine_live_conf_read(struct steno_moonshine_li
 /* States of the front end. */
 #define STENO_LIVE_STATES 5
 
-/* Frozen. */
+/* Frozen. base.part: the networks. */
 struct steno_moonshine_live_model {
     struct steno_shell_model base;
-    struct steno_part_file part[STENO_LIVE_PARTS];
     struct steno_moonshine_live_conf conf;
     int state_in[STENO_LIVE_STATES], state_out[STENO_LIVE_STATES];
     struct steno_tensor state[STENO_LIVE_STATES]; /* type and shape; no elements */
@@ -71,19 +69,13 @@ struct steno_moonshine_live {
 void steno_moonshine_live_reset(struct steno_moonshine_live *l);
 void steno_moonshine_live_free(struct steno_moonshine_live *l);
 
-/* Sessions of one thread. Confined. */
-typedef struct steno_moonshine_live_runner steno_moonshine_live_runner;
-STENO_MUST steno_status steno_moonshine_live_runner_open(steno_moonshine_live_runner **out,
-                                                         const struct steno_moonshine_live_model *m,
-                                                         steno_err *err);
-void steno_moonshine_live_runner_close(steno_moonshine_live_runner *r);
-/* Compute what is new in samples [n] of a chunk, of which l->fed are known. final: no more follow,
- * and the last features wait for none. */
-STENO_MUST steno_status steno_moonshine_live_feed(steno_moonshine_live_runner *r,
+/* With sessions of the networks, compute what is new in samples [n] of a chunk, of which l->fed are
+ * known. final: no more follow, and the last features wait for none. */
+STENO_MUST steno_status steno_moonshine_live_feed(struct steno_shell_worker *w,
                                                   struct steno_moonshine_live *l, const float *pcm,
                                                   size_t n, bool final, steno_err *err);
 /* Write the text of the memory into t, from its first token on. */
-STENO_MUST steno_status steno_moonshine_live_decode(steno_moonshine_live_runner *r,
+STENO_MUST steno_status steno_moonshine_live_decode(struct steno_shell_worker *w,
                                                     const struct steno_moonshine_live *l,
                                                     struct steno_greedy_text *t, steno_err *err);
 

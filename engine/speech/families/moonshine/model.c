@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "speech/families/common/network_file.h"
 #include "base/path.h"
-#include "speech/families/moonshine/family.h"
+#include "formats/onnx_head.h"
+#include "speech/families/common/network_file.h"
+#include "speech/families/entries.h"
 #include "speech/families/moonshine/model.h"
 #include "speech/families/moonshine/vocabulary.h"
 #include "speech/families/option.h"
-#include "formats/onnx_head.h"
 
 #define FAMILY "moonshine"
 #define FULL 30.0     /* s: maximum length of a chunk */
@@ -20,8 +20,7 @@
 #define SLACK_SECONDS 2.0 /* times of tokens are estimates */
 
 struct worker {
-    struct steno_shell_worker base;
-    steno_moonshine_runner *runner;
+    struct steno_moonshine_runner base;
     struct steno_greedy_text text;
 };
 
@@ -68,30 +67,36 @@ static bool probe_moonshine(const char *dir)
 static steno_status open_v1(struct steno_moonshine *m, const struct steno_family_open *o,
                             bool quantized, steno_err *err)
 {
-    steno_status st = steno_part_file_open(&m->preprocess, o, "preprocess", quantized, err);
+    struct steno_part_file *part = m->base.part;
+    steno_status st =
+        steno_part_file_open(&part[STENO_MOONSHINE_PREPROCESS], o, "preprocess", quantized, err);
     int in, out;
     if (!st)
-        st = steno_part_file_open(&m->encoder, o, "encode", quantized, err);
+        st = steno_part_file_open(&part[STENO_MOONSHINE_ENCODER], o, "encode", quantized, err);
     if (!st)
-        st = steno_part_file_open(&m->first, o, "uncached_decode", quantized, err);
+        st = steno_part_file_open(&part[STENO_MOONSHINE_FIRST], o, "uncached_decode", quantized,
+                                  err);
     if (!st)
-        st = steno_part_file_open(&m->next, o, "cached_decode", quantized, err);
+        st = steno_part_file_open(&part[STENO_MOONSHINE_NEXT], o, "cached_decode", quantized, err);
     if (st)
         return st;
-    out = steno_network_n_outputs(m->first.net);
-    in = steno_network_n_inputs(m->next.net);
+    out = steno_network_n_outputs(part[STENO_MOONSHINE_FIRST].net);
+    in = steno_network_n_inputs(part[STENO_MOONSHINE_NEXT].net);
     m->n_states = out - 1;
-    if (m->n_states < 4 || m->n_states % 4 || steno_network_n_inputs(m->first.net) != 3)
+    if (m->n_states < 4 || m->n_states % 4 ||
+        steno_network_n_inputs(part[STENO_MOONSHINE_FIRST].net) != 3)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: %d inputs and %d outputs, expected 3 (token, encoder's frames, "
                           "length) and scores with four states for each layer",
-                          m->first.name, steno_network_n_inputs(m->first.net), out);
-    if (in != 3 + m->n_states || steno_network_n_outputs(m->next.net) != out)
+                          part[STENO_MOONSHINE_FIRST].name,
+                          steno_network_n_inputs(part[STENO_MOONSHINE_FIRST].net), out);
+    if (in != 3 + m->n_states || steno_network_n_outputs(part[STENO_MOONSHINE_NEXT].net) != out)
         return steno_fail(
             err, STENO_ERR_FORMAT,
             "%s: %d inputs and %d outputs, but %s leaves %d states: expected %d and %d",
-            m->next.name, in, steno_network_n_outputs(m->next.net), m->first.name, m->n_states,
-            3 + m->n_states, out);
+            part[STENO_MOONSHINE_NEXT].name, in,
+            steno_network_n_outputs(part[STENO_MOONSHINE_NEXT].net),
+            part[STENO_MOONSHINE_FIRST].name, m->n_states, 3 + m->n_states, out);
     return STENO_OK;
 }
 
@@ -100,18 +105,19 @@ static steno_status check_state(const struct steno_moonshine *m, int in, int k, 
 {
     static const char *const kinds[] = {"decoder.key", "decoder.value", "encoder.key",
                                         "encoder.value"};
-    const struct steno_value *x = steno_network_input(m->first.net, in + k);
-    const struct steno_value *y = steno_network_output(m->first.net, 1 + k);
+    const struct steno_part_file *part = m->base.part;
+    const struct steno_value *x = steno_network_input(part[STENO_MOONSHINE_FIRST].net, in + k);
+    const struct steno_value *y = steno_network_output(part[STENO_MOONSHINE_FIRST].net, 1 + k);
     char past[64], present[64];
     snprintf(past, sizeof past, "past_key_values.%d.%s", k / 4, kinds[k % 4]);
     snprintf(present, sizeof present, "present.%d.%s", k / 4, kinds[k % 4]);
     if (!x || strcmp(x->name, past) != 0 || !y || strcmp(y->name, present) != 0)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: state %d is '%s' and '%s', expected '%s' and '%s'", m->first.name, k,
-                          x ? x->name : "", y ? y->name : "", past, present);
+        return steno_fail(
+            err, STENO_ERR_FORMAT, "%s: state %d is '%s' and '%s', expected '%s' and '%s'",
+            part[STENO_MOONSHINE_FIRST].name, k, x ? x->name : "", y ? y->name : "", past, present);
     if (x->shape.rank != 4 || x->shape.dim[1] <= 0 || x->shape.dim[3] <= 0)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: '%s' does not have [batch,heads,n,width]",
-                          m->first.name, past);
+                          part[STENO_MOONSHINE_FIRST].name, past);
     return STENO_OK;
 }
 
@@ -119,27 +125,28 @@ static steno_status bind_v2(struct steno_moonshine *m, steno_err *err)
 {
     static const char *const inputs[] = {"input_ids", "encoder_hidden_states", "use_cache_branch",
                                          "past_key_values.0.decoder.key"};
+    const struct steno_part_file *part = m->base.part;
     steno_status st = STENO_OK;
     int in;
-    if (steno_network_find_input(m->encoder.net, "input_values") < 0)
+    if (steno_network_find_input(part[STENO_MOONSHINE_ENCODER].net, "input_values") < 0)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input 'input_values'",
-                        m->encoder.name);
+                        part[STENO_MOONSHINE_ENCODER].name);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++)
-        if (steno_network_find_input(m->first.net, inputs[i]) < 0)
-            st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input '%s'", m->first.name,
-                            inputs[i]);
+        if (steno_network_find_input(part[STENO_MOONSHINE_FIRST].net, inputs[i]) < 0)
+            st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input '%s'",
+                            part[STENO_MOONSHINE_FIRST].name, inputs[i]);
     if (st)
         return st;
-    m->n_states = steno_network_n_outputs(m->first.net) - 1;
-    in = steno_network_find_input(m->first.net, inputs[3]);
+    m->n_states = steno_network_n_outputs(part[STENO_MOONSHINE_FIRST].net) - 1;
+    in = steno_network_find_input(part[STENO_MOONSHINE_FIRST].net, inputs[3]);
     if (m->n_states < 4 || m->n_states % 4)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: %d outputs, expected scores and four states for each layer",
-                          m->first.name, m->n_states + 1);
+                          part[STENO_MOONSHINE_FIRST].name, m->n_states + 1);
     for (int k = 0; k < m->n_states && !st; k++)
         st = check_state(m, in, k, err);
     if (!st) {
-        const struct steno_value *x = steno_network_input(m->first.net, in);
+        const struct steno_value *x = steno_network_input(part[STENO_MOONSHINE_FIRST].net, in);
         m->heads = (size_t)x->shape.dim[1];
         m->head_dim = (size_t)x->shape.dim[3];
     }
@@ -149,9 +156,12 @@ static steno_status bind_v2(struct steno_moonshine *m, steno_err *err)
 static steno_status open_v2(struct steno_moonshine *m, const struct steno_family_open *o,
                             bool quantized, steno_err *err)
 {
-    steno_status st = steno_part_file_open(&m->encoder, o, "encoder_model", quantized, err);
+    struct steno_part_file *part = m->base.part;
+    steno_status st =
+        steno_part_file_open(&part[STENO_MOONSHINE_ENCODER], o, "encoder_model", quantized, err);
     if (!st)
-        st = steno_part_file_open(&m->first, o, "decoder_model_merged", quantized, err);
+        st = steno_part_file_open(&part[STENO_MOONSHINE_FIRST], o, "decoder_model_merged",
+                                  quantized, err);
     return st ? st : bind_v2(m, err);
 }
 
@@ -183,11 +193,12 @@ static steno_status open_made(struct steno_part_file *p, const struct steno_moon
 static steno_status open_one_file(struct steno_moonshine *m, const struct steno_family_open *o,
                                   steno_err *err)
 {
-    steno_status st = steno_moonshine_file_open(&m->file, o->dir, err);
+    struct steno_part_file *part = m->base.part;
+    steno_status st = steno_moonshine_file_open(&m->file, o->dir, NULL, 0, err);
     if (!st)
-        st = open_made(&m->encoder, m, false, o, err);
+        st = open_made(&part[STENO_MOONSHINE_ENCODER], m, false, o, err);
     if (!st)
-        st = open_made(&m->first, m, true, o, err);
+        st = open_made(&part[STENO_MOONSHINE_FIRST], m, true, o, err);
     if (!st)
         st = steno_moonshine_file_check(m->file, err);
     if (!st)
@@ -234,45 +245,34 @@ static steno_status open_model_moonshine(void *model, const struct steno_family_
 
 static void close_model_moonshine(void *model)
 {
-    struct steno_moonshine *m = model;
-    steno_part_file_close(&m->preprocess);
-    steno_part_file_close(&m->encoder);
-    steno_part_file_close(&m->first);
-    steno_part_file_close(&m->next);
-    steno_moonshine_file_close(m->file);
-}
-
-static size_t bytes_of(const struct steno_part_file *p)
-{
-    return p->net ? steno_network_weight_bytes(p->net) : 0;
+    steno_moonshine_file_close(((struct steno_moonshine *)model)->file);
 }
 
 static void get_info_moonshine(const void *model, struct steno_family_info *out)
 {
     const struct steno_moonshine *m = model;
-    out->network = m->encoder.name;
     if (m->file)
         out->language = out->languages = steno_moonshine_file_info(m->file)->languages;
     out->hop = STENO_MOONSHINE_RATE / 100;
     out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
-    out->weight_bytes =
-        bytes_of(&m->preprocess) + bytes_of(&m->encoder) + bytes_of(&m->first) + bytes_of(&m->next);
 }
 
 static void describe_moonshine(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_moonshine *m = model;
+    const struct steno_part_file *part = m->base.part;
     fprintf(out, "model      %s, %s v%d\n", i->name, i->family, m->merged ? 2 : 1);
     fprintf(out, "directory  %s\n", i->dir);
     if (m->file)
         fprintf(out, "file       GGUF of %s\n", steno_moonshine_file_info(m->file)->program);
     fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
     if (!m->merged)
-        fprintf(out, "preprocess %s\n", m->preprocess.name);
-    fprintf(out, "encoder    %s\n", m->encoder.name);
-    fprintf(out, "decoder    %s%s%s, %d layers, %d pieces\n", m->first.name,
-            m->merged ? "" : " and ", m->merged ? "" : m->next.name, m->n_states / 4, m->vocab);
+        fprintf(out, "preprocess %s\n", part[STENO_MOONSHINE_PREPROCESS].name);
+    fprintf(out, "encoder    %s\n", part[STENO_MOONSHINE_ENCODER].name);
+    fprintf(out, "decoder    %s%s%s, %d layers, %d pieces\n", part[STENO_MOONSHINE_FIRST].name,
+            m->merged ? "" : " and ", m->merged ? "" : part[STENO_MOONSHINE_NEXT].name,
+            m->n_states / 4, m->vocab);
     fprintf(out, "search     the likeliest token, no hot words\n");
     fprintf(out, "times      estimates: the networks give none\n");
     steno_offline_describe(&m->base.offline, i, out);
@@ -284,16 +284,19 @@ static steno_status open_worker_moonshine(void *worker, const void *model, int m
 {
     const struct steno_moonshine *m = model;
     struct worker *w = worker;
-    steno_status st;
+    steno_status st = steno_greedy_text_open(&w->text, m->vocab, err);
     (void)max;
-    st = steno_greedy_text_open(&w->text, m->vocab, err);
-    return st ? st : steno_moonshine_runner_open(&w->runner, m, err);
+    if (!st && m->merged)
+        st = steno_shell_session_open(&w->base.next, &m->base,
+                                      m->base.part[STENO_MOONSHINE_FIRST].net, err);
+    return st;
 }
 
 static void close_worker_moonshine(void *worker)
 {
     struct worker *w = worker;
-    steno_moonshine_runner_close(w->runner);
+    steno_session_close(w->base.next);
+    free(w->base.ones.data);
     steno_greedy_text_close(&w->text);
 }
 
@@ -312,7 +315,7 @@ static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
     steno_status st = steno_greedy_text_begin(&w->text, most, err);
     for (size_t i = 0; !st && i < most && token != STENO_MOONSHINE_END; i++) {
         const float *scores;
-        st = steno_moonshine_decode(w->runner, i, token, &scores, err);
+        st = steno_moonshine_decode(&w->base, i, token, &scores, err);
         if (!st)
             token = steno_greedy_text_add(&w->text, scores, STENO_MOONSHINE_END);
     }
@@ -324,9 +327,9 @@ static steno_status recognize_moonshine(void *worker, struct steno_offline_piece
 {
     struct worker *w = worker;
     size_t frames;
-    steno_status st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
+    steno_status st = steno_moonshine_encode(&w->base, p->pcm, p->n, &frames, p->err);
     if (!st)
-        st = write_tokens(w, most_tokens(w->base.model, frames), p->err);
+        st = write_tokens(w, most_tokens(w->base.base.model, frames), p->err);
     if (st)
         return st;
     steno_greedy_text_share(&w->text, frames);
@@ -335,6 +338,7 @@ static steno_status recognize_moonshine(void *worker, struct steno_offline_piece
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine),
                                          .worker_bytes = sizeof(struct worker),
+                                         .sessions = STENO_MOONSHINE_PARTS,
                                          .open = open_model_moonshine,
                                          .close = close_model_moonshine,
                                          .info = get_info_moonshine,

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
-#include "speech/families/moonshine/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/moonshine/live.h"
 #include "speech/families/moonshine/vocabulary.h"
 
@@ -27,7 +27,6 @@ struct stream {
 
 struct worker {
     struct steno_shell_worker base;
-    steno_moonshine_live_runner *runner;
     struct steno_greedy_text text;
 };
 
@@ -86,7 +85,7 @@ static steno_status open_model_moonshine_streaming(void *model, const struct ste
     struct steno_moonshine_live_model *m = model;
     steno_status st = open_conf(m, err);
     for (int i = 0; i < STENO_LIVE_PARTS && !st; i++)
-        st = steno_part_file_open(&m->part[i], o, parts[i], false, err);
+        st = steno_part_file_open(&m->base.part[i], o, parts[i], false, err);
     if (!st)
         st = steno_moonshine_live_bind(m, err);
     if (!st)
@@ -96,13 +95,6 @@ static steno_status open_model_moonshine_streaming(void *model, const struct ste
     steno_shell_set_cuts(&m->base, RATE, FULL, STENO_MOONSHINE_LIVE_FRAME, SLACK);
     m->base.offline.resumes = true;
     return steno_shell_try_piece(&m->base, err);
-}
-
-static void close_model_moonshine_streaming(void *model)
-{
-    struct steno_moonshine_live_model *m = model;
-    for (int i = 0; i < STENO_LIVE_PARTS; i++)
-        steno_part_file_close(&m->part[i]);
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -115,9 +107,9 @@ static steno_status recognize_moonshine_streaming(void *worker, struct steno_off
     if (s->chunk != p->chunk || p->n < s->live.fed)
         steno_moonshine_live_reset(&s->live);
     s->chunk = p->chunk;
-    st = steno_moonshine_live_feed(w->runner, &s->live, p->pcm, p->n, !p->partial, p->err);
+    st = steno_moonshine_live_feed(&w->base, &s->live, p->pcm, p->n, !p->partial, p->err);
     if (!st)
-        st = steno_moonshine_live_decode(w->runner, &s->live, &w->text, p->err);
+        st = steno_moonshine_live_decode(&w->base, &s->live, &w->text, p->err);
     if (st) {
         steno_moonshine_live_reset(&s->live);
         return st;
@@ -150,17 +142,13 @@ static steno_status open_worker_moonshine_streaming(void *worker, const void *mo
                                                     steno_err *err)
 {
     const struct steno_moonshine_live_model *m = model;
-    struct worker *w = worker;
-    steno_status st = steno_greedy_text_open(&w->text, (int)m->conf.vocab, err);
     (void)max;
-    return st ? st : steno_moonshine_live_runner_open(&w->runner, m, err);
+    return steno_greedy_text_open(&((struct worker *)worker)->text, (int)m->conf.vocab, err);
 }
 
 static void close_worker_moonshine_streaming(void *worker)
 {
-    struct worker *w = worker;
-    steno_moonshine_live_runner_close(w->runner);
-    steno_greedy_text_close(&w->text);
+    steno_greedy_text_close(&((struct worker *)worker)->text);
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
@@ -168,25 +156,22 @@ static void close_worker_moonshine_streaming(void *worker)
 static void get_info_moonshine_streaming(const void *model, struct steno_family_info *out)
 {
     const struct steno_moonshine_live_model *m = model;
-    out->network = m->part[STENO_LIVE_ENCODER].name;
+    out->network = m->base.part[STENO_LIVE_ENCODER].name;
     out->language = out->languages = "en";
     out->hop = RATE / 100;
     out->endpoint.longest = LONGEST;
     out->stream_bytes += (size_t)(FULL * RATE) / STENO_MOONSHINE_LIVE_FRAME *
                          (size_t)(m->width + m->memory) * sizeof(float);
-    for (int i = 0; i < STENO_LIVE_PARTS; i++)
-        out->weight_bytes += steno_network_weight_bytes(m->part[i].net);
 }
 
 static void describe_moonshine_streaming(const void *model, const struct steno_model_info *i,
                                          FILE *out)
 {
     const struct steno_moonshine_live_model *m = model;
-    fprintf(out, "model      %s, %s\n", i->name, i->family);
-    fprintf(out, "directory  %s\n", i->dir);
-    fprintf(out, "languages  %s\n", i->languages);
-    fprintf(out, "networks   %s, %s, %s, %s, %s\n", m->part[0].name, m->part[1].name,
-            m->part[2].name, m->part[3].name, m->part[4].name);
+    const struct steno_part_file *part = m->base.part;
+    steno_shell_describe_head(i, "", out);
+    fprintf(out, "networks   %s, %s, %s, %s, %s\n", part[0].name, part[1].name, part[2].name,
+            part[3].name, part[4].name);
     fprintf(out, "decoder    %lld pieces, %lld layers, no hot words\n", (long long)m->conf.vocab,
             (long long)m->conf.depth);
     fprintf(out, "times      estimates: the networks give none\n");
@@ -200,8 +185,8 @@ static void describe_moonshine_streaming(const void *model, const struct steno_m
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine_live_model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
+                                         .sessions = STENO_LIVE_PARTS,
                                          .open = open_model_moonshine_streaming,
-                                         .close = close_model_moonshine_streaming,
                                          .info = get_info_moonshine_streaming,
                                          .describe = describe_moonshine_streaming,
                                          .stream_open = open_stream_moonshine_streaming,

@@ -161,41 +161,37 @@ void steno_canary_decoder_close(steno_canary_decoder *d)
 }
 
 /* Set the memories: empty before the first token, then those that the last run gave. */
-static steno_status set_memories(steno_canary_decoder *d, int32_t position, steno_err *err)
+static void set_memories(const steno_canary_decoder *d, int32_t position, struct steno_run *r)
 {
     const struct steno_canary *c = d->c;
-    struct steno_tensor empty = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = d->text.row};
-    steno_status st = STENO_OK;
-    if (c->stacked)
-        empty.shape = (struct steno_shape){.rank = 4, .dim = {c->layers, 1, 0, c->hidden}};
-    for (int i = 0; i < c->n_memories && !st; i++)
-        st = steno_session_set(d->session, c->memory[i],
-                               position ? steno_session_get(d->session, 1 + i) : &empty, err);
-    return st;
+    const int64_t none[] = {c->layers, 1, 0, c->hidden};
+    for (int i = 0; i < c->n_memories; i++)
+        if (position)
+            steno_run_set_tensor(r, c->memory[i], steno_session_get(d->session, 1 + i));
+        else
+            steno_run_set(r, c->memory[i], STENO_F32, c->stacked ? none : none + 1,
+                          c->stacked ? 4 : 3, d->text.row);
 }
 
 /* Read a token: the scores [vocab] of its successor. */
 static steno_status read_token_canary(steno_canary_decoder *d, int32_t token, int32_t position,
                                       const float **scores, steno_err *err)
 {
+    static const int64_t one[] = {1, 1}, two[] = {1, 2};
     const struct steno_canary *c = d->c;
-    int32_t pair[2] = {token, position};
-    int64_t wide = token;
-    struct steno_tensor ids = {
-        .dtype = STENO_I32, .shape = {.rank = 2, .dim = {1, 2}}, .data = pair};
+    const int32_t pair[2] = {token, position};
+    const int64_t wide = token;
+    struct steno_run r = steno_run_begin(d->session, c->name, err);
     const struct steno_tensor *y;
     steno_status st;
     if (c->stacked)
-        ids = (struct steno_tensor){
-            .dtype = STENO_I64, .shape = {.rank = 2, .dim = {1, 1}}, .data = &wide};
-    st = steno_session_set(d->session, c->ids, &ids, err);
-    if (!st)
-        st = set_memories(d, position, err);
-    if (!st)
-        st = steno_session_run(d->session, err);
+        steno_run_set(&r, c->ids, STENO_I64, one, 2, &wide);
+    else
+        steno_run_set(&r, c->ids, STENO_I32, two, 2, pair);
+    set_memories(d, position, &r);
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", c->name);
+        return st;
     y = steno_session_get(d->session, 0);
     if (y->dtype != STENO_F32 || steno_numel(y) != (size_t)c->vocab)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected those of %d tokens",
@@ -209,14 +205,11 @@ static steno_status set_frames(steno_canary_decoder *d, const float *states, siz
                                size_t width, steno_err *err)
 {
     const struct steno_canary *c = d->c;
-    const struct steno_tensor x = {
-        .dtype = STENO_F32,
-        .shape = {.rank = 3, .dim = {1, (int64_t)frames, (int64_t)width}},
-        .data = (void *)(uintptr_t)states /* not written */};
-    const steno_status st = steno_session_set(d->session, c->states, &x, err);
-    return st ? st
-              : steno_part_set_ones(d->session, c->mask, c->stacked ? STENO_I64 : STENO_BOOL,
-                                    frames, &d->ones, err);
+    const int64_t dim[] = {1, (int64_t)frames, (int64_t)width};
+    struct steno_run r = steno_run_begin(d->session, c->name, err);
+    steno_run_set(&r, c->states, STENO_F32, dim, 3, states);
+    steno_run_set_ones(&r, c->mask, c->stacked ? STENO_I64 : STENO_BOOL, frames, &d->ones);
+    return r.st;
 }
 
 steno_status steno_canary_decode(steno_canary_decoder *d, const float *states, size_t frames,

@@ -15,10 +15,10 @@
 #ifndef STENO_FAMILIES_NEMO_CANARY_H
 #define STENO_FAMILIES_NEMO_CANARY_H
 
-#include "speech/families/common/language_marks.h"
-#include "speech/families/common/greedy_text.h"
-#include "speech/families/common/part.h"
 #include "nn/network/network.h"
+#include "speech/families/common/greedy_text.h"
+#include "speech/families/common/language_marks.h"
+#include "speech/families/common/run.h"
 #include "speech/text/tokens.h"
 
 #define STENO_CANARY_MEMORIES 64

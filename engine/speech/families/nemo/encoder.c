@@ -56,16 +56,12 @@ static size_t window_of(const struct steno_nemo_model *m)
 static steno_status bind_nemo_encoder(steno_nemo_encoder *e, steno_err *err)
 {
     const struct steno_nemo_conf *c = &e->m->conf;
-    if (c->buffered) {
-        e->stride = 0;
-        return STENO_OK;
-    }
     const struct steno_shape shapes[CACHES] = {
         {.rank = 4, .dim = {1, c->channel[0], c->channel[1], c->channel[2]}},
         {.rank = 4, .dim = {1, c->time[0], c->time[1], c->time[2]}},
         {.rank = 1, .dim = {1}}};
     e->stride = 0;
-    for (int k = 0; k < CACHES; k++) {
+    for (int k = 0; k < CACHES && !c->buffered; k++) {
         struct cache *a = &e->cache[k];
         a->in = steno_network_find_input(e->m->encoder, names[k]);
         a->out = steno_network_find_output(e->m->encoder, nexts[k]);
@@ -162,27 +158,18 @@ static struct steno_tensor tensor_of(const struct cache *a, int size, void *data
     return t;
 }
 
-static steno_status set_inputs_nemo_encoder(steno_nemo_encoder *e,
-                                            struct steno_nemo_caches *const *c, int n, int size,
-                                            steno_err *err)
+static steno_status run_batch(steno_nemo_encoder *e, struct steno_nemo_caches *const *c, int n,
+                              int size, steno_err *err)
 {
     const struct steno_nemo_model *m = e->m;
-    const struct steno_tensor x = {
-        .dtype = STENO_F32,
-        .shape = {.rank = 3, .dim = {size, m->conf.bins, m->conf.window}},
-        .data = e->x};
-    const struct steno_tensor length = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {size}}, .data = e->lengths};
-    const struct steno_tensor prompt = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {size}}, .data = e->prompts};
-    steno_status st = steno_session_set(e->session, m->audio, &x, err);
-    if (!st)
-        st = steno_session_set(e->session, m->length, &length, err);
+    const int64_t x[] = {size, m->conf.bins, m->conf.window};
+    struct steno_run r = steno_run_begin(e->session, m->conf.encoder, err);
     for (int i = 0; i < size; i++)
         e->prompts[i] = c[i < n ? i : 0]->prompt;
-    if (!st && m->prompt >= 0)
-        st = steno_session_set(e->session, m->prompt, &prompt, err);
-    for (int k = 0; k < CACHES && !st; k++) {
+    steno_run_set(&r, m->audio, STENO_F32, x, 3, e->x);
+    steno_run_set(&r, m->length, STENO_I64, x, 1, e->lengths);
+    steno_run_set(&r, m->prompt, STENO_I64, x, 1, e->prompts);
+    for (int k = 0; k < CACHES; k++) {
         const struct cache *a = &e->cache[k];
         char *at = e->caches + a->offset * (size_t)e->max;
         const struct steno_tensor t = tensor_of(a, size, at);
@@ -191,9 +178,9 @@ static steno_status set_inputs_nemo_encoder(steno_nemo_encoder *e,
                 memset(at, 0, a->bytes);
             else
                 memcpy(at, c[i]->data + a->offset, a->bytes);
-        st = steno_session_set(e->session, a->in, &t, err);
+        steno_run_set_tensor(&r, a->in, &t);
     }
-    return st;
+    return steno_run_end(&r);
 }
 
 /* Check all outputs before the caches change. */
@@ -269,21 +256,18 @@ static void fill_window(steno_nemo_encoder *e, int i, size_t used, float *x)
 static steno_status run_windows(steno_nemo_encoder *e, int64_t used, int n, steno_err *err)
 {
     const struct steno_nemo_model *m = e->m;
-    const struct steno_tensor x = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {n, m->conf.bins, used}}, .data = e->x};
-    struct steno_tensor length = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {n}}, .data = e->lengths};
+    const int64_t x[] = {n, m->conf.bins, used};
+    struct steno_run r = steno_run_begin(e->session, m->conf.encoder, err);
     const struct steno_tensor *y;
-    steno_status st = steno_session_set(e->session, m->audio, &x, err);
+    steno_status st;
     char got[96];
     for (int i = 0; i < n; i++)
         e->lengths[i] = used;
-    if (!st)
-        st = steno_session_set(e->session, m->length, &length, err);
-    if (!st)
-        st = steno_session_run(e->session, err);
+    steno_run_set(&r, m->audio, STENO_F32, x, 3, e->x);
+    steno_run_set(&r, m->length, STENO_I64, x, 1, e->lengths);
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", m->conf.encoder);
+        return st;
     y = steno_session_get(e->session, m->scores);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != n ||
         (size_t)y->shape.dim[1] != m->dim || y->shape.dim[2] != used / m->conf.subsampling)
@@ -355,12 +339,9 @@ steno_status steno_nemo_encoder_step(steno_nemo_encoder *e, struct steno_nemo_ca
     for (int i = 0; i < n; i++)
         if (!c[i]->data && !(c[i]->data = steno_aligned_zeroed(e->stride)))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    st = set_inputs_nemo_encoder(e, c, n, size, err);
+    st = run_batch(e, c, n, size, err);
     if (!st)
-        st = steno_session_run(e->session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", e->m->conf.encoder);
-    st = check_outputs(e, size, err);
+        st = check_outputs(e, size, err);
     if (st)
         return st;
     store_caches(e, c, n);

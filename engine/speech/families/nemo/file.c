@@ -85,30 +85,12 @@ static steno_status read_all(steno_nemo_file *f, steno_err *err)
     return st;
 }
 
-steno_status steno_nemo_file_parse(steno_nemo_file **out, const void *bytes, size_t n,
-                                   const char *name, steno_err *err)
+steno_status steno_nemo_file_open(steno_nemo_file **out, const char *path, const void *bytes,
+                                  size_t n, steno_err *err)
 {
     steno_nemo_file *f = calloc(1, sizeof *f);
-    steno_status st;
-    if (!f)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    st = steno_ggml_file_parse(&f->base, bytes, n, name, err);
-    if (!st)
-        st = read_all(f, err);
-    if (st)
-        steno_nemo_file_close(f);
-    else
-        *out = f;
-    return st;
-}
-
-steno_status steno_nemo_file_open(steno_nemo_file **out, const char *path, steno_err *err)
-{
-    steno_nemo_file *f = calloc(1, sizeof *f);
-    steno_status st;
-    if (!f)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    st = steno_ggml_file_open(&f->base, path, err);
+    steno_status st = f ? steno_ggml_file_open(&f->base, path, bytes, n, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (!st)
         st = read_all(f, err);
     if (st)
@@ -131,7 +113,7 @@ bool steno_nemo_file_streams(const char *path)
 {
     steno_nemo_file *f;
     bool yes;
-    if (!steno_nemo_file_probe(path) || steno_nemo_file_open(&f, path, NULL))
+    if (!steno_nemo_file_probe(path) || steno_nemo_file_open(&f, path, NULL, 0, NULL))
         return false;
     yes = f->info.arch.streaming;
     steno_nemo_file_close(f);

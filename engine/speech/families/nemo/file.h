@@ -12,14 +12,11 @@ typedef struct steno_nemo_file steno_nemo_file;
 bool steno_nemo_file_probe(const char *path);
 /* Whether it has an encoder with caches. False also where the file cannot be opened. */
 bool steno_nemo_file_streams(const char *path);
-/* Map a file. STENO_ERR_IO; STENO_ERR_FORMAT names file, key or tensor, what was expected and what
- * was found; STENO_ERR_UNSUPPORTED: an encoder, an element type or a feature that is not
- * known. */
+/* Map the file at `path`, or take bytes [n], which must outlive the object. STENO_ERR_IO;
+ * STENO_ERR_FORMAT names file, key or tensor, what was expected and what was found;
+ * STENO_ERR_UNSUPPORTED: an encoder, an element type or a feature that is not known. */
 STENO_MUST steno_status steno_nemo_file_open(steno_nemo_file **out, const char *path,
-                                             steno_err *err);
-/* The same from memory, which must outlive the object; name replaces the path in messages. */
-STENO_MUST steno_status steno_nemo_file_parse(steno_nemo_file **out, const void *bytes, size_t n,
-                                              const char *name, steno_err *err);
+                                             const void *bytes, size_t n, steno_err *err);
 void steno_nemo_file_close(steno_nemo_file *f);
 /* STENO_ERR_IO: the file was overwritten since it was opened (base/map.h). */
 STENO_MUST steno_status steno_nemo_file_check(const steno_nemo_file *f, steno_err *err);

@@ -56,7 +56,7 @@ static bool file_languages(const char *path, struct steno_model_languages *out)
     const struct steno_nemo_file_info *i;
     struct steno_nemo_prompts p = {0};
     steno_nemo_file *f;
-    if (steno_nemo_file_open(&f, path, NULL))
+    if (steno_nemo_file_open(&f, path, NULL, 0, NULL))
         return false;
     i = steno_nemo_file_info(f);
     if (i->prompts)
@@ -83,7 +83,6 @@ bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
 void steno_nemo_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_nemo_model *m = model;
-    const struct steno_network *const nets[] = {m->encoder, m->decoder, m->joiner};
     out->network = m->conf.encoder;
     out->results_of = m->sherpa ? "sherpa-onnx" : "";
     out->sample_rate = STENO_NEMO_RATE;
@@ -101,9 +100,6 @@ void steno_nemo_info(const void *model, struct steno_family_info *out)
         out->language = out->languages = m->canary.languages;
         out->translates = steno_language_mark(m->base.tokens, "en") >= 0;
     }
-    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
-        if (nets[i])
-            out->weight_bytes += steno_network_weight_bytes(nets[i]);
 }
 
 static const char *kind_of(const struct steno_nemo_model *m)

@@ -19,24 +19,23 @@
 struct steno_nemo_model {
     struct steno_shell_model base;
     struct steno_nemo_conf conf;
-    steno_nemo_file *file;  /* that the networks are made from; NULL: they have files */
-    bool sherpa;            /* features as sherpa-onnx computes them */
-    bool modified;          /* the option: one hypothesis by the rules of the beam */
-    int32_t blank, unknown; /* unknown -1: there is none */
+    steno_nemo_file *file; /* that the networks are made from; NULL: they have files */
+    bool sherpa;           /* features as sherpa-onnx computes them */
+    bool modified;         /* the option: one hypothesis by the rules of the beam */
+    int32_t unknown;       /* -1: there is none */
     int32_t endings[STENO_NEMO_ENDINGS]; /* <EOU>, <EOB>: ends of turns and of backchannels; -1 */
-    steno_network *encoder, *decoder, *joiner;
-    int audio, length, prompt;               /* inputs of the encoder; prompt -1: there is none */
-    struct steno_nemo_prompts prompts;       /* if it has a prompt */
-    int scores, lengths;                     /* its outputs; lengths -1: there is none */
-    struct steno_canary canary;              /* if it is one */
-    char target[16];                         /* its option: code of the text, "" as spoken */
-    struct steno_nemo_transducer transducer; /* if it is one */
-    size_t dim;                              /* of an encoder frame */
+    steno_network *encoder, *decoder, *joiner; /* base.part's */
+    int audio, length, prompt;                 /* inputs of the encoder; prompt -1: there is none */
+    struct steno_nemo_prompts prompts;         /* if it has a prompt */
+    int scores, lengths;                       /* its outputs; lengths -1: there is none */
+    struct steno_canary canary;                /* if it is one */
+    char target[16];                           /* its option: code of the text, "" as spoken */
+    struct steno_nemo_transducer transducer;   /* if it is one */
+    size_t dim;                                /* of an encoder frame */
     bool alone; /* streams of a batch would change each other's scores */
     struct steno_utterance_norm norm;
     double limit;       /* s of a segment that the encoder's positions allow */
     size_t cache_bytes; /* streaming: of one stream */
-    float *quiet;       /* streaming CTC: [frames, dim] scores of a window without speech */
 };
 
 /* Open the directory of o. streaming: the family that opens it. Close also after a failure. Errors

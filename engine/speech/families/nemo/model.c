@@ -31,10 +31,10 @@ static steno_status check_vocabulary(struct steno_nemo_model *m, steno_err *err)
     const int32_t n = steno_tokens_count(m->base.tokens);
     const int32_t blanks = c->kind != STENO_NEMO_CANARY;
     m->unknown = steno_tokens_find(m->base.tokens, UNKNOWN);
-    m->blank = steno_tokens_find(m->base.tokens, BLANK);
+    m->base.blank = steno_tokens_find(m->base.tokens, BLANK);
     for (int i = 0; i < STENO_NEMO_ENDINGS; i++)
         m->endings[i] = steno_tokens_find(m->base.tokens, ending_pieces[i]);
-    if (blanks && m->blank != n - 1)
+    if (blanks && m->base.blank != n - 1)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: the last of %d tokens is '%.40s', expected " BLANK, c->dir,
                           c->tokens, (int)n, steno_tokens_piece(m->base.tokens, n - 1));
@@ -115,10 +115,11 @@ static steno_status make_network(void *arg, struct steno_graph **out, steno_err 
 }
 
 /* name: of its file, or of the part of one file. */
-static steno_status open_network_nemo(steno_network **out, const struct steno_nemo_model *m,
-                                      enum steno_nemo_part part, const char *name,
-                                      const struct steno_family_open *o, steno_err *err)
+static steno_status open_network_nemo(struct steno_nemo_model *m, enum steno_nemo_part part,
+                                      const char *name, const struct steno_family_open *o,
+                                      steno_err *err)
 {
+    steno_network **out = &m->base.part[part].net;
     struct made_nemo made = {m->file, part};
     const struct steno_graph_source source = {make_network, &made, name};
     struct steno_network_options opt = steno_part_options(o);
@@ -138,11 +139,14 @@ static steno_status open_networks_nemo(struct steno_nemo_model *m,
                                        const struct steno_family_open *o, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
-    steno_status st = open_network_nemo(&m->encoder, m, STENO_NEMO_ENCODER, c->encoder, o, err);
+    steno_status st = open_network_nemo(m, STENO_NEMO_ENCODER, c->encoder, o, err);
     if (!st && c->decoder)
-        st = open_network_nemo(&m->decoder, m, STENO_NEMO_DECODER, c->decoder, o, err);
+        st = open_network_nemo(m, STENO_NEMO_DECODER, c->decoder, o, err);
     if (!st && c->joiner)
-        st = open_network_nemo(&m->joiner, m, STENO_NEMO_JOINER, c->joiner, o, err);
+        st = open_network_nemo(m, STENO_NEMO_JOINER, c->joiner, o, err);
+    m->encoder = m->base.part[STENO_NEMO_ENCODER].net;
+    m->decoder = m->base.part[STENO_NEMO_DECODER].net;
+    m->joiner = m->base.part[STENO_NEMO_JOINER].net;
     if (m->file && steno_nemo_file_check(m->file, err))
         st = STENO_ERR_IO;
     /* in f32 activations are rounded over the range of a whole batch, as the file says */
@@ -348,7 +352,7 @@ static steno_status open_conf_nemo(struct steno_nemo_model *m, const struct sten
     bool int8 = false;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
     if (!st && steno_nemo_file_probe(o->dir))
-        st = steno_nemo_file_open(&m->file, o->dir, err);
+        st = steno_nemo_file_open(&m->file, o->dir, NULL, 0, err);
     if (!st)
         st = choose_chunk(m, o, err);
     if (!st && !m->file)
@@ -391,10 +395,6 @@ steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_fami
 void steno_nemo_close(void *model)
 {
     struct steno_nemo_model *m = model;
-    steno_network_close(m->encoder);
-    steno_network_close(m->decoder);
-    steno_network_close(m->joiner);
-    free(m->quiet);
     steno_nemo_prompts_free(&m->prompts);
     steno_nemo_conf_free(&m->conf);
     steno_nemo_file_close(m->file);

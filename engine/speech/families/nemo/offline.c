@@ -1,7 +1,7 @@
 /* Family nemo: encoders that take whole segments. */
 #include <math.h>
 
-#include "speech/families/nemo/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/nemo/internal.h"
 
 #define FAMILY "nemo"

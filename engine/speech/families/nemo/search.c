@@ -33,7 +33,7 @@ static steno_status open_transducer_nemo_search(struct steno_token_search *s,
     (void)steno_option_get_flag(o->options, o->n_options, "modified_beam", &modified);
     modified = modified || o->beam > 1 || s->hotwords;
     t = (struct steno_tdt_options){.vocab = vocab,
-                                   .blank = m->blank,
+                                   .blank = m->base.blank,
                                    .silent = m->unknown,
                                    .durations = durations,
                                    .max_tokens = most_tokens(m, durations, modified),
@@ -115,6 +115,6 @@ steno_status steno_nemo_stream_open(void *stream, const void *model, struct sten
     if (st || steno_nemo_is_transducer(m))
         return st ? st : open_transducer_nemo_search(s, m, o, &set, err);
     c = steno_ctc_options_of(s, &m->base.hints, &set, o, steno_tokens_count(m->base.tokens),
-                             m->blank);
+                             m->base.blank);
     return steno_token_search_open(s, &c, err);
 }

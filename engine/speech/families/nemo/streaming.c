@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "speech/families/common/noise.h"
-#include "speech/families/nemo/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/nemo/internal.h"
 #include "speech/text/language.h"
 
@@ -33,11 +33,10 @@ static steno_status open_model_nemo_streaming(void *model, const struct steno_fa
 {
     struct steno_nemo_model *m = model;
     steno_status st = steno_nemo_open(m, o, true, err);
-    if (!st && !steno_nemo_is_transducer(m) &&
-        !(m->quiet =
-              steno_ctc_quiet((int64_t)nemo_streaming_rows_of(m), (int32_t)m->dim, m->blank)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    return st;
+    return st || steno_nemo_is_transducer(m)
+               ? st
+               : steno_shell_make_quiet(&m->base, (int64_t)nemo_streaming_rows_of(m),
+                                        (int32_t)m->dim, err);
 }
 
 static void get_info_nemo_streaming(const void *model, struct steno_family_info *out)
@@ -136,19 +135,18 @@ static steno_status reset_nemo_streaming(void *state, enum steno_reset what, ste
     (void)err;
     s->caches.fresh =
         s->caches.fresh || model_of_nemo_streaming(s)->sherpa || what == STENO_RESET_RECORDING;
-    return what == STENO_RESET_RECORDING ? steno_token_search_restart(search_of(s), 0)
-                                         : steno_token_search_reset(search_of(s));
+    return steno_shell_reset_search(s, what);
 }
 
 static steno_status skip_nemo_streaming(void *state)
 {
     struct stream *s = state;
-    steno_nemo_encoder_pass(model_of_nemo_streaming(s), &s->caches);
-    if (model_of_nemo_streaming(s)->quiet)
-        steno_token_search_give(search_of(s), model_of_nemo_streaming(s)->quiet,
-                                nemo_streaming_rows_of(model_of_nemo_streaming(s)));
+    const struct steno_nemo_model *m = model_of_nemo_streaming(s);
+    steno_nemo_encoder_pass(m, &s->caches);
+    if (m->base.quiet)
+        steno_token_search_give(search_of(s), m->base.quiet, nemo_streaming_rows_of(m));
     else
-        steno_token_search_skip(search_of(s), nemo_streaming_rows_of(model_of_nemo_streaming(s)));
+        steno_token_search_skip(search_of(s), nemo_streaming_rows_of(m));
     return STENO_OK;
 }
 
@@ -312,11 +310,8 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .languages = steno_nemo_languages,
                                                          .shell = &shell,
                                                          STENO_WINDOWED_STATE,
+                                                         STENO_WINDOWED_SEARCH,
                                                          .hypotheses = hypotheses,
-                                                         .consume = steno_shell_consume,
-                                                         .frames = steno_shell_frames,
-                                                         .last_sound = steno_shell_last_sound,
-                                                         .n_tokens = steno_shell_n_tokens,
                                                          .ending = ending_nemo_streaming,
                                                          .reset = reset_nemo_streaming,
                                                          .step = nemo_streaming_step,

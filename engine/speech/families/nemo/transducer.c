@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "speech/families/common/run.h"
 #include "speech/families/common/scores.h"
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -125,14 +126,6 @@ static void put_transducer(void *to, steno_dtype type, size_t i, int32_t value)
         ((int32_t *)to)[i] = value;
 }
 
-static steno_status set_transducer(steno_session *s, int input, steno_dtype type, int rank,
-                                   const int64_t *dim, void *data, steno_err *err)
-{
-    struct steno_tensor x = {.dtype = type, .shape = {.rank = rank}, .data = data};
-    memcpy(x.shape.dim, dim, (size_t)rank * sizeof *dim);
-    return steno_session_set(s, input, &x, err);
-}
-
 static void gather_states(steno_nemo_joint *j, const float *const *state, size_t n)
 {
     const size_t layers = (size_t)j->t->layers, hidden = (size_t)j->t->hidden;
@@ -173,29 +166,25 @@ static steno_status run_decoder(steno_nemo_joint *j, const float *const *enc,
     const int64_t ids[] = {rows, 1}, states[] = {t->layers, rows, t->hidden},
                   frames[] = {rows, (int64_t)t->dim, 1};
     const steno_dtype type = steno_network_input(t->decoder, t->targets)->dtype;
+    const steno_dtype of_length =
+        t->length < 0 ? STENO_I64 : steno_network_input(t->decoder, t->length)->dtype;
+    struct steno_run r = steno_run_begin(j->decoder, t->decoder_name, err);
     steno_status st = reserve_transducer(j, n, err);
     if (st)
         return st;
     gather_states(j, state, n);
     for (size_t i = 0; i < n; i++) {
         put_transducer(j->targets, type, i, token[i]);
-        if (t->length >= 0)
-            put_transducer(j->lengths, steno_network_input(t->decoder, t->length)->dtype, i, 1);
+        put_transducer(j->lengths, of_length, i, 1);
         if (enc)
             memcpy(j->enc + i * t->dim, enc[i], t->dim * sizeof *j->enc);
     }
-    st = set_transducer(j->decoder, t->targets, type, 2, ids, j->targets, err);
-    if (!st && t->length >= 0)
-        st =
-            set_transducer(j->decoder, t->length, steno_network_input(t->decoder, t->length)->dtype,
-                           1, ids, j->lengths, err);
-    for (int k = 0; k < 2 && !st; k++)
-        st = set_transducer(j->decoder, t->state[k], STENO_F32, 3, states, j->state[k], err);
-    if (!st && t->enc >= 0)
-        st = set_transducer(j->decoder, t->enc, STENO_F32, 3, frames, j->enc, err);
-    if (!st)
-        st = steno_session_run(j->decoder, err);
-    return st ? steno_fail_in(err, st, "%s", t->decoder_name) : STENO_OK;
+    steno_run_set(&r, t->targets, type, ids, 2, j->targets);
+    steno_run_set(&r, t->length, of_length, ids, 1, j->lengths);
+    for (int k = 0; k < 2; k++)
+        steno_run_set(&r, t->state[k], STENO_F32, states, 3, j->state[k]);
+    steno_run_set(&r, t->enc, STENO_F32, frames, 3, j->enc);
+    return steno_run_end(&r);
 }
 
 static steno_status check_rows(const struct steno_tensor *y, size_t n, size_t width,
@@ -249,18 +238,17 @@ static steno_status join_apart(steno_nemo_joint *j, const float *const *enc,
     const struct steno_nemo_transducer *t = j->t;
     const int64_t frames[] = {(int64_t)n, (int64_t)t->dim, 1},
                   rows[] = {(int64_t)n, (int64_t)t->width, 1};
+    struct steno_run r = steno_run_begin(j->joiner, t->joiner_name, err);
     steno_status st = reserve_transducer(j, n, err);
     for (size_t i = 0; i < n && !st; i++) {
         memcpy(j->enc + i * t->dim, enc[i], t->dim * sizeof *j->enc);
         memcpy(j->pred + i * t->width, row[i], t->width * sizeof *j->pred);
     }
-    if (!st)
-        st = set_transducer(j->joiner, 0, STENO_F32, 3, frames, j->enc, err);
-    if (!st)
-        st = set_transducer(j->joiner, 1, STENO_F32, 3, rows, j->pred, err);
-    if (!st)
-        st = steno_session_run(j->joiner, err);
-    return st ? steno_fail_in(err, st, "%s", t->joiner_name) : STENO_OK;
+    if (st)
+        return st;
+    steno_run_set(&r, 0, STENO_F32, frames, 3, j->enc);
+    steno_run_set(&r, 1, STENO_F32, rows, 3, j->pred);
+    return steno_run_end(&r);
 }
 
 static steno_status join_some(steno_nemo_joint *j, const float *const *enc, const float *const *row,

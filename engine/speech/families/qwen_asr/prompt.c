@@ -3,9 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *code, *name;
-} languages[] = {
+static const struct steno_llm_language languages[] = {
     {"zh", "Chinese"},    {"en", "English"},    {"yue", "Cantonese"}, {"ar", "Arabic"},
     {"de", "German"},     {"fr", "French"},     {"es", "Spanish"},    {"pt", "Portuguese"},
     {"id", "Indonesian"}, {"it", "Italian"},    {"ko", "Korean"},     {"ru", "Russian"},
@@ -18,9 +16,7 @@ static const struct {
 
 void steno_qwen_languages(char *out, size_t size)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < N_LANGUAGES && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%s", i ? " " : "", languages[i].code);
+    steno_llm_list_languages(languages, N_LANGUAGES, out, size);
 }
 
 const char *steno_qwen_language(const char *name, size_t n)
@@ -31,16 +27,6 @@ const char *steno_qwen_language(const char *name, size_t n)
     return NULL;
 }
 
-static const char *name_of_language(const char *code, const char **ours)
-{
-    for (size_t i = 0; i < N_LANGUAGES; i++)
-        if (!strcmp(languages[i].code, code)) {
-            *ours = languages[i].code;
-            return languages[i].name;
-        }
-    return NULL;
-}
-
 steno_status steno_qwen_find_marks(int32_t mark[STENO_QWEN_MARKS],
                                    const struct steno_llm_vocabulary *v, const char *path,
                                    steno_err *err)
@@ -48,10 +34,7 @@ steno_status steno_qwen_find_marks(int32_t mark[STENO_QWEN_MARKS],
     static const char *const marks[STENO_QWEN_MARKS] = {"<|im_start|>",    "<|im_end|>",
                                                         "<|audio_start|>", "<|audio_end|>",
                                                         "<|audio_pad|>",   "<asr_text>"};
-    steno_status st = STENO_OK;
-    for (int i = 0; i < STENO_QWEN_MARKS && !st; i++)
-        st = steno_llm_vocabulary_find(v, marks[i], path, &mark[i], err);
-    return st;
+    return steno_llm_vocabulary_find(v, marks, STENO_QWEN_MARKS, path, mark, err);
 }
 
 /* The context of the system's turn: free text, then words that are likely. */
@@ -71,24 +54,24 @@ static void put_context(struct steno_llm_draft *d, const struct steno_family_str
 
 static const char *put_language(struct steno_llm_draft *d, const char *code, int32_t text)
 {
+    const struct steno_llm_language *l = steno_llm_find_language(languages, N_LANGUAGES, code);
     char line[64];
-    const char *ours = NULL, *name = code ? name_of_language(code, &ours) : NULL;
-    if (!name)
+    if (!l)
         return NULL;
-    snprintf(line, sizeof line, "language %s", name);
+    snprintf(line, sizeof line, "language %s", l->name);
     steno_llm_put_line(d, line);
     steno_llm_put_mark(d, text);
-    return ours;
+    return l->code;
 }
 
-steno_status steno_qwen_prompt_make(struct steno_qwen_prompt *p,
+steno_status steno_qwen_prompt_make(struct steno_llm_prompt *p,
                                     const struct steno_llm_vocabulary *v,
                                     const int32_t mark[STENO_QWEN_MARKS],
                                     const struct steno_family_stream *o, size_t most,
                                     steno_err *err)
 {
     struct steno_llm_draft d;
-    *p = (struct steno_qwen_prompt){0};
+    *p = (struct steno_llm_prompt){0};
     if (o->hints.language && strchr(o->hints.language, ','))
         return steno_fail(err, STENO_ERR_INVAL,
                           "language: Qwen3-ASR takes one language, or detects which of all it is");
@@ -108,10 +91,5 @@ steno_status steno_qwen_prompt_make(struct steno_qwen_prompt *p,
     steno_llm_put_mark(&d, mark[STENO_QWEN_BEGIN]);
     steno_llm_put_line(&d, "assistant\n");
     p->language = put_language(&d, o->hints.language, mark[STENO_QWEN_TEXT]);
-    return steno_llm_draft_take(&d, &p->text);
-}
-
-void steno_qwen_prompt_close(struct steno_qwen_prompt *p)
-{
-    steno_llm_prompt_close(&p->text);
+    return steno_llm_draft_take(&d, p);
 }

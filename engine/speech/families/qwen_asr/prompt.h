@@ -18,12 +18,6 @@ STENO_MUST steno_status steno_qwen_find_marks(int32_t mark[STENO_QWEN_MARKS],
                                               const struct steno_llm_vocabulary *v,
                                               const char *path, steno_err *err);
 
-/* Of a stream. Frozen after make. */
-struct steno_qwen_prompt {
-    struct steno_llm_prompt text;
-    const char *language; /* code; NULL: none is given. Static */
-};
-
 /* The codes of the languages that the model writes, with blanks between: out [size]. */
 void steno_qwen_languages(char *out, size_t size);
 /* The code of a language by the name that the model writes, "English", of n bytes; NULL: it is none
@@ -33,11 +27,10 @@ const char *steno_qwen_language(const char *name, size_t n);
 /* Make the prompt of a stream: o's prompt, hotwords and vocabulary are its context, of which at
  * most `most` tokens are kept. STENO_ERR_INVAL: several languages; errors of steno_llm_draft_take.
  * Close also after a failure. */
-STENO_MUST steno_status steno_qwen_prompt_make(struct steno_qwen_prompt *p,
+STENO_MUST steno_status steno_qwen_prompt_make(struct steno_llm_prompt *p,
                                                const struct steno_llm_vocabulary *v,
                                                const int32_t mark[STENO_QWEN_MARKS],
                                                const struct steno_family_stream *o, size_t most,
                                                steno_err *err);
-void steno_qwen_prompt_close(struct steno_qwen_prompt *p);
 
 #endif

@@ -192,7 +192,7 @@ static void put_named(struct steno_llm_draft *d, const char *mark, const char *p
 {
     int32_t id;
     if (!d->st)
-        d->st = steno_llm_vocabulary_find(d->vocabulary, mark, path, &id, d->err);
+        d->st = steno_llm_vocabulary_find(d->vocabulary, &mark, 1, path, &id, d->err);
     if (!d->st)
         steno_llm_put_mark(d, id);
 }
@@ -224,13 +224,13 @@ static const char *own_code(const struct steno_tjs_kind *k, const char *code)
     return NULL;
 }
 
-steno_status steno_tjs_prompt_make(struct steno_tjs_prompt *p, const struct steno_tjs_kind *k,
+steno_status steno_tjs_prompt_make(struct steno_llm_prompt *p, const struct steno_tjs_kind *k,
                                    const struct steno_llm_vocabulary *v,
                                    const struct steno_family_stream *o, size_t most,
                                    const char *path, steno_err *err)
 {
     struct steno_llm_draft d;
-    *p = (struct steno_tjs_prompt){0};
+    *p = (struct steno_llm_prompt){0};
     if (o->hints.language && strchr(o->hints.language, ','))
         return steno_fail(err, STENO_ERR_INVAL,
                           "language: %s takes one language, or finds it itself", k->title);
@@ -240,10 +240,5 @@ steno_status steno_tjs_prompt_make(struct steno_tjs_prompt *p, const struct sten
         put_granite(&d, o, most);
     else
         put_voxtral(&d, p->language, path);
-    return steno_llm_draft_take(&d, &p->text);
-}
-
-void steno_tjs_prompt_close(struct steno_tjs_prompt *p)
-{
-    steno_llm_prompt_close(&p->text);
+    return steno_llm_draft_take(&d, p);
 }

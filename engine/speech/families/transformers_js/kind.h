@@ -35,20 +35,14 @@ STENO_MUST steno_status steno_tjs_parse(struct steno_tjs_config *c, const steno_
                                         const steno_json *generation, const char *path,
                                         steno_err *err);
 
-/* Of a stream. Frozen after make. */
-struct steno_tjs_prompt {
-    struct steno_llm_prompt text;
-    const char *language; /* code; NULL: none is given. Static */
-};
 /* Make the prompt of a stream: Granite takes o's prompt as its instruction, hot words and
  * vocabulary as keywords, of which at most `most` tokens are kept; Voxtral takes the language.
  * path: of the vocabulary, for messages. STENO_ERR_INVAL: several languages; STENO_ERR_FORMAT: a
  * mark is missing; errors of steno_llm_draft_take. Close also after a failure. */
-STENO_MUST steno_status steno_tjs_prompt_make(struct steno_tjs_prompt *p,
+STENO_MUST steno_status steno_tjs_prompt_make(struct steno_llm_prompt *p,
                                               const struct steno_tjs_kind *k,
                                               const struct steno_llm_vocabulary *v,
                                               const struct steno_family_stream *o, size_t most,
                                               const char *path, steno_err *err);
-void steno_tjs_prompt_close(struct steno_tjs_prompt *p);
 
 #endif

@@ -9,16 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "speech/families/common/shell.h"
+#include "base/array.h"
+#include "base/path.h"
 #include "speech/families/common/network_file.h"
 #include "speech/families/common/part.h"
-#include "base/path.h"
 #include "speech/families/common/precision.h"
 #include "speech/families/common/scores.h"
 #include "speech/families/common/search_options.h"
+#include "speech/families/common/shell.h"
+#include "speech/families/entries.h"
 #include "speech/families/option.h"
 #include "speech/families/wav2vec2/conf.h"
-#include "speech/families/wav2vec2/family.h"
 
 #define FAMILY "wav2vec2"
 #define STEM "model"
@@ -28,16 +29,13 @@
 /* Frozen after open. */
 struct model {
     struct steno_shell_model base;
-    struct steno_part_file net;
     int x, mask; /* inputs; mask -1: there is none */
     struct steno_wav2vec2_conf conf;
     bool omnilingual; /* sherpa-onnx's layout, with tokens.txt */
-    int32_t blank;
 };
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *session;
     float *x, *scores; /* samples and scores of a piece */
     size_t cap_x, cap_scores;
     struct steno_ones ones;
@@ -68,30 +66,27 @@ static void normalize(const float *pcm, size_t n, double eps, float *out)
 
 static steno_status run_wav2vec2(struct worker *w, const float *x, size_t n, steno_err *err)
 {
+    const struct model *m = w->base.model;
     const int64_t dim[] = {1, (int64_t)n};
-    steno_status st =
-        steno_part_set(w->session, model_of_wav2vec2(w)->x, STENO_F32, dim, 2, x, err);
-    if (!st && model_of_wav2vec2(w)->mask >= 0)
-        st = steno_part_set_ones(w->session, model_of_wav2vec2(w)->mask, STENO_I64, n, &w->ones,
-                                 err);
-    if (!st)
-        st = steno_session_run(w->session, err);
-    return st ? steno_fail_in(err, st, "%s", model_of_wav2vec2(w)->net.name) : STENO_OK;
+    struct steno_run r = steno_shell_run(w, 0, err);
+    steno_run_set(&r, m->x, STENO_F32, dim, 2, x);
+    steno_run_set_ones(&r, m->mask, STENO_I64, n, &w->ones);
+    return steno_run_end(&r);
 }
 
 /* The network's output as log-probabilities: w->scores [*frames, vocab]. */
 static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
 {
     const struct model *m = model_of_wav2vec2(w);
-    const struct steno_tensor *y = steno_session_get(w->session, 0);
+    const struct steno_tensor *y = steno_session_get(w->base.session[0], 0);
     const size_t vocab = (size_t)steno_tokens_count(m->base.tokens);
     const float *rows;
     char shape[96];
     if (!y || y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
         (size_t)y->shape.dim[2] != vocab)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: the output is %s%s, expected f32 [1,frames,%zu] for %s", m->net.name,
-                          y ? steno_dtype_name(y->dtype) : "missing",
+                          "%s: the output is %s%s, expected f32 [1,frames,%zu] for %s",
+                          m->base.part[0].name, y ? steno_dtype_name(y->dtype) : "missing",
                           y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", vocab,
                           m->omnilingual ? "tokens.txt" : "vocab.json");
     *frames = (size_t)y->shape.dim[1];
@@ -126,13 +121,8 @@ static steno_status add_wav2vec2(struct worker *w, struct steno_hypothesis_list 
 {
     const int32_t delimiter = steno_tokens_delimiter(model_of_wav2vec2(w)->base.tokens);
     const bool more = delimiter >= 0 && h->n && h->spans[0].token != delimiter;
-    if (h->n + 1 > w->cap_spans) {
-        struct steno_span *p = realloc(w->spans, 2 * (h->n + 1) * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        w->spans = p;
-        w->cap_spans = 2 * (h->n + 1);
-    }
+    if (STENO_RESERVE(&w->spans, &w->cap_spans, h->n + 1))
+        return STENO_ERR_NOMEM;
     if (more)
         w->spans[0] = (struct steno_span){
             .token = delimiter, .first = h->spans[0].first, .last = h->spans[0].first};
@@ -149,7 +139,8 @@ static steno_status recognize_wav2vec2(void *worker, struct steno_offline_piece 
     size_t frames, n = 0, stable;
     steno_status st = wav2vec2_score(w, p->pcm, p->n, &frames, p->err);
     if (!st)
-        st = steno_shell_search_scores(p, w->scores, frames, model_of_wav2vec2(w)->net.name);
+        st = steno_shell_search_scores(p, w->scores, frames,
+                                       model_of_wav2vec2(w)->base.part[0].name);
     if (st)
         return st;
     st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
@@ -161,18 +152,10 @@ static steno_status recognize_wav2vec2(void *worker, struct steno_offline_piece 
 static void close_worker_wav2vec2(void *worker)
 {
     struct worker *w = worker;
-    steno_session_close(w->session);
     steno_aligned_free(w->x);
     steno_aligned_free(w->scores);
     free(w->ones.data);
     free(w->spans);
-}
-
-static steno_status open_worker_wav2vec2(void *worker, const void *model, int max, steno_err *err)
-{
-    const struct model *m = model;
-    (void)max;
-    return steno_shell_session_open(&((struct worker *)worker)->session, &m->base, m->net.net, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -215,14 +198,16 @@ static bool is_checkpoint(const char *dir)
 }
 
 /* sherpa-onnx's export of Omnilingual. */
+static bool is_of_omnilingual(const steno_onnx_head *h)
+{
+    const char *type = steno_onnx_head_meta(h, "model_type");
+    return type && strcmp(type, "omnilingual-asr") == 0;
+}
+
 static bool is_omnilingual(const char *dir)
 {
-    steno_onnx_head *h =
-        steno_path_readable(dir, "tokens.txt") ? steno_network_file_peek(dir, STEM) : NULL;
-    const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
-    const bool is = type && strcmp(type, "omnilingual-asr") == 0;
-    steno_onnx_head_close(h);
-    return is;
+    return steno_path_readable(dir, "tokens.txt") &&
+           steno_network_file_is(dir, STEM, is_of_omnilingual);
 }
 
 static bool probe_wav2vec2(const char *dir)
@@ -261,7 +246,7 @@ static const struct steno_json_node *root(const steno_json *j)
 /* The last extent of the output tells how many scores there are, where it is a number. */
 static int64_t output_width(const struct model *m)
 {
-    const struct steno_value *y = steno_network_output(m->net.net, 0);
+    const struct steno_value *y = steno_network_output(m->base.part[0].net, 0);
     return y && y->shape.rank == 3 && y->shape.dim[2] > 0 ? y->shape.dim[2] : 0;
 }
 
@@ -279,7 +264,7 @@ static steno_status open_conf(struct model *m, steno_err *err)
     if (!st && output_width(m))
         m->conf.vocab = output_width(m);
     if (!st)
-        st = steno_wav2vec2_tokens(&m->base.tokens, &m->blank, &m->conf, root(j[VOCAB]),
+        st = steno_wav2vec2_tokens(&m->base.tokens, &m->base.blank, &m->conf, root(j[VOCAB]),
                                    root(j[TOKENIZER]), root(j[ADDED]), err);
     for (int i = 0; i < N; i++)
         steno_json_close(j[i]);
@@ -303,24 +288,24 @@ static steno_status open_network_wav2vec2(struct model *m, const struct steno_fa
         st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, STEM);
     inner.dir = where;
     if (!st)
-        st = steno_part_file_open(&m->net, &inner, STEM, int8, err);
+        st = steno_part_file_open(&m->base.part[0], &inner, STEM, int8, err);
     free(where);
     if (st)
         return st;
-    m->x = m->omnilingual ? 0 : steno_network_find_input(m->net.net, "input_values");
-    m->mask = steno_network_find_input(m->net.net, "attention_mask");
-    if (m->x < 0 || steno_network_n_inputs(m->net.net) != 1 + (m->mask >= 0))
+    m->x = m->omnilingual ? 0 : steno_network_find_input(m->base.part[0].net, "input_values");
+    m->mask = steno_network_find_input(m->base.part[0].net, "attention_mask");
+    if (m->x < 0 || steno_network_n_inputs(m->base.part[0].net) != 1 + (m->mask >= 0))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: expected inputs input_values [N,samples] and, if at all, "
                           "attention_mask",
-                          m->base.dir, m->net.name);
+                          m->base.dir, m->base.part[0].name);
     return STENO_OK;
 }
 
 static steno_status open_tokens_txt(struct model *m, steno_err *err)
 {
     char *path = steno_path_join(m->base.dir, "tokens.txt");
-    steno_status st = path ? steno_wav2vec2_tokens_txt(&m->base.tokens, &m->blank, path, err)
+    steno_status st = path ? steno_wav2vec2_tokens_txt(&m->base.tokens, &m->base.blank, path, err)
                            : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
     m->conf = steno_wav2vec2_conf_omnilingual();
     free(path);
@@ -345,55 +330,35 @@ static steno_status open_model_wav2vec2(void *model, const struct steno_family_o
     return steno_shell_try_piece(&m->base, err);
 }
 
-static void close_model_wav2vec2(void *model)
-{
-    steno_part_file_close(&((struct model *)model)->net);
-}
-
 /* ---- information, streams -------------------------------------------------------------------- */
 
 static void get_info_wav2vec2(const void *model, struct steno_family_info *out)
 {
-    const struct model *m = model;
-    out->network = m->net.name;
-    out->hop = m->conf.frame_samples;
-    out->weight_bytes = steno_network_weight_bytes(m->net.net);
+    out->hop = ((const struct model *)model)->conf.frame_samples;
 }
 
 static void describe_wav2vec2(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
-    fprintf(out, "model      %s, %s, CTC%s\n", i->name, i->family,
-            m->omnilingual ? ", Omnilingual" : "");
-    fprintf(out, "directory  %s\n", m->base.dir);
-    fprintf(out, "languages  not named in the directory\n");
+    steno_shell_describe_head(i, m->omnilingual ? "CTC, Omnilingual" : "CTC", out);
     fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
             m->conf.normalize ? "normalized to mean 0 and variance 1" : "as they are");
     fprintf(out, "network    %s\n", i->network);
-    steno_shell_describe_search(&m->base, i, steno_tokens_piece(m->base.tokens, m->blank), out);
+    steno_shell_describe_search(&m->base, i, steno_tokens_piece(m->base.tokens, m->base.blank),
+                                out);
     fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
             i->frame_seconds * 1e3);
     steno_offline_describe(&m->base.offline, i, out);
-}
-
-static steno_status open_stream_wav2vec2(void *stream, const void *model,
-                                         struct steno_family_stream *o, steno_err *err)
-{
-    const struct model *m = model;
-    return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
-                                       &m->base.hints, o, steno_tokens_count(m->base.tokens),
-                                       m->blank, err);
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct steno_shell_stream),
                                          .worker_bytes = sizeof(struct worker),
                                          .open = open_model_wav2vec2,
-                                         .close = close_model_wav2vec2,
+                                         .sessions = 1,
                                          .info = get_info_wav2vec2,
                                          .describe = describe_wav2vec2,
-                                         .stream_open = open_stream_wav2vec2,
-                                         .worker_open = open_worker_wav2vec2,
+                                         .stream_open = steno_shell_open_ctc_stream,
                                          .worker_close = close_worker_wav2vec2,
                                          .recognize = recognize_wav2vec2};
 

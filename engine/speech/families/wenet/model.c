@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "speech/families/common/metadata.h"
 #include "speech/families/common/network_file.h"
-#include "base/path.h"
 #include "speech/families/common/precision.h"
 #include "speech/families/common/search_options.h"
 #include "speech/families/option.h"
@@ -158,20 +158,19 @@ static steno_status open_tokens_wenet(struct steno_wenet_model *m, steno_err *er
 {
     static const char *const marks[] = {BLANK, "<unk>", "<sos/eos>"};
     const char *file = tokens_file(m->base.dir);
-    char *path = file ? steno_path_join(m->base.dir, file) : NULL;
     steno_status st =
-        path ? steno_tokens_open(&m->base.tokens, path, err)
+        file ? steno_shell_open_tokens(&m->base, file, err)
              : steno_fail(err, STENO_ERR_IO, "%s: there is no tokens.txt", m->base.dir);
-    if (!st && steno_tokens_count(m->base.tokens) != m->meta.vocab)
-        st = steno_fail(
-            err, STENO_ERR_FORMAT, "%s: %d tokens, expected %lld: metadata vocab_size of %s", path,
-            (int)steno_tokens_count(m->base.tokens), (long long)m->meta.vocab, m->net.name);
-    if (!st && (m->blank = steno_tokens_find(m->base.tokens, BLANK)) < 0)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no " BLANK, path);
+    steno_tokens *t = m->base.tokens;
+    if (!st && steno_tokens_count(t) != m->meta.vocab)
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s/%s: %d tokens, expected %lld: metadata vocab_size of %s", m->base.dir,
+                        file, (int)steno_tokens_count(t), (long long)m->meta.vocab, m->net->name);
+    if (!st && (m->base.blank = steno_tokens_find(t, BLANK)) < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s/%s: there is no " BLANK, m->base.dir, file);
     for (size_t i = 0; i < sizeof marks / sizeof *marks && !st; i++)
-        if (steno_tokens_find(m->base.tokens, marks[i]) >= 0)
-            st = steno_tokens_drop(m->base.tokens, marks[i], err);
-    free(path);
+        if (steno_tokens_find(t, marks[i]) >= 0)
+            st = steno_tokens_drop(t, marks[i], err);
     return st;
 }
 
@@ -203,14 +202,17 @@ static steno_status open_networks_wenet(struct steno_wenet_model *m,
                                         bool int8, steno_err *err)
 {
     steno_onnx_head *h = NULL;
-    steno_status st = steno_part_file_open(&m->net, o, m->runtime ? ENCODER : STEM, int8, err);
+    steno_status st =
+        steno_part_file_open(&m->base.part[0], o, m->runtime ? ENCODER : STEM, int8, err);
+    m->net = &m->base.part[0];
+    m->ctc = &m->base.part[1];
     if (!st)
-        st = steno_network_file_head(&h, m->base.dir, m->net.name, err);
+        st = steno_network_file_head(&h, m->base.dir, m->net->name, err);
     if (!st)
-        st = m->runtime ? steno_wenet_runtime_meta_read(&m->meta, h, m->net.name, err)
-                        : steno_wenet_meta_read(&m->meta, h, streaming, m->net.name, err);
+        st = m->runtime ? steno_wenet_runtime_meta_read(&m->meta, h, m->net->name, err)
+                        : steno_wenet_meta_read(&m->meta, h, streaming, m->net->name, err);
     steno_onnx_head_close(h);
-    return st || !m->runtime ? st : steno_part_file_open(&m->ctc, o, CTC, int8, err);
+    return st || !m->runtime ? st : steno_part_file_open(&m->base.part[1], o, CTC, int8, err);
 }
 
 /* After the tokens, whose number it is checked with. */
@@ -256,38 +258,24 @@ steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_fa
 
 void steno_wenet_close(void *model)
 {
-    struct steno_wenet_model *m = model;
-    steno_wenet_rescorer_close(m->rescorer);
-    steno_part_file_close(&m->ctc);
-    steno_part_file_close(&m->net);
-}
-
-static size_t weight_bytes(const struct steno_wenet_model *m)
-{
-    size_t n = steno_network_weight_bytes(m->net.net);
-    if (m->runtime)
-        n += steno_network_weight_bytes(m->ctc.net);
-    return m->rescorer ? n + steno_wenet_rescorer_bytes(m->rescorer) : n;
+    steno_wenet_rescorer_close(((struct steno_wenet_model *)model)->rescorer);
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
 
 void steno_wenet_info(const struct steno_wenet_model *m, struct steno_family_info *out)
 {
-    out->network = m->net.name;
     out->results_of = m->sherpa ? "sherpa-onnx" : "";
     out->sample_rate = STENO_WENET_RATE;
     out->frame_samples = STENO_WENET_HOP * (size_t)m->meta.subsampling;
-    out->weight_bytes = weight_bytes(m);
+    if (m->rescorer)
+        out->weight_bytes += steno_wenet_rescorer_bytes(m->rescorer);
 }
 
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
                           FILE *out)
 {
-    fprintf(out, "model      %s, %s, CTC%s\n", i->name, i->family,
-            m->rescorer ? " and attention rescoring" : "");
-    fprintf(out, "directory  %s\n", m->base.dir);
-    fprintf(out, "languages  not named in the directory\n");
+    steno_shell_describe_head(i, m->rescorer ? "CTC and attention rescoring" : "CTC", out);
     fprintf(out, "features   %d mel bins, %d Hz, as %s\n", i->feature_bins, i->sample_rate,
             m->sherpa ? "sherpa-onnx computes them" : "in training");
     fprintf(out, "network    %s\n", i->network);
@@ -332,7 +320,7 @@ steno_status steno_wenet_stream_open(void *stream, const void *model, struct ste
     if (st)
         return st;
     c = steno_ctc_options_of(s, &m->base.hints, &set, o, steno_tokens_count(m->base.tokens),
-                             m->blank);
+                             m->base.blank);
     if (rescores) {
         f->rescorer = m->rescorer;
         f->weights = weights;

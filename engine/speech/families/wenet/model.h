@@ -7,10 +7,9 @@
 #ifndef STENO_FAMILIES_WENET_MODEL_H
 #define STENO_FAMILIES_WENET_MODEL_H
 
-#include "speech/families/common/shell.h"
-#include "speech/families/common/part.h"
-#include "speech/families/wenet/rescoring.h"
 #include "formats/onnx_head.h"
+#include "speech/families/common/shell.h"
+#include "speech/families/wenet/rescoring.h"
 
 #define STENO_WENET_RATE 16000 /* Hz */
 #define STENO_WENET_HOP 160    /* samples */
@@ -36,11 +35,10 @@ struct steno_wenet_model {
     bool sherpa;                        /* features as sherpa-onnx computes them */
     struct steno_wenet_weights weights; /* the options of streams */
     bool runtime;                       /* the layout of WeNet's own runtime */
-    struct steno_part_file net;         /* with CTC; runtime: the encoder */
-    struct steno_part_file ctc;         /* runtime */
+    const struct steno_part_file *net;  /* base.part[0], with CTC; runtime: the encoder */
+    const struct steno_part_file *ctc;  /* base.part[1]; runtime */
     steno_wenet_rescorer *rescorer;     /* runtime; NULL: there is no decoder */
     struct steno_wenet_meta meta;
-    int32_t blank;
 };
 
 /* Whether dir has such a network, and whether it streams. Reads heads of files. */

@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "speech/families/wenet/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/wenet/model.h"
 
 #define FAMILY "wenet"
@@ -29,32 +29,7 @@ struct model {
     float *convolution; /* runtime: the empty cache */
 };
 
-struct worker {
-    struct steno_shell_worker base;
-    steno_session *session, *ctc; /* of WeNet's runtime, without an encoder of pieces */
-};
-
 /* ---- steps ----------------------------------------------------------------------------------- */
-
-static void close_worker_wenet_offline(void *worker)
-{
-    struct worker *w = worker;
-    steno_session_close(w->session);
-    steno_session_close(w->ctc);
-}
-
-static steno_status open_worker_wenet_offline(void *worker, const void *model, int max,
-                                              steno_err *err)
-{
-    const struct steno_wenet_model *m = model;
-    struct worker *w = worker;
-    steno_status st;
-    (void)max;
-    if (!m->runtime)
-        return STENO_OK;
-    st = steno_shell_session_open(&w->session, &m->base, m->net.net, err);
-    return st ? st : steno_shell_session_open(&w->ctc, &m->base, m->ctc.net, err);
-}
 
 /* Scores [n, vocab] of a piece -> hypotheses. */
 static steno_status search_scores(const struct steno_wenet_model *m,
@@ -63,7 +38,7 @@ static steno_status search_scores(const struct steno_wenet_model *m,
 {
     struct steno_wenet_stream *s = p->settings;
     steno_status st =
-        steno_shell_search_scores(p, scores, n, m->runtime ? m->ctc.name : m->net.name);
+        steno_shell_search_scores(p, scores, n, m->runtime ? m->ctc->name : m->net->name);
     if (!st && !p->partial)
         st = steno_wenet_rescore(s, 0, p->err);
     if (st || p->partial || !s->finals.n)
@@ -75,70 +50,59 @@ static steno_status search_scores(const struct steno_wenet_model *m,
 
 static steno_status search_wenet_offline(void *worker, const struct steno_piece *p)
 {
-    return search_scores(((struct worker *)worker)->base.model, p->of, p->rows, p->n);
+    return search_scores(((struct steno_shell_worker *)worker)->model, p->of, p->rows, p->n);
 }
 
 /* ---- WeNet's runtime ------------------------------------------------------------------------- */
 
-static steno_status set_wenet_offline(struct worker *w, enum input i, steno_dtype type,
-                                      const int64_t *dim, int rank, const void *data,
-                                      steno_err *err)
-{
-    const int at = ((const struct model *)w->base.model)->in[i];
-    return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
-}
-
-static steno_status run_encoder(struct worker *w, const float *x, size_t n, steno_err *err)
+static steno_status run_encoder(struct steno_shell_worker *w, const float *x, size_t n,
+                                steno_err *err)
 {
     static const int64_t zero = 0;
     static const float none = 0;
-    const struct model *m = w->base.model;
+    const struct model *m = w->model;
     const struct steno_wenet_meta *t = &m->m.meta;
     const int64_t frames[] = {1, (int64_t)n, STENO_WENET_BINS},
                   attention[] = {t->blocks, t->head, 0, 2 * t->width / t->head},
                   convolution[] = {t->blocks, 1, t->width, t->kernel - 1};
-    steno_status st = set_wenet_offline(w, CHUNK, STENO_F32, frames, 3, x, err);
-    if (!st)
-        st = set_wenet_offline(w, OFFSET, STENO_I64, &zero, 0, &zero, err);
-    if (!st)
-        st = set_wenet_offline(w, ATTENTION, STENO_F32, attention, 4, &none, err);
-    if (!st)
-        st = set_wenet_offline(w, CONVOLUTION, STENO_F32, convolution, 4, m->convolution, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
-    return st ? steno_fail_in(err, st, "%s", m->m.net.name) : STENO_OK;
+    struct steno_run r = steno_shell_run(w, 0, err);
+    steno_run_set(&r, m->in[CHUNK], STENO_F32, frames, 3, x);
+    steno_run_set(&r, m->in[OFFSET], STENO_I64, &zero, 0, &zero);
+    steno_run_set(&r, m->in[ATTENTION], STENO_F32, attention, 4, &none);
+    steno_run_set(&r, m->in[CONVOLUTION], STENO_F32, convolution, 4, m->convolution);
+    return steno_run_end(&r);
 }
 
 /* The encoder's output [1, *rows, width] and the scores of CTC [1, *rows, vocab]. */
-static steno_status run_both(struct worker *w, const float *x, size_t n, size_t *rows,
+static steno_status run_both(struct steno_shell_worker *w, const float *x, size_t n, size_t *rows,
                              const struct steno_tensor **hidden, const struct steno_tensor **scores,
                              steno_err *err)
 {
-    const struct steno_wenet_model *m = w->base.model;
+    const struct steno_wenet_model *m = w->model;
+    struct steno_run r = steno_shell_run(w, 1, err);
     steno_status st = run_encoder(w, x, n, err);
     if (st)
         return st;
-    *hidden = steno_session_get(w->session, 0);
+    *hidden = steno_session_get(w->session[0], 0);
     *rows = steno_numel(*hidden) / (size_t)m->meta.width;
-    st = steno_session_set(w->ctc, 0, *hidden, err);
-    if (!st)
-        st = steno_session_run(w->ctc, err);
+    steno_run_set_tensor(&r, 0, *hidden);
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", m->ctc.name);
-    *scores = steno_session_get(w->ctc, 0);
+        return st;
+    *scores = steno_session_get(r.session, 0);
     if ((*hidden)->dtype == STENO_F32 && (*scores)->dtype == STENO_F32 &&
         steno_numel(*hidden) == *rows * (size_t)m->meta.width &&
         steno_numel(*scores) == *rows * (size_t)m->meta.vocab)
         return STENO_OK;
-    return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores for %zu numbers of %s", m->ctc.name,
-                      steno_numel(*scores), steno_numel(*hidden), m->net.name);
+    return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores for %zu numbers of %s", m->ctc->name,
+                      steno_numel(*scores), steno_numel(*hidden), m->net->name);
 }
 
 static steno_status recognize_wenet_offline(void *worker, struct steno_offline_piece *p)
 {
-    struct worker *w = worker;
-    struct steno_piece_features *f = &w->base.features;
-    const struct steno_wenet_model *m = w->base.model;
+    struct steno_shell_worker *w = worker;
+    struct steno_piece_features *f = &w->features;
+    const struct steno_wenet_model *m = w->model;
     const struct steno_tensor *hidden, *scores = NULL;
     struct steno_wenet_stream *s = p->settings;
     size_t n = 0, rows = 0;
@@ -156,10 +120,10 @@ static steno_status bind_runtime(struct model *m, steno_err *err)
 {
     const struct steno_wenet_meta *t = &m->m.meta;
     for (int i = 0; i < INPUTS; i++)
-        m->in[i] = steno_network_find_input(m->m.net.net, inputs[i]);
-    if (m->in[CHUNK] < 0 || steno_network_n_inputs(m->m.ctc.net) != 1)
+        m->in[i] = steno_network_find_input(m->m.net->net, inputs[i]);
+    if (m->in[CHUNK] < 0 || steno_network_n_inputs(m->m.ctc->net) != 1)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: expected %s with an input chunk, %s with one",
-                          m->m.base.dir, m->m.net.name, m->m.ctc.name);
+                          m->m.base.dir, m->m.net->name, m->m.ctc->name);
     m->convolution =
         calloc((size_t)(t->blocks * t->width * (t->kernel - 1)) + 1, sizeof *m->convolution);
     return m->convolution ? steno_shell_try_piece(&m->m.base, err)
@@ -182,10 +146,10 @@ static void close_model_wenet_offline(void *model)
 
 static steno_status bind_wenet_offline(struct model *m, steno_err *err)
 {
-    steno_network *net = m->m.net.net;
+    steno_network *net = m->m.net->net;
     struct steno_piece_encoder *e = &m->m.base.pieces;
     *e = (struct steno_piece_encoder){.net = net,
-                                      .name = m->m.net.name,
+                                      .name = m->m.net->name,
                                       .x = 0,
                                       .length = 1,
                                       .y = 0,
@@ -197,10 +161,10 @@ static steno_status bind_wenet_offline(struct model *m, steno_err *err)
                                       .trial_frames = TRIAL_FRAMES};
     if (steno_network_n_inputs(net) == 2 && steno_network_input(net, 0)->dtype == STENO_F32 &&
         steno_network_input(net, 1)->dtype == STENO_I64)
-        return steno_piece_encoder_try(e, m->m.base.threads, m->m.net.quantized, err);
+        return steno_piece_encoder_try(e, m->m.base.threads, m->m.net->quantized, err);
     return steno_fail(err, STENO_ERR_FORMAT,
                       "%s/%s: expected inputs x [N,frames,80] f32 and x_lens [N] i64",
-                      m->m.base.dir, m->m.net.name);
+                      m->m.base.dir, m->m.net->name);
 }
 
 static steno_status open_model_wenet_offline(void *model, const struct steno_family_open *o,
@@ -230,15 +194,14 @@ static void describe_wenet_offline(const void *model, const struct steno_model_i
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct steno_wenet_stream),
-                                         .worker_bytes = sizeof(struct worker),
+                                         .worker_bytes = sizeof(struct steno_shell_worker),
+                                         .sessions = 2,
                                          .open = open_model_wenet_offline,
                                          .close = close_model_wenet_offline,
                                          .info = get_info_wenet_offline,
                                          .describe = describe_wenet_offline,
                                          .stream_open = steno_wenet_stream_open,
                                          .stream_close = steno_wenet_stream_close,
-                                         .worker_open = open_worker_wenet_offline,
-                                         .worker_close = close_worker_wenet_offline,
                                          .recognize = recognize_wenet_offline,
                                          .search = search_wenet_offline};
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "speech/families/common/run.h"
 #include "speech/families/common/scores.h"
 
 #define STEM "decoder"
@@ -109,13 +111,8 @@ static steno_status fill_rescoring(const steno_wenet_rescorer *s, struct runner 
                                    const struct steno_hypothesis *h, size_t n, size_t length,
                                    steno_err *err)
 {
-    if (n * (length + 1) > r->cap) {
-        int64_t *ids = realloc(r->ids, n * (length + 1) * sizeof *ids);
-        if (!ids)
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        r->ids = ids;
-        r->cap = n * (length + 1);
-    }
+    if (STENO_RESERVE(&r->ids, &r->cap, n * (length + 1)))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     memset(r->ids, 0, n * (length + 1) * sizeof *r->ids);
     for (size_t i = 0; i < n; i++) {
         r->ids[i * length] = s->d.sos;
@@ -136,18 +133,16 @@ static steno_status run_rescoring(const steno_wenet_rescorer *s, struct runner *
                   out[] = {1, (int64_t)rows, s->d.width};
     const bool both = s->d.both && reverse > 0;
     const struct steno_tensor *left, *right = NULL;
+    struct steno_run run = steno_run_begin(r->session, s->net.name, err);
     steno_status st = fill_rescoring(s, r, h, n, length, err);
-    if (!st)
-        st = steno_part_set(r->session, s->in[HYPS], STENO_I64, hyps, 2, r->ids, err);
-    if (!st)
-        st = steno_part_set(r->session, s->in[LENGTHS], STENO_I64, lengths, 1, r->ids + n * length,
-                            err);
-    if (!st)
-        st = steno_part_set(r->session, s->in[MEMORY], STENO_F32, out, 3, memory, err);
-    if (!st)
-        st = steno_session_run(r->session, err);
     if (st)
         return steno_fail_in(err, st, "%s", s->net.name);
+    steno_run_set(&run, s->in[HYPS], STENO_I64, hyps, 2, r->ids);
+    steno_run_set(&run, s->in[LENGTHS], STENO_I64, lengths, 1, r->ids + n * length);
+    steno_run_set(&run, s->in[MEMORY], STENO_F32, out, 3, memory);
+    st = steno_run_end(&run);
+    if (st)
+        return st;
     left = steno_session_get(r->session, 0);
     st = check_rescoring(s, left, 0, n, length, err);
     if (!st && both) {
@@ -297,14 +292,8 @@ steno_status steno_wenet_finals_add(struct steno_wenet_finals *f, const float *r
     f->n = 0;
     if (!width || f->rows > LARGEST)
         return STENO_OK;
-    if (f->rows + n > f->cap) {
-        const size_t cap = 2 * (f->rows + n);
-        float *memory = realloc(f->memory, cap * width * sizeof *memory);
-        if (!memory)
-            return STENO_ERR_NOMEM;
-        f->memory = memory;
-        f->cap = cap;
-    }
+    if (steno_array_reserve(&f->memory, &f->cap, f->rows + n, width * sizeof *f->memory))
+        return STENO_ERR_NOMEM;
     memcpy(f->memory + f->rows * width, rows, n * width * sizeof *rows);
     f->rows += n;
     return STENO_OK;

@@ -18,7 +18,7 @@
 
 #include "base/arena.h"
 #include "speech/families/common/scores.h"
-#include "speech/families/wenet/family.h"
+#include "speech/families/entries.h"
 #include "speech/families/wenet/model.h"
 
 #define FAMILY "wenet_streaming"
@@ -35,7 +35,6 @@ struct model {
     int in[INPUTS];                /* -1: the network has no such input */
     size_t attention, convolution; /* floats of the caches; attention: of a row, in all layers */
     int64_t positions;             /* frames for which the network has positions */
-    float *quiet;                  /* [chunk, vocab] scores of a window without speech */
 };
 
 /* Rows of the attention's cache at the begin. */
@@ -79,16 +78,12 @@ static void free_caches(struct caches *c)
 
 struct worker {
     struct steno_shell_worker base;
-    steno_session *session, *ctc; /* ctc: of WeNet's runtime */
-    uint8_t *mask;                /* [cache + chunk] */
+    uint8_t *mask; /* [cache + chunk] */
 };
 
 static void close_worker_wenet_streaming(void *worker)
 {
-    struct worker *w = worker;
-    steno_session_close(w->session);
-    steno_session_close(w->ctc);
-    steno_aligned_free(w->mask);
+    steno_aligned_free(((struct worker *)worker)->mask);
 }
 
 static steno_status open_worker_wenet_streaming(void *worker, const void *model, int max,
@@ -96,26 +91,13 @@ static steno_status open_worker_wenet_streaming(void *worker, const void *model,
 {
     const struct model *m = model;
     struct worker *w = worker;
-    steno_status st = steno_shell_session_open(&w->session, &m->m.base, m->m.net.net, err);
     (void)max;
     w->mask = steno_aligned_zeroed((size_t)(cache_of(m) + m->m.meta.chunk));
-    if (!st && !w->mask)
-        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    return st || !m->m.runtime ? st
-                               : steno_shell_session_open(&w->ctc, &m->m.base, m->m.ctc.net, err);
+    return w->mask ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
-/* An input that the network may lack. */
-static steno_status set(struct worker *w, enum input i, steno_dtype type, const int64_t *dim,
-                        int rank, const void *data, steno_err *err)
-{
-    const int at = ((const struct model *)w->base.model)->in[i];
-    return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
-}
-
-static steno_status set_inputs_wenet_streaming(struct worker *w, const struct caches *c,
-                                               const float *window, int64_t *offset,
-                                               int64_t *required, steno_err *err)
+static steno_status run_encoder(struct worker *w, const struct caches *c, const float *window,
+                                steno_err *err)
 {
     const struct model *m = w->base.model;
     const struct steno_wenet_meta *t = &m->m.meta;
@@ -125,32 +107,28 @@ static steno_status set_inputs_wenet_streaming(struct worker *w, const struct ca
                   convolution[] = {t->blocks, 1, t->width, t->kernel - 1},
                   mask[] = {1, 1, cache_of(m) + t->chunk};
     const int64_t empty = c->chunks < t->left ? (t->left - c->chunks) * t->chunk : 0;
-    steno_status st;
-    *offset = cache_of(m) + c->chunks * t->chunk;
-    *required = cache_of(m);
+    const int64_t offset = cache_of(m) + c->chunks * t->chunk, required = cache_of(m);
+    struct steno_run r = steno_shell_run(w, 0, err);
     memset(w->mask, 0, (size_t)empty);
     memset(w->mask + empty, 1, (size_t)(mask[2] - empty));
-    st = set(w, X, STENO_F32, x, 3, window, err);
-    if (!st)
-        st = set(w, OFFSET, STENO_I64, one, rank, offset, err);
-    if (!st)
-        st = set(w, REQUIRED, STENO_I64, one, rank, required, err);
-    if (!st)
-        st = set(w, ATTENTION, STENO_F32, attention, 4, c->attention, err);
-    if (!st)
-        st = set(w, CONVOLUTION, STENO_F32, convolution, 4, c->convolution, err);
-    return st ? st : set(w, MASK, STENO_BOOL, mask, 3, w->mask, err);
+    steno_run_set(&r, m->in[X], STENO_F32, x, 3, window);
+    steno_run_set(&r, m->in[OFFSET], STENO_I64, one, rank, &offset);
+    steno_run_set(&r, m->in[REQUIRED], STENO_I64, one, rank, &required);
+    steno_run_set(&r, m->in[ATTENTION], STENO_F32, attention, 4, c->attention);
+    steno_run_set(&r, m->in[CONVOLUTION], STENO_F32, convolution, 4, c->convolution);
+    steno_run_set(&r, m->in[MASK], STENO_BOOL, mask, 3, w->mask);
+    return steno_run_end(&r);
 }
 
 static steno_status check_output(const struct worker *w, int i, size_t want, steno_err *err)
 {
     const struct model *m = w->base.model;
-    const struct steno_tensor *y = steno_session_get(w->session, i);
+    const struct steno_tensor *y = steno_session_get(w->base.session[0], i);
     char shape[96];
     if (y->dtype == STENO_F32 && steno_numel(y) == want)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT, "%s: output %s is %s, expected %zu numbers",
-                      m->m.net.name, steno_network_output(m->m.net.net, i)->name,
+                      m->m.net->name, steno_network_output(m->m.net->net, i)->name,
                       steno_shape_str(&y->shape, shape, sizeof shape), want);
 }
 
@@ -192,15 +170,16 @@ static steno_status run_ctc(struct worker *w, const float **scores, steno_err *e
 {
     const struct model *m = w->base.model;
     const size_t want = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
+    struct steno_run r = steno_shell_run(w, 1, err);
     const struct steno_tensor *y;
-    steno_status st = steno_session_set(w->ctc, 0, steno_session_get(w->session, 0), err);
-    if (!st)
-        st = steno_session_run(w->ctc, err);
+    steno_status st;
+    steno_run_set_tensor(&r, 0, steno_session_get(w->base.session[0], 0));
+    st = steno_run_end(&r);
     if (st)
-        return steno_fail_in(err, st, "%s", m->m.ctc.name);
-    y = steno_session_get(w->ctc, 0);
+        return st;
+    y = steno_session_get(r.session, 0);
     if (y->dtype != STENO_F32 || steno_numel(y) != want)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected %zu", m->m.ctc.name,
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected %zu", m->m.ctc->name,
                           steno_numel(y), want);
     *scores = y->data;
     return STENO_OK;
@@ -210,9 +189,9 @@ static void keep_caches(struct worker *w, struct caches *c)
 {
     const struct model *m = w->base.model;
     c->rows = next_rows(m, c->rows);
-    memcpy(c->attention, steno_session_get(w->session, 1)->data,
+    memcpy(c->attention, steno_session_get(w->base.session[0], 1)->data,
            (size_t)c->rows * m->attention * sizeof *c->attention);
-    memcpy(c->convolution, steno_session_get(w->session, 2)->data,
+    memcpy(c->convolution, steno_session_get(w->base.session[0], 2)->data,
            m->convolution * sizeof *c->convolution);
     c->chunks++;
 }
@@ -224,27 +203,24 @@ static steno_status run_wenet_streaming(struct worker *w, struct caches *c, cons
     const struct model *m = w->base.model;
     const size_t rows = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
     const size_t columns = m->m.runtime ? (size_t)m->m.meta.width : (size_t)m->m.meta.vocab;
-    int64_t offset, required;
     steno_status st;
     if (!c->chunks || cache_of(m) + (c->chunks + 1) * m->m.meta.chunk > m->positions)
         begin_wenet_streaming(m, c); /* the first, or after minutes */
     st = reserve_wenet_streaming(m, c, err);
     if (!st)
-        st = set_inputs_wenet_streaming(w, c, window, &offset, &required, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
+        st = run_encoder(w, c, window, err);
     if (st)
-        return steno_fail_in(err, st, "%s", m->m.net.name);
+        return st;
     st = check_output(w, 0, (size_t)m->m.meta.chunk * columns, err);
     if (!st)
         st = check_output(w, 1, (size_t)next_rows(m, c->rows) * m->attention, err);
     if (!st)
         st = check_output(w, 2, m->convolution, err);
-    *scores = steno_session_get(w->session, 0)->data;
+    *scores = steno_session_get(w->base.session[0], 0)->data;
     if (!st && m->m.runtime)
         st = run_ctc(w, scores, err);
     if (!st)
-        st = steno_scores_check(*scores, rows, m->m.runtime ? m->m.ctc.name : m->m.net.name, err);
+        st = steno_scores_check(*scores, rows, m->m.runtime ? m->m.ctc->name : m->m.net->name, err);
     if (!st)
         keep_caches(w, c);
     return st;
@@ -258,12 +234,6 @@ static bool probe_wenet_streaming(const char *dir)
     return steno_wenet_probe(dir, &streaming) && streaming;
 }
 
-static void close_model_wenet_streaming(void *model)
-{
-    free(((struct model *)model)->quiet);
-    steno_wenet_close(model);
-}
-
 /* Whether a network of WeNet's runtime may lack the input. */
 static bool optional(const struct model *m, int i)
 {
@@ -273,28 +243,28 @@ static bool optional(const struct model *m, int i)
 static steno_status check_ctc(const struct model *m, steno_err *err)
 {
     if (!m->m.runtime ||
-        (steno_network_n_inputs(m->m.ctc.net) == 1 && steno_network_n_outputs(m->m.ctc.net) == 1))
+        (steno_network_n_inputs(m->m.ctc->net) == 1 && steno_network_n_outputs(m->m.ctc->net) == 1))
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT, "%s: expected one input and one output",
-                      m->m.ctc.name);
+                      m->m.ctc->name);
 }
 
 static steno_status bind_wenet_streaming(struct model *m, steno_err *err)
 {
     const struct steno_wenet_meta *t = &m->m.meta;
     for (int i = 0; i < INPUTS; i++) {
-        m->in[i] = steno_network_find_input(m->m.net.net, inputs[m->m.runtime][i]);
+        m->in[i] = steno_network_find_input(m->m.net->net, inputs[m->m.runtime][i]);
         if (m->in[i] < 0 && !optional(m, i))
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: expected an input %s", m->m.net.name,
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: expected an input %s", m->m.net->name,
                               inputs[m->m.runtime][i]);
     }
-    if (steno_network_n_outputs(m->m.net.net) != 3)
+    if (steno_network_n_outputs(m->m.net->net) != 3)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %d outputs, expected scores and two caches",
-                          m->m.net.name, steno_network_n_outputs(m->m.net.net));
+                          m->m.net->name, steno_network_n_outputs(m->m.net->net));
     m->attention = (size_t)(t->blocks * 2 * t->width);
     m->convolution = (size_t)(t->blocks * t->width * (t->kernel - 1));
     if ((size_t)cache_of(m) * m->attention + m->convolution > (size_t)1 << 26)
-        return steno_fail(err, STENO_ERR_LIMIT, "%s: caches of %zu numbers", m->m.net.name,
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: caches of %zu numbers", m->m.net->name,
                           (size_t)cache_of(m) * m->attention + m->convolution);
     return check_ctc(m, err);
 }
@@ -302,7 +272,7 @@ static steno_status bind_wenet_streaming(struct model *m, steno_err *err)
 /* The encoder reads positions of a table [1, n, width]. */
 static void find_positions(struct model *m)
 {
-    const struct steno_graph *g = steno_network_graph(m->m.net.net);
+    const struct steno_graph *g = steno_network_graph(m->m.net->net);
     m->positions = 0;
     for (int32_t i = 0; i < g->n_values; i++) {
         const struct steno_tensor *t = g->values[i].constant;
@@ -342,9 +312,8 @@ static steno_status open_model_wenet_streaming(void *model, const struct steno_f
         return st;
     find_positions(m);
     st = try(m, err);
-    if (!st && !(m->quiet = steno_ctc_quiet(m->m.meta.chunk, (int32_t)m->m.meta.vocab, m->m.blank)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    return st;
+    return st ? st
+              : steno_shell_make_quiet(&m->m.base, m->m.meta.chunk, (int32_t)m->m.meta.vocab, err);
 }
 
 /* Frames of the longest utterance. */
@@ -425,8 +394,7 @@ static steno_status reset_wenet_streaming(void *state, enum steno_reset what, st
     (void)err;
     s->caches.chunks = 0;
     steno_wenet_finals_next(&s->base.finals, what == STENO_RESET_RECORDING ? 0 : ahead(s));
-    return what == STENO_RESET_RECORDING ? steno_token_search_restart(&s->base.base.search, 0)
-                                         : steno_token_search_reset(&s->base.base.search);
+    return steno_shell_reset_search(s, what);
 }
 
 /* Hand the scores to the search, and keep what the decoder will look at. */
@@ -436,8 +404,8 @@ static steno_status give(struct worker *w, struct stream *s, const float *scores
     const size_t rows = (size_t)m->meta.chunk;
     steno_token_search_give(&s->base.base.search, scores, rows);
     s->ran = true;
-    if (m->runtime &&
-        steno_wenet_finals_add(&s->base.finals, steno_session_get(w->session, 0)->data, rows))
+    if (m->runtime && steno_wenet_finals_add(&s->base.finals,
+                                             steno_session_get(w->base.session[0], 0)->data, rows))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return STENO_OK;
 }
@@ -480,7 +448,7 @@ static steno_status skip_wenet_streaming(void *state)
     struct stream *s = state;
     const struct model *m = s->base.base.model;
     s->ran = false;
-    steno_token_search_give(&s->base.base.search, m->quiet, (size_t)m->m.meta.chunk);
+    steno_token_search_give(&s->base.base.search, m->m.base.quiet, (size_t)m->m.meta.chunk);
     return STENO_OK;
 }
 
@@ -529,8 +497,9 @@ static steno_status trial_run(void *trial, int size, steno_err *err)
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .stream_bytes = sizeof(struct stream),
                                          .worker_bytes = sizeof(struct worker),
+                                         .sessions = 2,
                                          .open = open_model_wenet_streaming,
-                                         .close = close_model_wenet_streaming,
+                                         .close = steno_wenet_close,
                                          .info = get_info_wenet_streaming,
                                          .describe = describe_wenet_streaming,
                                          .stream_open = steno_wenet_stream_open,
@@ -545,11 +514,8 @@ const struct steno_family steno_family_wenet_streaming = {
     .probe = probe_wenet_streaming,
     .shell = &shell,
     STENO_WINDOWED_STATE,
+    STENO_WINDOWED_SEARCH,
     .hypotheses = hypotheses,
-    .consume = steno_shell_consume,
-    .frames = steno_shell_frames,
-    .last_sound = steno_shell_last_sound,
-    .n_tokens = steno_shell_n_tokens,
     .reset = reset_wenet_streaming,
     .step = wenet_streaming_step,
     .trial_open = trial_open,

@@ -1,6 +1,6 @@
 /* Family whisper: a faster-whisper (CTranslate2), Hugging Face or ONNX directory, a ggml or GGUF
  * file. */
-#include "speech/families/whisper/family.h"
+#include "speech/families/entries.h"
 
 #include <stdio.h>
 #include <stdlib.h>

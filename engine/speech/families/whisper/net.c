@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "speech/families/whisper/mel.h"
+#include "base/array.h"
 #include "nn/kernels/kernels.h"
+#include "speech/families/whisper/mel.h"
 
 #define FIRST_ROWS 256
 /* Rows of a window that become keys and values at a time: whole pages. */
@@ -420,14 +421,7 @@ static bool grow_inputs(steno_whisper_runner *r, size_t entries, size_t asks)
         r->picked = picked;
         r->cap_entries = entries;
     }
-    if (asks > r->cap_views) {
-        struct steno_kv_view *v = realloc(r->view, asks * sizeof *v);
-        if (!v)
-            return false;
-        r->view = v;
-        r->cap_views = asks;
-    }
-    return true;
+    return !STENO_RESERVE(&r->view, &r->cap_views, asks);
 }
 
 /* Lists of the hypotheses that go on: list[0] becomes that of their parents. */

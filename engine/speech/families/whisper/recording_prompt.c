@@ -1,19 +1,15 @@
 #include "speech/families/whisper/recording_internal.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 steno_status steno_whisper_pieces_add(struct steno_whisper_pieces *p, const int32_t *ids, size_t n,
                                       steno_err *err)
 {
-    if (p->n + n > p->cap) {
-        size_t cap = 2 * (p->n + n);
-        int32_t *more = realloc(p->ids, cap * sizeof *more);
-        if (!more)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        p->ids = more;
-        p->cap = cap;
-    }
+    if (STENO_RESERVE(&p->ids, &p->cap, p->n + n))
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (n)
         memcpy(p->ids + p->n, ids, n * sizeof *ids);
     p->n += n;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/text/language.h"
 
 #define FRAME 0.01 /* s of a mel frame */
@@ -27,27 +28,14 @@ void steno_whisper_sections_cut(struct steno_whisper_sections *s, size_t n, size
     steno_buf_cut(&s->text, text);
 }
 
-static bool reserve_whisper_sections(struct steno_whisper_sections *s)
-{
-    const size_t cap = s->cap ? 2 * s->cap : 16;
-    struct steno_section *p;
-    if (s->n < s->cap)
-        return true;
-    p = realloc(s->v, cap * sizeof *p);
-    if (!p)
-        return false;
-    s->v = p;
-    s->cap = cap;
-    return true;
-}
-
 bool steno_whisper_sections_add(struct steno_whisper_sections *s,
                                 const struct steno_whisper_segment *g,
                                 const struct steno_whisper_decoded *window, size_t span,
                                 size_t n_spans)
 {
     struct steno_section *o;
-    if (!reserve_whisper_sections(s) || steno_buf_add(&s->text, g->text, strlen(g->text) + 1))
+    if (STENO_RESERVE(&s->v, &s->cap, s->n + 1) ||
+        steno_buf_add(&s->text, g->text, strlen(g->text) + 1))
         return false;
     o = &s->v[s->n++];
     *o = (struct steno_section){.start = g->start,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "speech/families/whisper/sections.h"
 
 #define FRAME 0.02 /* s: the grain of times */
@@ -125,16 +126,7 @@ void steno_whisper_transcript_back(steno_whisper_transcript *t)
 
 static bool reserve_transcript(struct text *x, size_t spans)
 {
-    const size_t cap = 2 * (x->n + spans);
-    struct steno_span *p;
-    if (x->n + spans <= x->cap)
-        return true;
-    p = realloc(x->spans, cap * sizeof *p);
-    if (!p)
-        return false;
-    x->spans = p;
-    x->cap = cap;
-    return true;
+    return !STENO_RESERVE(&x->spans, &x->cap, x->n + spans);
 }
 
 /* Seconds. */
@@ -183,14 +175,8 @@ static bool add_piece_transcript(const steno_whisper_transcript *t, struct text 
 
 static bool add_ids(steno_whisper_transcript *t, const struct steno_whisper_segment *g)
 {
-    if (t->n_ids + g->n_ids > t->cap_ids) {
-        const size_t cap = 2 * (t->n_ids + g->n_ids);
-        int32_t *p = realloc(t->ids, cap * sizeof *p);
-        if (!p)
-            return false;
-        t->ids = p;
-        t->cap_ids = cap;
-    }
+    if (STENO_RESERVE(&t->ids, &t->cap_ids, t->n_ids + g->n_ids))
+        return false;
     if (g->n_ids)
         memcpy(t->ids + t->n_ids, g->ids, g->n_ids * sizeof *g->ids);
     t->n_ids += g->n_ids;

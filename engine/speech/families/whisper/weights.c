@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/pages.h"
 
 /* ---- elements ------------------------------------------------------------------------------ */
@@ -192,18 +193,11 @@ void steno_whisper_rows(const struct steno_whisper_tensor *t, size_t from, size_
 steno_status steno_whisper_add(steno_whisper_weights *w, const struct steno_whisper_tensor *t,
                                steno_err *err)
 {
-    if (w->n == w->cap) {
-        size_t cap = w->cap ? 2 * w->cap : 256;
-        struct steno_whisper_tensor *p;
-        if (cap > STENO_WHISPER_MAX_TENSORS)
-            return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d tensors", t->file,
-                              STENO_WHISPER_MAX_TENSORS);
-        p = realloc(w->tensor, cap * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", t->file);
-        w->tensor = p;
-        w->cap = cap;
-    }
+    if (w->n == STENO_WHISPER_MAX_TENSORS)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d tensors", t->file,
+                          STENO_WHISPER_MAX_TENSORS);
+    if (STENO_RESERVE(&w->tensor, &w->cap, w->n + 1))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", t->file);
     w->tensor[w->n++] = *t;
     return STENO_OK;
 }

@@ -1,9 +1,0 @@
-/* The family's entry for registry.c. */
-#ifndef STENO_FAMILIES_WAV2VEC2_FAMILY_H
-#define STENO_FAMILIES_WAV2VEC2_FAMILY_H
-
-#include "speech/families/family.h"
-
-extern const struct steno_family steno_family_wav2vec2;
-
-#endif
