@@ -90,8 +90,7 @@ static steno_status push_node(struct machine *m, node *v)
 {
     if (!v)
         return no_node(m);
-    if (m->n == 2 * STENO_PICKLE_MAX_NODES ||
-        STENO_RESERVE(&m->stack, &m->cap, m->n + 1))
+    if (m->n == 2 * STENO_PICKLE_MAX_NODES || STENO_RESERVE(&m->stack, &m->cap, m->n + 1))
         return no_memory_for_pickle(m);
     m->stack[m->n++] = v;
     return STENO_OK;

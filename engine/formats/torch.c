@@ -2,8 +2,10 @@
 
 #include "base/arena.h"
 #include "base/array.h"
+#include "base/little_endian.h"
 #include "base/map.h"
 #include "base/pages.h"
+#include "formats/ggml_type.h"
 #include "formats/pickle.h"
 #include "formats/zip.h"
 
@@ -334,15 +336,14 @@ static steno_status place_storages(steno_torch *t, size_t at, const struct steno
     for (size_t i = 0; i < keys->n; i++) {
         const struct steno_pickle_node *key = keys->item[i];
         struct storage *s = key->kind == STENO_PICKLE_STRING ? find_storage(t, key->text) : NULL;
-        uint64_t n = 0;
+        uint64_t n;
         if (!s)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: storage %zu is not in the object",
                               t->name, i);
         if (t->n_bytes - at < 8)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: cut short before storage '%.80s'",
                               t->name, s->key);
-        for (int b = 7; b >= 0; b--)
-            n = n << 8 | t->bytes[at + (size_t)b];
+        n = steno_le64(t->bytes + at);
         at += 8;
         if (n > (t->n_bytes - at) / s->item)
             return steno_fail(err, STENO_ERR_FORMAT,
@@ -728,63 +729,36 @@ const char *steno_torch_str(const steno_torch *t, const char *name)
 
 /* ---- elements ------------------------------------------------------------------------------ */
 
-static float float_of_bits(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-/* IEEE 754 binary16. */
-static float float_of_half(uint16_t h)
-{
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, rest = h & 1023;
-    if (exponent == 31)
-        return float_of_bits(sign | 0x7f800000u | rest << 13);
-    if (exponent)
-        return float_of_bits(sign | (exponent + 112) << 23 | rest << 13);
-    return float_of_bits(sign | 0x3f800000u) * ((float)rest / 16777216.0f);
-}
-
-#define AS(TYPE, VAR)                                                                              \
-    TYPE VAR;                                                                                      \
-    memcpy(&VAR, p, sizeof VAR)
+/* Of numbers as C has them. */
+#define RETURN_FLOAT_OF(TYPE)                                                                      \
+    do {                                                                                           \
+        TYPE v;                                                                                    \
+        memcpy(&v, p, sizeof v);                                                                   \
+        return (float)v;                                                                           \
+    } while (0)
 
 static float element(enum steno_torch_type type, const unsigned char *p)
 {
+    float f;
     switch (type) {
-    case STENO_TORCH_F32: {
-        AS(float, v);
-        return v;
-    }
-    case STENO_TORCH_F16: {
-        AS(uint16_t, v);
-        return float_of_half(v);
-    }
-    case STENO_TORCH_BF16: {
-        AS(uint16_t, v);
-        return float_of_bits((uint32_t)v << 16);
-    }
-    case STENO_TORCH_F64: {
-        AS(double, v);
-        return (float)v;
-    }
-    case STENO_TORCH_I64: {
-        AS(int64_t, v);
-        return (float)v;
-    }
-    case STENO_TORCH_I32: {
-        AS(int32_t, v);
-        return (float)v;
-    }
-    case STENO_TORCH_I16: {
-        AS(int16_t, v);
-        return v;
-    }
-    case STENO_TORCH_I8: {
-        AS(int8_t, v);
-        return v;
-    }
+    case STENO_TORCH_F32:
+        RETURN_FLOAT_OF(float);
+    case STENO_TORCH_F16:
+        steno_ggml_from_f16(p, 1, &f);
+        return f;
+    case STENO_TORCH_BF16:
+        steno_ggml_from_bf16(p, 1, &f);
+        return f;
+    case STENO_TORCH_F64:
+        RETURN_FLOAT_OF(double);
+    case STENO_TORCH_I64:
+        RETURN_FLOAT_OF(int64_t);
+    case STENO_TORCH_I32:
+        RETURN_FLOAT_OF(int32_t);
+    case STENO_TORCH_I16:
+        RETURN_FLOAT_OF(int16_t);
+    case STENO_TORCH_I8:
+        RETURN_FLOAT_OF(int8_t);
     default:
         return *p;
     }

@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "nn/kernels/kernels.h"
+#include "speech/families/common/run.h"
 
 #define FIRST_ROWS 128 /* of a cache */
 #define FIRST_CAP 128  /* tokens; encoder frames */
@@ -88,21 +89,25 @@ static steno_status no_memory_cached_decoder(const steno_cached_decoder *s, sten
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
 }
 
+static void replace_block(struct block *b, void *p, size_t bytes)
+{
+    steno_aligned_free(b->p);
+    b->p = p;
+    b->bytes = bytes;
+}
+
 /* Make room for `bytes`. The first `keep` bytes stay; new ones are zero. */
 static bool reserve_cached_decoder(struct block *b, size_t bytes, size_t keep)
 {
     void *p;
     if (bytes <= b->bytes)
         return true;
-    p = steno_aligned_alloc(bytes);
+    p = steno_aligned_zeroed(bytes);
     if (!p)
         return false;
     if (keep)
         memcpy(p, b->p, keep);
-    memset((char *)p + keep, 0, bytes - keep);
-    steno_aligned_free(b->p);
-    b->p = p;
-    b->bytes = bytes;
+    replace_block(b, p, bytes);
     return true;
 }
 
@@ -192,31 +197,16 @@ static int count_layers(const steno_network *net)
 
 /* ---- room ---------------------------------------------------------------------------------- */
 
-/* Zeros for `cap` rows of a layer. */
-static float *new_rows(const struct columns *c, size_t cap)
-{
-    size_t n = cap * c->width * sizeof(float);
-    float *p = steno_aligned_alloc(n);
-    return p ? memset(p, 0, n) : NULL;
-}
-
-static void put_rows(struct block *b, float *p, const struct columns *c, size_t cap)
-{
-    steno_aligned_free(b->p);
-    b->p = p;
-    b->bytes = cap * c->width * sizeof *p;
-}
-
 /* Give a layer's cache room for `cap` rows instead of `from`. */
 static bool resize_rows(struct block *b, const struct columns *c, size_t from, size_t cap)
 {
-    const size_t pair = c->size + c->v_size;
-    float *p = new_rows(c, cap);
+    const size_t pair = c->size + c->v_size, bytes = cap * c->width * sizeof(float);
+    float *p = steno_aligned_zeroed(bytes);
     if (!p)
         return false;
     for (size_t h = 0; from && h < c->heads; h++)
         memcpy(p + h * cap * pair, (const float *)b->p + h * from * pair, from * pair * sizeof *p);
-    put_rows(b, p, c, cap);
+    replace_block(b, p, bytes);
     return true;
 }
 
@@ -358,16 +348,11 @@ void steno_cached_decoder_rewind(void *self, int calls)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static steno_status run_once(steno_cached_decoder *s, steno_err *err)
-{
-    steno_status st = steno_session_run(s->once, err);
-    return st ? steno_fail_in(err, st, "%s", s->name) : STENO_OK;
-}
-
 /* Keys and values of a row of zeros, for all layers but the first. */
 static steno_status read_zeros(steno_cached_decoder *s, steno_err *err)
 {
-    steno_status st = run_once(s, err);
+    struct steno_run run = steno_run_begin(s->once, s->name, err);
+    steno_status st = steno_run_end(&run);
     for (int i = 1; i < s->n_layers && !st; i++) {
         const struct steno_tensor *t = steno_session_get(s->once, i - 1);
         struct layer *l = &s->layer[i];
@@ -444,9 +429,9 @@ static size_t page_bytes(const steno_kernels *k, const struct columns *c)
 static bool resize_memory(struct block *b, const struct columns *c, size_t from, size_t n,
                           size_t cap)
 {
-    const size_t k = c->heads * c->size;
+    const size_t k = c->heads * c->size, bytes = cap * c->width * sizeof(float);
     const float *old = b->p;
-    float *p = new_rows(c, cap);
+    float *p = steno_aligned_zeroed(bytes);
     if (!p)
         return false;
     for (size_t i = 0; n && i < k; i++)
@@ -454,7 +439,7 @@ static bool resize_memory(struct block *b, const struct columns *c, size_t from,
     for (size_t h = 0; n && h < c->heads; h++)
         memcpy(p + k * cap + h * cap * c->v_size, old + k * from + h * from * c->v_size,
                n * c->v_size * sizeof *p);
-    put_rows(b, p, c, cap);
+    replace_block(b, p, bytes);
     return true;
 }
 
@@ -464,17 +449,12 @@ static bool resize_pages(const steno_kernels *k, struct block *b, const struct c
 {
     const size_t old = from / STENO_KV_PAGE_KEYS * page_bytes(k, c),
                  now = cap / STENO_KV_PAGE_KEYS * page_bytes(k, c);
-    char *p = steno_aligned_alloc(c->heads * now);
+    char *p = steno_aligned_zeroed(c->heads * now);
     if (!p)
         return false;
-    for (size_t h = 0; h < c->heads; h++) {
-        if (old)
-            memcpy(p + h * now, (const char *)b->p + h * old, old);
-        memset(p + h * now + old, 0, now - old);
-    }
-    steno_aligned_free(b->p);
-    b->p = p;
-    b->bytes = c->heads * now;
+    for (size_t h = 0; old && h < c->heads; h++)
+        memcpy(p + h * now, (const char *)b->p + h * old, old);
+    replace_block(b, p, c->heads * now);
     return true;
 }
 
@@ -535,14 +515,12 @@ static void append_pages(const steno_kernels *k, char *p, size_t cap, const stru
 static steno_status project(steno_cached_decoder *s, steno_cached_decoder_state *k,
                             const float *frames, size_t n, int64_t dim, steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
+    struct steno_run run = steno_run_begin(s->once, s->name, err);
     steno_status st;
-    memcpy(&t.data, &frames, sizeof t.data); /* inputs are not written */
     if (!grow_memory(s, k, k->n_memory + n))
         return no_memory_cached_decoder(s, err);
-    st = steno_session_set(s->once, 0, &t, err);
-    if (!st)
-        st = run_once(s, err);
+    steno_run_set(&run, 0, STENO_F32, (const int64_t[]){1, (int64_t)n, dim}, 3, frames);
+    st = steno_run_end(&run);
     for (int i = 0; i < s->n_layers && !st; i++) {
         const struct steno_tensor *kv = steno_session_get(s->once, i);
         const struct columns *c = &s->layer[i].memory_of;
@@ -690,23 +668,16 @@ static steno_cached_decoder_state *state_of(const struct steno_score_request *r)
     return ((const struct steno_cached_decoder_search *)r->self)->state;
 }
 
-static steno_status set_input(steno_cached_decoder *s, int input, int64_t *data, int rank, size_t m,
-                              steno_err *err)
-{
-    struct steno_tensor t = {
-        .dtype = STENO_I64, .shape = {.rank = rank, .dim = {(int64_t)m, 1}}, .data = data};
-    return input < 0 ? STENO_OK : steno_session_set(s->step, input, &t, err);
-}
-
 /* m: hypotheses to run_cached_decoder; those after the requested ones are padding. */
-static steno_status set_inputs_cached_decoder(steno_cached_decoder *s,
-                                              const struct steno_score_request *r, size_t n,
-                                              size_t m, steno_err *err)
+static void set_inputs_cached_decoder(steno_cached_decoder *s, const struct steno_score_request *r,
+                                      size_t n, size_t m, struct steno_run *run)
 {
+    const int64_t dim[] = {(int64_t)m, 1};
     size_t at = 0;
-    steno_status st;
-    if (!grow_inputs(s, m, n))
-        return no_memory_cached_decoder(s, err);
+    if (!grow_inputs(s, m, n)) {
+        run->st = steno_fail(run->err, STENO_ERR_NOMEM, "out of memory");
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         const steno_cached_decoder_state *k = state_of(&r[i]);
         s->view[i] = (struct steno_kv_view){.hyps = r[i].n,
@@ -724,8 +695,8 @@ static steno_status set_inputs_cached_decoder(steno_cached_decoder *s,
         s->tokens[at] = s->places[at] = 0;
     s->kv_binding = (struct steno_kv_binding){s->view, n};
     steno_session_bind_kv(s->step, &s->kv_binding);
-    st = set_input(s, s->tgt, s->tokens, 2, m, err);
-    return st ? st : set_input(s, s->position, s->places, 1, m, err);
+    steno_run_set(run, s->tgt, STENO_I64, dim, 2, s->tokens);
+    steno_run_set(run, s->position, STENO_I64, dim, 1, s->places);
 }
 
 /* Store the run's keys and values of hypotheses from `at` on in the rows chosen for them. */
@@ -757,16 +728,16 @@ static steno_status run_cached_decoder(steno_cached_decoder *s, const struct ste
 {
     const size_t vocab = (size_t)s->o.vocab;
     const struct steno_tensor *y;
+    struct steno_run run = steno_run_begin(s->step, s->name, err);
     size_t all = 0, m, at = 0;
     steno_status st;
     for (size_t i = 0; i < n; i++)
         all += r[i].n;
     m = rounded(state_of(r)->beam, all);
-    st = set_inputs_cached_decoder(s, r, n, m, err);
-    if (!st)
-        st = steno_session_run(s->step, err);
+    set_inputs_cached_decoder(s, r, n, m, &run);
+    st = steno_run_end(&run);
     if (st)
-        return steno_fail_in(err, st, "%s", s->name);
+        return st;
     y = steno_session_get(s->step, s->y);
     if (y->dtype != STENO_F32 || steno_numel(y) != m * vocab)
         return steno_fail(err, STENO_ERR_FORMAT,

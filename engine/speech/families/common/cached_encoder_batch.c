@@ -39,10 +39,7 @@ static steno_status no_memory_cached_encoder_batch(steno_err *err)
 static char *zeroed(size_t count, size_t size)
 {
     size_t bytes;
-    char *p = steno_mul_size(count, size, &bytes) ? steno_aligned_alloc(bytes) : NULL;
-    if (p)
-        memset(p, 0, bytes);
-    return p;
+    return steno_mul_size(count, size, &bytes) ? steno_aligned_zeroed(bytes) : NULL;
 }
 
 static steno_status open_session(steno_cached_encoder_batch *b, int threads, steno_err *err)

@@ -46,12 +46,6 @@ void steno_fusion_close(struct steno_fusion *f)
     *f = (struct steno_fusion){0};
 }
 
-static bool ends_with_fusion(const char *name, const char *end)
-{
-    const size_t n = strlen(name), k = strlen(end);
-    return n > k && strcmp(name + n - k, end) == 0;
-}
-
 /* *path: NULL if there is none; the caller frees it. */
 static steno_status find_file(char **path, const char *dir, steno_err *err)
 {
@@ -64,7 +58,7 @@ static steno_status find_file(char **path, const char *dir, steno_err *err)
     if (!d)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
     for (const struct dirent *e; !failed && (e = readdir(d));) {
-        if (!ends_with_fusion(e->d_name, ".arpa") && !ends_with_fusion(e->d_name, ".klm"))
+        if (!steno_path_ends(e->d_name, ".arpa") && !steno_path_ends(e->d_name, ".klm"))
             continue;
         if (name && strcmp(e->d_name, name) > 0)
             continue;

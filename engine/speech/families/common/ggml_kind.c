@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "formats/gguf.h"
 
 /* Numbers behind the magic, each i32. Whisper: vocab, audio ctx, state, head, layer, text ctx,
@@ -11,8 +12,7 @@ enum { N_HEADER = 11, STATE = 2, TEXT_STATE = 6, TEXT_HEAD = 7 };
 
 static uint32_t number_at(const unsigned char *p, int i)
 {
-    p += 4 + 4 * i;
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return steno_le32(p + 4 + 4 * i);
 }
 
 /* Where Whisper has heads and width of its decoder, which is that of its encoder, Parakeet has the

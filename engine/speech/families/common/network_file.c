@@ -13,12 +13,6 @@ bool steno_network_file_is_int8(const char *name)
            strstr(name, "_quantized.");
 }
 
-static bool ends_with_network_file(const char *s, const char *end)
-{
-    const size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 /* An ending of transformers.js with which a name goes on. */
 static bool is_known_ending(const char *s)
 {
@@ -35,7 +29,7 @@ static int fit(const char *name, const char *stem, bool int8)
 {
     const size_t n = strlen(stem);
     const char next = strncmp(name, stem, n) == 0 ? name[n] : 'a';
-    if ((next >= 'a' && next <= 'z') || !ends_with_network_file(name, ".onnx") ||
+    if ((next >= 'a' && next <= 'z') || !steno_path_ends(name, ".onnx") ||
         (next == '_' && !is_known_ending(name + n)))
         return 0;
     if (strstr(name, ".fp16") || strstr(name, "_fp16"))

@@ -40,16 +40,11 @@ static void look_at_tokens(struct steno_phrases *p)
     p->lower = small && !capital;
 }
 
-static bool ends_with_phrases(const char *name, const char *end)
-{
-    const size_t n = strlen(name), k = strlen(end);
-    return n >= k && !strcmp(name + n - k, end);
-}
-
 static bool is_model(const char *name)
 {
-    return ends_with_phrases(name, "bpe.model") || !strcmp(name, "tokenizer.model") ||
-           (ends_with_phrases(name, ".model") && strstr(name, "unigram"));
+    return steno_path_ends(name, "bpe.model") || !strcmp(name, "bpe.model") ||
+           !strcmp(name, "tokenizer.model") ||
+           (steno_path_ends(name, ".model") && strstr(name, "unigram"));
 }
 
 /* bpe.vocab or the name of a SentencePiece model of dir; "": it has neither. */

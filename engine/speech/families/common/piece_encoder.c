@@ -234,17 +234,8 @@ static steno_status add_piece_encoder(steno_piece_runs *r, const struct steno_pi
                                       const float *x, size_t n)
 {
     const size_t floats = n * r->e->bins;
-    if (r->used + floats > r->cap) {
-        const size_t cap = 2 * (r->used + floats);
-        float *q = steno_aligned_alloc(cap * sizeof *q);
-        if (!q)
-            return steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
-        if (r->used)
-            memcpy(q, r->features, r->used * sizeof *q);
-        steno_aligned_free(r->features);
-        r->features = q;
-        r->cap = cap;
-    }
+    if (!steno_floats_extend(&r->features, &r->cap, r->used + floats, r->used))
+        return steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
     memcpy(r->features + r->used, x, floats * sizeof *x);
     r->wait[r->n_wait] = (struct waiting){.p = *p, .at = r->used, .n = n, .order = r->n_wait};
     r->n_wait++;

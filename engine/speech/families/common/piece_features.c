@@ -1,5 +1,7 @@
 #include "speech/families/common/piece_features.h"
 
+#include <string.h>
+
 #include "base/arena.h"
 
 steno_status steno_piece_features_open(struct steno_piece_features *f, const steno_fbank *front,
@@ -18,6 +20,11 @@ void steno_piece_features_close(struct steno_piece_features *f)
 
 bool steno_floats_reserve(float **p, size_t *cap, size_t n)
 {
+    return steno_floats_extend(p, cap, n, 0);
+}
+
+bool steno_floats_extend(float **p, size_t *cap, size_t n, size_t keep)
+{
     const size_t want = n + n / 4;
     float *q;
     if (n <= *cap)
@@ -25,6 +32,8 @@ bool steno_floats_reserve(float **p, size_t *cap, size_t n)
     q = steno_aligned_alloc(want * sizeof *q);
     if (!q)
         return false;
+    if (keep)
+        memcpy(q, *p, keep * sizeof *q);
     steno_aligned_free(*p);
     *p = q;
     *cap = want;

@@ -26,5 +26,7 @@ STENO_MUST steno_status steno_piece_features_compute(struct steno_piece_features
 /* Make room for n floats in an aligned block *p of *cap floats, whose content is lost if it moves.
  * False: out of memory; the block stays. */
 bool steno_floats_reserve(float **p, size_t *cap, size_t n);
+/* The same; the first `keep` floats stay. */
+bool steno_floats_extend(float **p, size_t *cap, size_t n, size_t keep);
 
 #endif

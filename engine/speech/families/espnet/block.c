@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "formats/npy.h"
+#include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 #include "speech/families/family.h"
 
 #define MAX_PE ((size_t)1 << 30)
@@ -17,7 +19,7 @@ static const char *const out_names[4] = {"next_buffer_before_downsampling",
 
 static const char *file_of(const struct steno_espnet *e)
 {
-    return e->opt.quantized ? e->conf.encoder.quantized : e->conf.encoder.full;
+    return steno_espnet_path(e, &e->conf.encoder);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -35,15 +37,17 @@ static steno_status find_io(const struct steno_espnet *e, const char *name, bool
 static steno_status bind_block(struct steno_espnet_blocks *b, const struct steno_espnet *e,
                                steno_err *err)
 {
-    steno_status st = find_io(e, "xs_pad", false, &b->xs, err);
-    if (!st)
-        st = find_io(e, "mask", false, &b->mask, err);
-    if (!st)
-        st = find_io(e, "pos_enc_xs", false, &b->pos, err);
-    if (!st)
-        st = find_io(e, "pos_enc_addin", false, &b->pos_addin, err);
-    if (!st)
-        st = find_io(e, "is_first", false, &b->first, err);
+    const struct {
+        const char *name;
+        int *at;
+    } inputs[] = {{"xs_pad", &b->xs},
+                  {"mask", &b->mask},
+                  {"pos_enc_xs", &b->pos},
+                  {"pos_enc_addin", &b->pos_addin},
+                  {"is_first", &b->first}};
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++)
+        st = find_io(e, inputs[i].name, false, inputs[i].at, err);
     if (!st)
         st = find_io(e, "ys_pad", true, &b->ys, err);
     for (int i = 0; i < 4 && !st; i++) {
@@ -181,13 +185,10 @@ void steno_espnet_state_free(struct steno_espnet_state *s)
 
 /* ---- one block ----------------------------------------------------------------------------- */
 
-static steno_status set3(steno_session *s, int input, const float *x, size_t n, int64_t rows,
-                         int64_t width, steno_err *err)
+static void set3(struct steno_run *run, int input, const float *x, size_t n, int64_t rows,
+                 int64_t width)
 {
-    struct steno_tensor t = {.dtype = STENO_F32,
-                             .shape = {.rank = 3, .dim = {(int64_t)n, rows, width}}};
-    memcpy(&t.data, &x, sizeof t.data); /* inputs are not written */
-    return steno_session_set(s, input, &t, err);
+    steno_run_set(run, input, STENO_F32, (const int64_t[]){(int64_t)n, rows, width}, 3, x);
 }
 
 /* Write positions [from, from + n) to `to`. */
@@ -242,70 +243,62 @@ static size_t batch_floats(const struct steno_espnet *e, const struct batch *b, 
     return b->n * each + 8 * STENO_ALIGN;
 }
 
-static steno_status set_positions(const struct steno_espnet *e, steno_session *session,
-                                  struct batch *b, steno_err *err)
+static void set_positions(const struct steno_espnet *e, struct steno_run *run, struct batch *b)
 {
     const struct steno_espnet_conf *c = &e->conf;
     size_t each = (size_t)(c->block * e->dim), dim = (size_t)e->dim;
     float *pos = place_block(b, b->n * each), *addin = place_block(b, b->n * dim);
-    steno_status st = STENO_OK;
-    for (size_t i = 0; i < b->n && !st; i++) {
+    for (size_t i = 0; i < b->n && !run->st; i++) {
         int64_t block = b->s[i]->block;
-        st = positions(e, (size_t)(c->hop * block), (size_t)c->block, pos + i * each, err);
-        if (!st)
-            st = positions(e, (size_t)block, 1, addin + i * dim, err);
+        run->st =
+            positions(e, (size_t)(c->hop * block), (size_t)c->block, pos + i * each, run->err);
+        if (!run->st)
+            run->st = positions(e, (size_t)block, 1, addin + i * dim, run->err);
     }
-    if (!st)
-        st = set3(session, e->blocks->pos, pos, b->n, c->block, e->dim, err);
-    return st ? st : set3(session, e->blocks->pos_addin, addin, b->n, 1, e->dim, err);
+    set3(run, e->blocks->pos, pos, b->n, c->block, e->dim);
+    set3(run, e->blocks->pos_addin, addin, b->n, 1, e->dim);
 }
 
 /* Set an input to x [n], each [rows, width]. The input of a single stream is not copied. */
-static steno_status set_each(steno_session *session, struct batch *b, int input,
-                             const float *const *x, size_t rows, int64_t width, steno_err *err)
+static void set_each(struct steno_run *run, struct batch *b, int input, const float *const *x,
+                     size_t rows, int64_t width)
 {
     size_t each = rows * (size_t)width;
     float *all;
-    if (b->n == 1)
-        return set3(session, input, x[0], 1, (int64_t)rows, width, err);
+    if (b->n == 1) {
+        set3(run, input, x[0], 1, (int64_t)rows, width);
+        return;
+    }
     all = place_block(b, b->n * each);
     for (size_t k = 0; k < b->n; k++)
         memcpy(all + k * each, x[k], each * sizeof *all);
-    return set3(session, input, all, b->n, (int64_t)rows, width, err);
+    set3(run, input, all, b->n, (int64_t)rows, width);
 }
 
-static steno_status set_streams(const struct steno_espnet *e, steno_session *session,
-                                struct batch *b, size_t frames, steno_err *err)
+static void set_streams(const struct steno_espnet *e, struct steno_run *run, struct batch *b,
+                        size_t frames)
 {
     const struct steno_espnet_blocks *w = e->blocks;
     const float *part[STENO_BATCH_MAX];
-    steno_status st = set_each(session, b, w->xs, b->feats, frames, e->conf.bins, err);
-    for (int i = 0; i < 4 && !st; i++) {
+    set_each(run, b, w->xs, b->feats, frames, e->conf.bins);
+    for (int i = 0; i < 4; i++) {
         for (size_t k = 0; k < b->n; k++)
             part[k] = b->s[k]->part[i];
-        st = set_each(session, b, w->in[i], part, b->s[0]->rows[i], w->width[i], err);
+        set_each(run, b, w->in[i], part, b->s[0]->rows[i], w->width[i]);
     }
-    return st;
 }
 
-static steno_status set_inputs_block(const struct steno_espnet *e, steno_session *session,
-                                     struct batch *b, size_t frames, steno_err *err)
+static void set_inputs_block(const struct steno_espnet *e, struct steno_run *run, struct batch *b,
+                             size_t frames)
 {
     const struct steno_espnet_blocks *w = e->blocks;
-    int64_t side = e->conf.block + 2;
-    struct steno_tensor mask = {
-        .dtype = STENO_F32, .shape = {.rank = 4, .dim = {1, 1, side, side}}, .data = w->mask_data};
-    struct steno_tensor flag = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}};
+    const int64_t one = 1, side = e->conf.block + 2;
     int64_t *is_first = (int64_t *)(void *)place_block(b, sizeof *is_first / sizeof(float));
-    steno_status st;
     *is_first = b->s[0]->block == 0;
-    flag.data = is_first;
-    st = steno_session_set(session, w->mask, &mask, err);
-    if (!st)
-        st = steno_session_set(session, w->first, &flag, err);
-    if (!st)
-        st = set_positions(e, session, b, err);
-    return st ? st : set_streams(e, session, b, frames, err);
+    steno_run_set(run, w->mask, STENO_F32, (const int64_t[]){1, 1, side, side}, 4, w->mask_data);
+    steno_run_set(run, w->first, STENO_I64, &one, 1, is_first);
+    set_positions(e, run, b);
+    set_streams(e, run, b, frames);
 }
 
 /* Check the new state i and make room for it in all streams. */
@@ -353,13 +346,14 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
     steno_session *session = steno_espnet_encoder(r);
     struct batch b = {s, feats, n, NULL};
     const struct steno_tensor *y;
-    steno_status st = steno_espnet_scratch(r, batch_floats(e, &b, frames), &b.mem, err);
-    if (!st)
-        st = set_inputs_block(e, session, &b, frames, err);
-    if (!st)
-        st = steno_session_run(session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s: block %lld", file_of(e), (long long)s[0]->block);
+    struct steno_run run = steno_run_begin(session, file_of(e), err);
+    run.st = steno_espnet_scratch(r, batch_floats(e, &b, frames), &b.mem, err);
+    if (!run.st)
+        set_inputs_block(e, &run, &b, frames);
+    if (!run.st)
+        run.st = steno_session_run(session, err);
+    if (run.st)
+        return steno_fail_in(err, run.st, "%s: block %lld", file_of(e), (long long)s[0]->block);
     y = steno_session_get(session, e->blocks->ys);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != (int64_t)n ||
         y->shape.dim[2] != e->dim)
@@ -374,23 +368,14 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
 
 struct rows {
     float *x;
-    size_t n, cap;
+    size_t n, cap; /* cap: floats */
 };
 
 static steno_status append_block(struct rows *to, const float *x, size_t n, size_t dim,
                                  steno_err *err)
 {
-    if (to->n + n > to->cap) {
-        size_t cap = 2 * (to->n + n);
-        float *p = steno_aligned_alloc(cap * dim * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-        if (to->n)
-            memcpy(p, to->x, to->n * dim * sizeof *p);
-        steno_aligned_free(to->x);
-        to->x = p;
-        to->cap = cap;
-    }
+    if (!steno_floats_extend(&to->x, &to->cap, (to->n + n) * dim, to->n * dim))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     memcpy(to->x + to->n * dim, x, n * dim * sizeof *x);
     to->n += n;
     return STENO_OK;

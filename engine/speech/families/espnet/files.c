@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/path.h"
+
 #define PATH_MAX_BYTES 4096
 
 static bool readable(const char *path)
@@ -48,18 +50,12 @@ const char *steno_espnet_find_named(struct steno_espnet_conf *c, const char *giv
     return found ? found : existing(c, c->dir, base + 1);
 }
 
-static bool ends_with_espnet_files(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 /* Whether a file name has this role. A "predecoder" is not a "decoder". The "transducer_encoder",
  * as espnet_onnx calls the prediction network, is not an "encoder". */
 static bool of_role(const char *name, const char *role)
 {
     static const char *const others[] = {"predecoder", "transducer"};
-    if (!strstr(name, role) || !ends_with_espnet_files(name, ".onnx"))
+    if (!strstr(name, role) || !steno_path_ends(name, ".onnx"))
         return false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(role, others[i]) != 0 && strstr(name, others[i]))
@@ -94,7 +90,7 @@ const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *en
     if (!d)
         return NULL;
     while ((e = readdir(d)))
-        if (ends_with_espnet_files(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
+        if (steno_path_ends(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
             hits++;
             snprintf(hit, sizeof hit, "%s", e->d_name);
         }

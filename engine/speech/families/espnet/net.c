@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "speech/features/logmel.h"
+#include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 #include "speech/families/common/scores.h"
 #include "speech/families/espnet/block.h"
 #include "speech/families/espnet/ngram.h"
@@ -18,7 +20,7 @@
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static const char *pick(const struct steno_espnet *e, const struct steno_espnet_file *f)
+const char *steno_espnet_path(const struct steno_espnet *e, const struct steno_espnet_file *f)
 {
     return e->opt.quantized ? f->quantized : f->full;
 }
@@ -41,7 +43,7 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                                       .cache_dir = steno_cache_dir(),
                                       .observer = e->opt.observer,
                                       .disable_passes = same_bits ? "attention" : NULL};
-    const char *path = pick(e, f);
+    const char *path = steno_espnet_path(e, f);
     if (!path)
         return steno_fail(err, STENO_ERR_IO, "%s: the %s has no %s form", e->conf.path, role,
                           e->opt.quantized ? "quantized" : "full");
@@ -144,7 +146,8 @@ static steno_status open_networks_espnet_net(struct steno_espnet *e, steno_err *
         st = e->blocks ? steno_espnet_blocks_open(e->blocks, e, err)
                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->path);
     } else if (!st) {
-        st = check_io(e->encoder, pick(e, &c->encoder), "feats", "encoder_out", c->bins, err);
+        st = check_io(e->encoder, steno_espnet_path(e, &c->encoder), "feats", "encoder_out",
+                      c->bins, err);
     }
     if (!st && !steno_espnet_is_transducer(e))
         st = steno_espnet_load(e, &c->ctc, "ctc", &e->ctc, err);
@@ -215,9 +218,9 @@ static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, co
     if (st)
         return st;
     if (!less || more <= less)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: %zu feature frames give %zu encoder frames, %zu give %zu",
-                          pick(e, &e->conf.encoder), frames - TRIAL_STEP, less, frames, more);
+        return steno_fail(
+            err, STENO_ERR_FORMAT, "%s: %zu feature frames give %zu encoder frames, %zu give %zu",
+            steno_espnet_path(e, &e->conf.encoder), frames - TRIAL_STEP, less, frames, more);
     e->max_rows = table_rows(e->encoder, e->dim);
     e->frame_samples = TRIAL_STEP / (more - less) * (size_t)e->conf.hop_length;
     *n_rows = more;
@@ -364,7 +367,7 @@ static steno_status open_decoder(steno_espnet_runner *r, steno_err *err)
                                             .layers = (int)c->decoder_layers,
                                             .dim = c->decoder_dim,
                                             .vocab = c->vocab};
-    const char *name = pick(e, &c->decoder);
+    const char *name = steno_espnet_path(e, &c->decoder);
     steno_status st;
     if (e->decoder_cached)
         return steno_cached_decoder_open(&r->cached_decoder, e->decoder, e->decoder_once, &step,
@@ -387,12 +390,12 @@ static steno_status open_lm(steno_espnet_runner *r, steno_err *err)
                                             .dim = c->lm_dim,
                                             .vocab = c->vocab,
                                             .first_row = e->opt.as_espnet_onnx};
+    const char *name = steno_espnet_path(e, &c->lm);
     if (!e->lm)
         return STENO_OK;
     if (e->lm_cached)
-        return steno_cached_decoder_open(&r->cached_lm, e->lm, e->lm_once, &step, pick(e, &c->lm),
-                                         err);
-    return steno_espnet_scorer_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
+        return steno_cached_decoder_open(&r->cached_lm, e->lm, e->lm_once, &step, name, err);
+    return steno_espnet_scorer_open(&r->lm, e->lm, &o, name, err);
 }
 
 static steno_status open_scorers(steno_espnet_runner *r, steno_err *err)
@@ -450,19 +453,8 @@ void steno_espnet_release(struct steno_espnet *e, steno_espnet_runner *r)
 
 static steno_status grow_espnet_net(float **p, size_t *cap, size_t n, steno_err *err)
 {
-    size_t want = *cap ? *cap : 4096;
-    float *q;
-    if (n <= *cap)
-        return STENO_OK;
-    while (want < n)
-        want *= 2;
-    q = steno_aligned_alloc(want * sizeof *q);
-    if (!q)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    steno_aligned_free(*p);
-    *p = q;
-    *cap = want;
-    return STENO_OK;
+    return steno_floats_reserve(p, cap, n) ? STENO_OK
+                                           : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
 struct steno_espnet *steno_espnet_runner_model(steno_espnet_runner *r)
@@ -531,20 +523,17 @@ steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, siz
     return STENO_OK;
 }
 
-static steno_status run_one(steno_session *s, const steno_network *net, const char *in,
-                            const char *out, const float *x, size_t n, int64_t width,
-                            const struct steno_tensor **y, steno_err *err)
+/* Run a network of one input and one output. file: for messages. */
+static steno_status run_one(steno_session *s, const steno_network *net, const char *file,
+                            const char *in, const char *out, const float *x, size_t n,
+                            int64_t width, const struct steno_tensor **y, steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32,
-                             .shape = {.rank = 3, .dim = {1, (int64_t)n, width}}};
-    steno_status st;
-    memcpy(&t.data, &x, sizeof t.data); /* inputs are not written */
-    st = steno_session_set(s, steno_network_find_input(net, in), &t, err);
-    if (!st)
-        st = steno_session_run(s, err);
-    if (!st)
+    const int64_t dim[] = {1, (int64_t)n, width};
+    struct steno_run run = steno_run_begin(s, file, err);
+    steno_run_set(&run, steno_network_find_input(net, in), STENO_F32, dim, 3, x);
+    if (!steno_run_end(&run))
         *y = steno_session_get(s, steno_network_find_output(net, out));
-    return st;
+    return run.st;
 }
 
 steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, size_t frames,
@@ -552,6 +541,7 @@ steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, siz
 {
     struct steno_espnet *e = r->e;
     const struct steno_tensor *y = NULL;
+    const char *file = steno_espnet_path(e, &e->conf.encoder);
     size_t n;
     steno_status st;
     *n_rows = 0;
@@ -563,16 +553,14 @@ steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, siz
             err, STENO_ERR_LIMIT,
             "%s: exported with positions for %zu encoder frames, %.1f s of audio; this utterance "
             "has %.1f s (endpointing cuts in time)",
-            pick(e, &e->conf.encoder), e->max_rows,
-            (double)(e->max_rows * e->frame_samples) / (double)e->conf.rate,
+            file, e->max_rows, (double)(e->max_rows * e->frame_samples) / (double)e->conf.rate,
             (double)(frames * (size_t)e->conf.hop_length) / (double)e->conf.rate);
-    st = run_one(r->encoder, e->encoder, "feats", "encoder_out", feats, frames, e->conf.bins, &y,
-                 err);
+    st = run_one(r->encoder, e->encoder, file, "feats", "encoder_out", feats, frames, e->conf.bins,
+                 &y, err);
     if (st)
-        return steno_fail_in(err, st, "%s", pick(e, &e->conf.encoder));
+        return st;
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: encoder_out is not f32 [1,T,d]",
-                          pick(e, &e->conf.encoder));
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: encoder_out is not f32 [1,T,d]", file);
     /* copied, because the next run of the session overwrites its output */
     n = steno_numel(y);
     st = grow_espnet_net(&r->rows, &r->cap_rows, n + 1, err);
@@ -591,14 +579,14 @@ steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t 
 {
     struct steno_espnet *e = r->e;
     const struct steno_tensor *y = NULL;
-    const char *file = pick(e, &e->conf.ctc);
+    const char *file = steno_espnet_path(e, &e->conf.ctc);
     steno_status st;
     *scores = NULL;
     if (!r->ctc)
         return STENO_OK;
-    st = run_one(r->ctc, e->ctc, "x", "ctc_out", rows, n_rows, e->dim, &y, err);
+    st = run_one(r->ctc, e->ctc, file, "x", "ctc_out", rows, n_rows, e->dim, &y, err);
     if (st)
-        return steno_fail_in(err, st, "%s", file);
+        return st;
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || (size_t)y->shape.dim[1] != n_rows ||
         y->shape.dim[2] != e->conf.vocab)
         return steno_fail(

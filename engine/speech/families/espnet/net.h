@@ -91,8 +91,9 @@ void steno_espnet_release(struct steno_espnet *e, steno_espnet_runner *r);
 
 /* stats.c: open e->cmvn. */
 STENO_MUST steno_status steno_espnet_open_stats(struct steno_espnet *e, steno_err *err);
-/* For recurrent.c: open the network of a role, full or quantized as the options say; the recurrent
- * parts of a runner. */
+/* The file of a network, full or quantized as the options say; NULL: there is none. */
+const char *steno_espnet_path(const struct steno_espnet *e, const struct steno_espnet_file *f);
+/* For recurrent.c: open this file for a role; the recurrent parts of a runner. */
 STENO_MUST steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet_file *f,
                                           const char *role, steno_network **net, steno_err *err);
 struct steno_espnet_rnns;

@@ -2,11 +2,6 @@
 
 #include <string.h>
 
-static const char *pick(const struct steno_espnet *e, const struct steno_espnet_file *f)
-{
-    return e->opt.quantized ? f->quantized : f->full;
-}
-
 static bool has_rnn_lm(const struct steno_espnet *e)
 {
     return e->conf.lm_kind == STENO_ESPNET_LM_RNN;
@@ -16,7 +11,7 @@ steno_status steno_espnet_rnns_load(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     bool rnn = c->decoder_kind == STENO_ESPNET_RNN, td = steno_espnet_is_transducer(e);
-    const char *predecoder = pick(e, &c->predecoder[0]);
+    const char *predecoder = steno_espnet_path(e, &c->predecoder[0]);
     steno_status st = STENO_OK;
     if (rnn || td)
         st = steno_espnet_load(e, &c->decoder, "decoder", &e->decoder, err);
@@ -38,8 +33,8 @@ static steno_status open_transducer_recurrent(struct steno_espnet_rnns *r, struc
         .vocab = c->vocab,
         .prediction =
             steno_espnet_rnn_prediction(e->opt.threads, (int)c->decoder_layers, c->decoder_dim),
-        .prediction_name = pick(e, &c->decoder),
-        .joint_name = pick(e, &c->joint),
+        .prediction_name = steno_espnet_path(e, &c->decoder),
+        .joint_name = steno_espnet_path(e, &c->joint),
         .lm = r->lm};
     return steno_espnet_transducer_open(&r->transducer, e->decoder, e->joint, &o, err);
 }
@@ -52,7 +47,7 @@ steno_status steno_espnet_rnns_open(struct steno_espnet_rnns *r, struct steno_es
     if (has_rnn_lm(e)) {
         struct steno_espnet_rnn_options o =
             steno_espnet_rnn_lm(e->opt.threads, (int)c->lm_layers, c->lm_dim, c->vocab);
-        st = steno_espnet_rnn_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
+        st = steno_espnet_rnn_open(&r->lm, e->lm, &o, steno_espnet_path(e, &c->lm), err);
     }
     if (!st && c->decoder_kind == STENO_ESPNET_RNN) {
         struct steno_espnet_rnn_decoder_options o = {.threads = e->opt.threads,
@@ -60,7 +55,7 @@ steno_status steno_espnet_rnns_open(struct steno_espnet_rnns *r, struct steno_es
                                                      .units = c->rnn_units,
                                                      .vocab = c->vocab};
         st = steno_espnet_rnn_decoder_open(&r->decoder, e->decoder, e->predecoder, &o,
-                                           pick(e, &c->decoder), err);
+                                           steno_espnet_path(e, &c->decoder), err);
     }
     if (!st && steno_espnet_is_transducer(e))
         st = open_transducer_recurrent(r, e, err);

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
+#include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 #include "speech/families/common/scores.h"
 
 struct steno_espnet_rnn {
@@ -16,9 +19,9 @@ struct steno_espnet_rnn {
     steno_session *session;
     int token, out, in[2], next[2];
     int n_states; /* LSTM: 2, GRU: 1 */
-    size_t cap;   /* prefixes for which the buffers have room */
     int64_t *tokens;
-    float *states[2]; /* [layers, cap, units] */
+    float *states[2]; /* [layers, n, units] */
+    size_t cap_tokens, cap_states[2];
     /* as a scorer; st: the states in use */
     struct steno_beam_states own, *st;
     size_t cap_hyps;
@@ -136,36 +139,19 @@ size_t steno_espnet_rnn_state_size(const steno_espnet_rnn *r)
 
 static steno_status reserve_rnn(steno_espnet_rnn *r, size_t n, steno_err *err)
 {
-    size_t cap = r->cap ? r->cap : 16, bytes;
-    if (n <= r->cap)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    bytes = (size_t)r->o.layers * cap * (size_t)r->o.units * sizeof(float);
-    r->cap = 0;
-    free(r->tokens);
-    r->tokens = malloc(cap * sizeof *r->tokens);
-    for (int i = 0; i < 2; i++) {
-        steno_aligned_free(r->states[i]);
-        r->states[i] = i < r->n_states ? steno_aligned_alloc(bytes) : NULL;
-        if (i < r->n_states && !r->states[i])
-            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
-    }
-    if (!r->tokens)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
-    r->cap = cap;
-    return STENO_OK;
+    const size_t floats = (size_t)r->o.layers * n * (size_t)r->o.units;
+    bool room = !STENO_RESERVE(&r->tokens, &r->cap_tokens, n);
+    for (int k = 0; k < r->n_states && room; k++)
+        room = steno_floats_reserve(&r->states[k], &r->cap_states[k], floats);
+    return room ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
 }
 
-static steno_status set_states_rnn(steno_espnet_rnn *r, const float *const *state, size_t n,
-                                   steno_err *err)
+static void set_states_rnn(steno_espnet_rnn *r, const float *const *state, size_t n,
+                           struct steno_run *run)
 {
+    const int64_t dim[] = {r->o.layers, (int64_t)n, r->o.units};
     size_t units = (size_t)r->o.units, layers = (size_t)r->o.layers;
-    steno_status st = STENO_OK;
-    for (int k = 0; k < r->n_states && !st; k++) {
-        struct steno_tensor t = {.dtype = STENO_F32,
-                                 .shape = {.rank = 3, .dim = {r->o.layers, (int64_t)n, r->o.units}},
-                                 .data = r->states[k]};
+    for (int k = 0; k < r->n_states; k++) {
         for (size_t l = 0; l < layers; l++)
             for (size_t i = 0; i < n; i++) {
                 float *to = r->states[k] + (l * n + i) * units;
@@ -174,9 +160,8 @@ static steno_status set_states_rnn(steno_espnet_rnn *r, const float *const *stat
                 else
                     memset(to, 0, units * sizeof *to);
             }
-        st = steno_session_set(r->session, r->in[k], &t, err);
+        steno_run_set(run, r->in[k], STENO_F32, dim, 3, r->states[k]);
     }
-    return st;
 }
 
 static steno_status get_states(const steno_espnet_rnn *r, size_t n, float *const *next,
@@ -200,21 +185,18 @@ steno_status steno_espnet_rnn_step(steno_espnet_rnn *r, const float *const *stat
                                    const int32_t *token, size_t n, float *const *next,
                                    const float **out, size_t *width, steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 2, .dim = {(int64_t)n, 1}}};
+    struct steno_run run = steno_run_begin(r->session, r->name, err);
     const struct steno_tensor *y;
     steno_status st = reserve_rnn(r, n, err);
     if (st)
         return st;
     for (size_t i = 0; i < n; i++)
         r->tokens[i] = token[i];
-    t.data = r->tokens;
-    st = steno_session_set(r->session, r->token, &t, err);
-    if (!st)
-        st = set_states_rnn(r, state, n, err);
-    if (!st)
-        st = steno_session_run(r->session, err);
+    steno_run_set(&run, r->token, STENO_I64, (const int64_t[]){(int64_t)n, 1}, 2, r->tokens);
+    set_states_rnn(r, state, n, &run);
+    st = steno_run_end(&run);
     if (st)
-        return steno_fail_in(err, st, "%s", r->name);
+        return st;
     y = steno_session_get(r->session, r->out);
     if (y->dtype != STENO_F32 || !steno_numel(y) || steno_numel(y) % n ||
         (r->o.width >= 0 && steno_numel(y) / n != (size_t)r->o.width))
@@ -278,5 +260,5 @@ steno_status steno_espnet_rnn_score(void *self, const int32_t *const *prefix, si
 size_t steno_espnet_rnn_bytes(const steno_espnet_rnn *r)
 {
     return steno_session_arena_bytes(r->session) + steno_beam_states_bytes(&r->own) +
-           r->cap * steno_espnet_rnn_state_size(r) * sizeof(float);
+           (r->cap_states[0] + r->cap_states[1]) * sizeof(float);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 #include "speech/families/espnet/rnn.h"
 
 #define MAX_LAYERS 64
@@ -165,31 +167,6 @@ static steno_status no_memory_rnn_decoder(const steno_espnet_rnn_decoder *d, ste
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->name);
 }
 
-/* Make room for n floats; the first `keep` stay. */
-static steno_status grow_rnn_decoder(float **p, size_t *cap, size_t n, size_t keep)
-{
-    float *q;
-    if (n <= *cap)
-        return STENO_OK;
-    q = steno_aligned_alloc(2 * n * sizeof *q);
-    if (!q)
-        return STENO_ERR_NOMEM;
-    if (keep)
-        memcpy(q, *p, keep * sizeof *q);
-    steno_aligned_free(*p);
-    *p = q;
-    *cap = 2 * n;
-    return STENO_OK;
-}
-
-static steno_status set3(steno_session *s, int in, const float *x, int64_t n, int64_t width,
-                         steno_err *err)
-{
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, n, width}}};
-    memcpy(&t.data, &x, sizeof t.data); /* inputs are not written */
-    return steno_session_set(s, in, &t, err);
-}
-
 /* Run the predecoder on n more encoder frames; its output of a frame depends on that frame alone.
  */
 static steno_status add_keys(steno_espnet_rnn_decoder *d, const float *rows, size_t n, int64_t dim,
@@ -199,25 +176,23 @@ static steno_status add_keys(steno_espnet_rnn_decoder *d, const float *rows, siz
     const struct steno_tensor *y;
     int in = steno_network_find_input(d->predecoder_net, "enc_h");
     int out = steno_network_find_output(d->predecoder_net, "pre_compute_enc_h");
+    struct steno_run run;
     size_t had;
-    steno_status st;
     if (in < 0 || out < 0)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: its predecoder has no enc_h and pre_compute_enc_h", d->name);
-    st = set3(d->predecoder, in, rows, (int64_t)n, dim, err);
-    if (!st)
-        st = steno_session_run(d->predecoder, err);
-    if (st)
-        return steno_fail_in(err, st, "%s: predecoder", d->name);
+                          "its predecoder has no enc_h and pre_compute_enc_h");
+    run = steno_run_begin(d->predecoder, "predecoder", err);
+    steno_run_set(&run, in, STENO_F32, (const int64_t[]){1, (int64_t)n, dim}, 3, rows);
+    if (steno_run_end(&run))
+        return run.st;
     y = steno_session_get(d->predecoder, out);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != (int64_t)n ||
         (k->n_keys && y->shape.dim[2] != k->key_width))
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: pre_compute_enc_h is not f32 [1,%zu,d]",
-                          d->name, n);
+        return steno_fail(err, STENO_ERR_FORMAT, "pre_compute_enc_h is not f32 [1,%zu,d]", n);
     k->key_width = y->shape.dim[2];
     had = k->n_keys * (size_t)k->key_width;
-    if (grow_rnn_decoder(&k->keys, &k->cap_keys, had + steno_numel(y), had))
-        return no_memory_rnn_decoder(d, err);
+    if (!steno_floats_extend(&k->keys, &k->cap_keys, had + steno_numel(y), had))
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     memcpy(k->keys + had, y->data, steno_numel(y) * sizeof(float));
     k->n_keys += n;
     return STENO_OK;
@@ -232,25 +207,20 @@ void steno_espnet_rnn_decoder_start(steno_espnet_rnn_decoder *d)
 steno_status steno_espnet_rnn_decoder_extend(steno_espnet_rnn_decoder *d, const float *rows,
                                              size_t n, int64_t dim, steno_err *err)
 {
-    struct steno_tensor mask = {.dtype = STENO_F32, .shape = {.rank = 2, .dim = {1, (int64_t)n}}};
+    const int64_t frames = (int64_t)n;
+    struct steno_run run = steno_run_begin(d->session, d->name, err);
     steno_espnet_rnn_decoder_state *k = d->st;
-    steno_status st = STENO_OK;
-    if (grow_rnn_decoder(&d->zeros, &d->cap_zeros, n, 0))
-        return no_memory_rnn_decoder(d, err);
-    if (d->att_rows > 1 && grow_rnn_decoder(&d->att, &d->cap_att, n * (size_t)d->att_rows, 0))
+    if (!steno_floats_reserve(&d->zeros, &d->cap_zeros, n) ||
+        (d->att_rows > 1 && !steno_floats_reserve(&d->att, &d->cap_att, n * (size_t)d->att_rows)))
         return no_memory_rnn_decoder(d, err);
     memset(d->zeros, 0, n * sizeof *d->zeros);
-    mask.data = d->zeros;
     d->rows = n;
     if (d->pceh >= 0 && n > k->n_keys)
-        st = add_keys(d, rows + k->n_keys * (size_t)dim, n - k->n_keys, dim, err);
-    if (!st && d->pceh >= 0)
-        st = set3(d->session, d->pceh, k->keys, (int64_t)n, k->key_width, err);
-    if (!st && d->enc >= 0)
-        st = set3(d->session, d->enc, rows, (int64_t)n, dim, err);
-    if (!st && d->mask >= 0)
-        st = steno_session_set(d->session, d->mask, &mask, err);
-    return st ? steno_fail_in(err, st, "%s", d->name) : STENO_OK;
+        run.st = add_keys(d, rows + k->n_keys * (size_t)dim, n - k->n_keys, dim, err);
+    steno_run_set(&run, d->pceh, STENO_F32, (const int64_t[]){1, frames, k->key_width}, 3, k->keys);
+    steno_run_set(&run, d->enc, STENO_F32, (const int64_t[]){1, frames, dim}, 3, rows);
+    steno_run_set(&run, d->mask, STENO_F32, (const int64_t[]){1, frames}, 2, d->zeros);
+    return run.st ? steno_fail_in(err, run.st, "%s", d->name) : STENO_OK;
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
@@ -260,30 +230,26 @@ static size_t cells_of(const steno_espnet_rnn_decoder *d)
     return 2 * (size_t)d->o.layers * (size_t)d->o.units;
 }
 
-static steno_status set_memory(steno_espnet_rnn_decoder *d, const float *m, steno_err *err)
+/* m: the attention's weights of the step before. */
+static void set_attention(steno_espnet_rnn_decoder *d, const float *m, struct steno_run *run)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 2, .dim = {1, d->o.units}}};
-    size_t units = (size_t)d->o.units, layers = (size_t)d->o.layers;
-    steno_status st = STENO_OK;
-    for (size_t i = 0; i < 2 * layers && !st; i++, m += units) {
-        memcpy(&t.data, &m, sizeof t.data); /* inputs are not written */
-        st = steno_session_set(d->session, i < layers ? d->z[i] : d->c[i - layers], &t, err);
-    }
-    if (!st && d->a >= 0) {
-        bool rows = steno_network_input(d->net, d->a)->shape.rank == 3;
-        t.shape = (struct steno_shape){.rank = rows ? 3 : 2,
-                                       .dim = {1, rows ? 1 : (int64_t)d->rows, (int64_t)d->rows}};
-        memcpy(&t.data, &m, sizeof t.data);
-        if (d->att_rows > 1) {
-            const size_t n = (size_t)d->att_rows;
-            for (size_t i = 0; i < n * d->rows; i++)
-                d->att[i % n * d->rows + i / n] = m[i];
-            t.shape.dim[0] = d->att_rows;
-            t.data = d->att;
-        }
-        st = steno_session_set(d->session, d->a, &t, err);
-    }
-    return st;
+    const bool rows = steno_network_input(d->net, d->a)->shape.rank == 3;
+    const size_t n = (size_t)d->att_rows;
+    const int64_t frames = (int64_t)d->rows, dim[] = {d->att_rows, rows ? 1 : frames, frames};
+    if (n > 1)
+        for (size_t i = 0; i < n * d->rows; i++)
+            d->att[i % n * d->rows + i / n] = m[i];
+    steno_run_set(run, d->a, STENO_F32, dim, rows ? 3 : 2, n > 1 ? d->att : m);
+}
+
+static void set_memory(steno_espnet_rnn_decoder *d, const float *m, struct steno_run *run)
+{
+    const int64_t dim[] = {1, d->o.units};
+    const int layers = d->o.layers;
+    for (int i = 0; i < 2 * layers; i++, m += d->o.units)
+        steno_run_set(run, i < layers ? d->z[i] : d->c[i - layers], STENO_F32, dim, 2, m);
+    if (d->a >= 0)
+        set_attention(d, m, run);
 }
 
 static steno_status get_cells(const steno_espnet_rnn_decoder *d, int first, float *to,
@@ -335,18 +301,13 @@ static steno_status get_memory(const steno_espnet_rnn_decoder *d, float *m, sten
 static steno_status score_one(steno_espnet_rnn_decoder *d, int32_t token, const float *from,
                               float *to, float *out, steno_err *err)
 {
-    struct steno_tensor vy = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &d->token};
+    struct steno_run run = steno_run_begin(d->session, d->name, err);
     const struct steno_tensor *y;
-    steno_status st;
     d->token = token;
-    st = steno_session_set(d->session, d->vy, &vy, err);
-    if (!st)
-        st = set_memory(d, from, err);
-    if (!st)
-        st = steno_session_run(d->session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", d->name);
+    steno_run_set(&run, d->vy, STENO_I64, (const int64_t[]){1}, 1, &d->token);
+    set_memory(d, from, &run);
+    if (steno_run_end(&run))
+        return run.st;
     y = steno_session_get(d->session, 0);
     if (y->dtype != STENO_F32 || steno_numel(y) != (size_t)d->o.vocab)
         return steno_fail(err, STENO_ERR_FORMAT,

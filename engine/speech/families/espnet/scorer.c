@@ -12,12 +12,15 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
+#include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 
 #define SHARING_ERROR 1e-4F /* of log-probabilities: matrix products may sum in another order */
 
-struct block { /* aligned, growing */
-    void *p;
-    size_t bytes;
+struct floats { /* aligned, growing */
+    float *p;
+    size_t cap;
 };
 
 struct steno_espnet_scorer {
@@ -27,31 +30,15 @@ struct steno_espnet_scorer {
     steno_session *session;
     int tgt, memory, y;
     int *in, *out;         /* [layers] */
-    struct block *caches;  /* [layers] inputs of the next run */
-    struct block tokens;   /* [B, L] i64 */
-    struct block memories; /* [B, rows, dim] */
+    struct floats *caches; /* [layers] inputs of the next run */
+    int64_t *tokens;       /* [B, L] */
+    size_t cap_tokens;
+    struct floats memories; /* [B, rows, dim] */
     const float *rows;
     bool shared;           /* one copy of the encoder frames for all hypotheses */
     size_t n_rows, copies; /* encoder frames; copies of them in memories */
     int64_t row_dim;
 };
-
-static steno_status reserve_scorer(struct block *b, size_t bytes)
-{
-    size_t cap = b->bytes ? b->bytes : 4096;
-    void *p;
-    if (bytes <= b->bytes)
-        return STENO_OK;
-    while (cap < bytes)
-        cap *= 2;
-    p = steno_aligned_alloc(cap);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    steno_aligned_free(b->p);
-    b->p = p;
-    b->bytes = cap;
-    return STENO_OK;
-}
 
 /* ---- binding ------------------------------------------------------------------------------- */
 
@@ -141,7 +128,7 @@ void steno_espnet_scorer_close(steno_espnet_scorer *s)
     steno_session_close(s->session);
     for (int i = 0; s->caches && i < s->o.layers; i++)
         steno_aligned_free(s->caches[i].p);
-    steno_aligned_free(s->tokens.p);
+    free(s->tokens);
     steno_aligned_free(s->memories.p);
     free(s->caches);
     free(s->in);
@@ -160,80 +147,81 @@ void steno_espnet_scorer_set_memory(steno_espnet_scorer *s, const float *rows, s
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-static steno_status set_tokens(steno_espnet_scorer *s, const int32_t *const *prefix, size_t length,
-                               size_t n, steno_err *err)
+static void no_memory_scorer(struct steno_run *run)
 {
-    struct steno_tensor t = {.dtype = STENO_I64,
-                             .shape = {.rank = 2, .dim = {(int64_t)n, (int64_t)length}}};
-    int64_t *to;
-    if (reserve_scorer(&s->tokens, n * length * sizeof *to))
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
-    to = t.data = s->tokens.p;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < length; k++)
-            *to++ = prefix[i][k];
-    return steno_session_set(s->session, s->tgt, &t, err);
+    run->st = steno_fail(run->err, STENO_ERR_NOMEM, "out of memory");
 }
 
-static steno_status set_memory(steno_espnet_scorer *s, size_t n, steno_err *err)
+static void set_tokens(steno_espnet_scorer *s, const int32_t *const *prefix, size_t length,
+                       size_t n, struct steno_run *run)
 {
-    size_t one = s->n_rows * (size_t)s->row_dim;
-    struct steno_tensor t = {
-        .dtype = STENO_F32,
-        .shape = {.rank = 3, .dim = {(int64_t)n, (int64_t)s->n_rows, s->row_dim}}};
-    void *before = s->memories.p;
-    if (s->memory < 0)
-        return STENO_OK;
-    if (s->shared)
-        n = t.shape.dim[0] = 1;
-    if (reserve_scorer(&s->memories, n * one * sizeof(float)))
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
+    const int64_t dim[] = {(int64_t)n, (int64_t)length};
+    if (STENO_RESERVE(&s->tokens, &s->cap_tokens, n * length)) {
+        no_memory_scorer(run);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < length; k++)
+            s->tokens[i * length + k] = prefix[i][k];
+    steno_run_set(run, s->tgt, STENO_I64, dim, 2, s->tokens);
+}
+
+static void set_memory(steno_espnet_scorer *s, size_t n, struct steno_run *run)
+{
+    const size_t one = s->n_rows * (size_t)s->row_dim, copies = s->shared ? 1 : n;
+    const int64_t dim[] = {(int64_t)copies, (int64_t)s->n_rows, s->row_dim};
+    const float *before = s->memories.p;
+    if (s->memory < 0 || run->st)
+        return;
+    if (!steno_floats_reserve(&s->memories.p, &s->memories.cap, copies * one)) {
+        no_memory_scorer(run);
+        return;
+    }
     if (s->memories.p != before)
         s->copies = 0;
-    for (; s->copies < n; s->copies++)
-        memcpy((float *)s->memories.p + s->copies * one, s->rows, one * sizeof(float));
-    t.data = s->memories.p;
-    return steno_session_set(s->session, s->memory, &t, err);
+    for (; s->copies < copies; s->copies++)
+        memcpy(s->memories.p + s->copies * one, s->rows, one * sizeof *s->rows);
+    steno_run_set(run, s->memory, STENO_F32, dim, 3, s->memories.p);
 }
 
 /* Set layer i's cache: the output of the last run from row `skip` on, with hypotheses reordered. In
  * the first step it is zero. */
-static steno_status set_cache(steno_espnet_scorer *s, int i, size_t rows, size_t skip,
-                              const int32_t *parent, size_t n, bool first, steno_err *err)
+static void set_cache(steno_espnet_scorer *s, int i, size_t rows, size_t skip,
+                      const int32_t *parent, size_t n, bool first, struct steno_run *run)
 {
-    size_t row = (size_t)s->o.dim, bytes = rows * row * sizeof(float);
-    struct steno_tensor t = {.dtype = STENO_F32,
-                             .shape = {.rank = 3, .dim = {(int64_t)n, (int64_t)rows, s->o.dim}}};
+    const size_t row = (size_t)s->o.dim, floats = rows * row;
+    const int64_t dim[] = {(int64_t)n, (int64_t)rows, s->o.dim};
     const struct steno_tensor *o = first ? NULL : steno_session_get(s->session, s->out[i]);
-    if (reserve_scorer(&s->caches[i], n * bytes + 1))
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
-    t.data = s->caches[i].p;
-    if (first)
-        memset(t.data, 0, n * bytes);
-    else if (o->dtype != STENO_F32 || o->shape.rank != 3 || o->shape.dim[2] != s->o.dim ||
-             o->shape.dim[1] != (int64_t)(rows + skip))
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: cache %d came back with %lld rows, expected %zu", s->name, i,
-                          o->shape.rank == 3 ? (long long)o->shape.dim[1] : -1LL, rows + skip);
-    else
+    struct floats *c = &s->caches[i];
+    if (!steno_floats_reserve(&c->p, &c->cap, n * floats + 1)) {
+        no_memory_scorer(run);
+        return;
+    }
+    if (first) {
+        memset(c->p, 0, n * floats * sizeof *c->p);
+    } else if (o->dtype != STENO_F32 || o->shape.rank != 3 || o->shape.dim[2] != s->o.dim ||
+               o->shape.dim[1] != (int64_t)(rows + skip)) {
+        run->st = steno_fail(run->err, STENO_ERR_FORMAT,
+                             "cache %d came back with %lld rows, expected %zu", i,
+                             o->shape.rank == 3 ? (long long)o->shape.dim[1] : -1LL, rows + skip);
+    } else {
         for (size_t h = 0; h < n; h++)
-            memcpy((char *)t.data + h * bytes,
+            memcpy(c->p + h * floats,
                    (const float *)o->data + ((size_t)parent[h] * (rows + skip) + skip) * row,
-                   bytes);
-    return steno_session_set(s->session, s->in[i], &t, err);
+                   floats * sizeof *c->p);
+    }
+    steno_run_set(run, s->in[i], STENO_F32, dim, 3, c->p);
 }
 
-static steno_status set_caches(steno_espnet_scorer *s, size_t length, const int32_t *parent,
-                               size_t n, steno_err *err)
+static void set_caches(steno_espnet_scorer *s, size_t length, const int32_t *parent, size_t n,
+                       struct steno_run *run)
 {
     bool lm = s->o.kind == STENO_ESPNET_SCORER_LM, first = length == 1;
     size_t rows = lm ? (first ? (size_t)s->o.first_row : length - 1) : length;
     /* a first step with a zero row returned it too; it is dropped */
     size_t skip = lm && length == 2 && s->o.first_row ? 1 : 0;
-    steno_status st = STENO_OK;
-    for (int i = 0; i < s->o.layers && !st; i++)
-        st = set_cache(s, i, rows, skip, parent, n, first, err);
-    return st;
+    for (int i = 0; i < s->o.layers && !run->st; i++)
+        set_cache(s, i, rows, skip, parent, n, first, run);
 }
 
 /* The LM's output is logits. Its rounding differs from steno_log_softmax, and recorded searches
@@ -255,15 +243,12 @@ steno_status steno_espnet_scorer_score(void *self, const int32_t *const *prefix,
 {
     steno_espnet_scorer *s = self;
     const struct steno_tensor *y;
-    steno_status st = set_tokens(s, prefix, length, n, err);
-    if (!st)
-        st = set_memory(s, n, err);
-    if (!st)
-        st = set_caches(s, length, parent, n, err);
-    if (!st)
-        st = steno_session_run(s->session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", s->name);
+    struct steno_run run = steno_run_begin(s->session, s->name, err);
+    set_tokens(s, prefix, length, n, &run);
+    set_memory(s, n, &run);
+    set_caches(s, length, parent, n, &run);
+    if (steno_run_end(&run))
+        return run.st;
     y = steno_session_get(s->session, s->y);
     if (y->dtype != STENO_F32 || steno_numel(y) != n * (size_t)s->o.vocab)
         return steno_fail(err, STENO_ERR_FORMAT,
@@ -308,8 +293,9 @@ steno_status steno_espnet_scorer_try_sharing(steno_espnet_scorer *s, const int32
 
 size_t steno_espnet_scorer_bytes(const steno_espnet_scorer *s)
 {
-    size_t n = steno_session_arena_bytes(s->session) + s->tokens.bytes + s->memories.bytes;
+    size_t floats = s->memories.cap;
     for (int i = 0; i < s->o.layers; i++)
-        n += s->caches[i].bytes;
-    return n;
+        floats += s->caches[i].cap;
+    return steno_session_arena_bytes(s->session) + s->cap_tokens * sizeof *s->tokens +
+           floats * sizeof(float);
 }

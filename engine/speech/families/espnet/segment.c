@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "speech/families/common/piece_features.h"
 #include "speech/families/espnet/stream.h"
 
 #define MIN_SEGMENT 0.1 /* s: a segment shorter than this is not decoded */
@@ -45,30 +46,12 @@ static size_t frames_stored(const struct steno_espnet_stream *s)
 static steno_status reserve_frames(struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->net;
-    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = frames_stored(s);
-    size_t cap = s->cap_rows ? s->cap_rows : 128;
-    float *rows, *ctc;
-    if (n <= s->cap_rows)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    rows = steno_aligned_alloc(cap * dim * sizeof *rows);
-    ctc = steno_aligned_alloc(cap * vocab * sizeof *ctc + 1);
-    if (!rows || !ctc) {
-        steno_aligned_free(rows);
-        steno_aligned_free(ctc);
-        return STENO_ERR_NOMEM;
-    }
-    if (had) {
-        memcpy(rows, s->rows, had * dim * sizeof *rows);
-        memcpy(ctc, s->ctc, had * vocab * sizeof *ctc);
-    }
-    steno_aligned_free(s->rows);
-    steno_aligned_free(s->ctc);
-    s->rows = rows;
-    s->ctc = ctc;
-    s->cap_rows = cap;
-    return STENO_OK;
+    const size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0,
+                 had = frames_stored(s);
+    return steno_floats_extend(&s->rows, &s->cap_rows, n * dim, had * dim) &&
+                   steno_floats_extend(&s->ctc, &s->cap_ctc, n * vocab, had * vocab)
+               ? STENO_OK
+               : STENO_ERR_NOMEM;
 }
 
 /* Store n more encoder frames and their scores (NULL: a transducer) for the search. */

@@ -21,10 +21,10 @@ struct steno_espnet_stream {
     float *feats; /* [cap_feats, bins] normalized feature frames, not encoded yet */
     size_t n_feats, cap_feats;
     size_t fed;        /* samples of the segment that are in feature frames */
-    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] encoder frames of the segment and their
-                        * CTC scores, without the first n_taken frames. The search of a transducer
+    float *rows, *ctc; /* [frames, dim], [frames, vocab] encoder frames of the segment and their CTC
+                        * scores, without the first n_taken frames. The search of a transducer
                         * (which has no ctc) and CTC alone do not need those again. */
-    size_t n_rows, n_taken, cap_rows;
+    size_t n_rows, n_taken, cap_rows, cap_ctc; /* capacities: floats */
     steno_espnet_block_search
         *blocks; /* joint search block by block; NULL: the segment is searched at its end */
     steno_transducer *transduced; /* the transducer's search, over n_taken frames; NULL: not begun,

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "speech/families/common/piece_features.h"
+#include "speech/families/common/run.h"
 #include "speech/families/common/scores.h"
 
 struct steno_espnet_transducer {
@@ -120,26 +122,16 @@ static steno_status score_lm(void *self, const float *const *state, const int32_
     return st;
 }
 
-static steno_status set_side(steno_espnet_transducer *t, int side, int input,
-                             const float *const *row, size_t n, steno_err *err)
+static void set_side(steno_espnet_transducer *t, int side, int input, const float *const *row,
+                     size_t n, struct steno_run *run)
 {
-    size_t width = t->width[side];
-    struct steno_tensor x = {
-        .dtype = STENO_F32,
-        .shape = {.rank = t->rank,
-                  .dim = {t->rank == 1 ? (int64_t)width : (int64_t)n, (int64_t)width}}};
-    if (n * width > t->cap[side]) {
-        float *p = steno_aligned_alloc(2 * n * width * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", t->o.joint_name);
-        steno_aligned_free(t->pairs[side]);
-        t->pairs[side] = p;
-        t->cap[side] = 2 * n * width;
-    }
-    for (size_t i = 0; i < n; i++)
+    const size_t width = t->width[side];
+    const int64_t dim[] = {(int64_t)n, (int64_t)width};
+    if (!run->st && !steno_floats_reserve(&t->pairs[side], &t->cap[side], n * width))
+        run->st = steno_fail(run->err, STENO_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n && !run->st; i++)
         memcpy(t->pairs[side] + i * width, row[i], width * sizeof **row);
-    x.data = t->pairs[side];
-    return steno_session_set(t->joint, input, &x, err);
+    steno_run_set(run, input, STENO_F32, dim + 2 - t->rank, t->rank, t->pairs[side]);
 }
 
 static steno_status join_some(steno_espnet_transducer *t, const float *const *enc,
@@ -147,13 +139,11 @@ static steno_status join_some(steno_espnet_transducer *t, const float *const *en
 {
     size_t want = n * (size_t)t->o.vocab;
     const struct steno_tensor *y;
-    steno_status st = set_side(t, 0, t->enc, enc, n, err);
-    if (!st)
-        st = set_side(t, 1, t->dec, row, n, err);
-    if (!st)
-        st = steno_session_run(t->joint, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", t->o.joint_name);
+    struct steno_run run = steno_run_begin(t->joint, t->o.joint_name, err);
+    set_side(t, 0, t->enc, enc, n, &run);
+    set_side(t, 1, t->dec, row, n, &run);
+    if (steno_run_end(&run))
+        return run.st;
     y = steno_session_get(t->joint, t->out);
     if (y->dtype != STENO_F32 || steno_numel(y) != want)
         return steno_fail(

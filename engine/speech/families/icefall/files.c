@@ -30,12 +30,6 @@ static const char *const roles[STENO_ICEFALL_ROLES] = {"",
                                                        "decoder (prediction network)",
                                                        "joiner"};
 
-static bool ends_with_icefall_files(const char *name, const char *end)
-{
-    size_t n = strlen(name), k = strlen(end);
-    return n >= k && !strcmp(name + n - k, end);
-}
-
 /* ---- what a network is ----------------------------------------------------------------------- */
 
 /* Networks with an input x [N, T, bins] of feature frames. */
@@ -113,12 +107,12 @@ static bool list_files(struct listing *l, const char *dir)
         return false;
     while ((e = readdir(d))) {
         const char *name = e->d_name;
-        if (ends_with_icefall_files(name, "tokens.txt"))
+        if (!strcmp(name, "tokens.txt") || steno_path_ends(name, "tokens.txt"))
             keep_first(&l->tokens, dir, name);
     }
     rewinddir(d);
     while (l->tokens && (e = readdir(d))) /* no tokens: the networks are not this family's */
-        if (ends_with_icefall_files(e->d_name, ".onnx"))
+        if (steno_path_ends(e->d_name, ".onnx"))
             add_network(l, dir, e->d_name);
     closedir(d);
     return l->tokens != NULL;

@@ -32,6 +32,12 @@ static inline steno_network *steno_icefall_encoder(const struct steno_icefall_mo
     return m->base.part[STENO_ICEFALL_ENCODER_PART].net;
 }
 
+/* Confined. */
+struct steno_icefall_worker {
+    struct steno_shell_worker base;
+    steno_icefall_scorer *scorer; /* transducer */
+};
+
 /* model.c */
 /* Open what both families have. Close also after a failure. */
 STENO_MUST steno_status steno_icefall_open(struct steno_icefall_model *m,
@@ -40,6 +46,10 @@ void steno_icefall_close(void *model);
 /* The part of the information that both families share. */
 void steno_icefall_info(const void *model, struct steno_family_info *out);
 void steno_icefall_describe(const void *model, const struct steno_model_info *i, FILE *out);
+
+STENO_MUST steno_status steno_icefall_worker_open(void *worker, const void *model, int max,
+                                                  steno_err *err);
+void steno_icefall_worker_close(void *worker);
 
 /* Read a positive number of the encoder's metadata. STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_icefall_meta(const struct steno_icefall_model *m, const char *key,

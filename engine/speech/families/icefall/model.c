@@ -259,3 +259,17 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
     fprintf(out, "\n");
     steno_shell_describe_limits(i, out);
 }
+
+steno_status steno_icefall_worker_open(void *worker, const void *model, int max, steno_err *err)
+{
+    const struct steno_icefall_model *m = model;
+    struct steno_icefall_worker *w = worker;
+    (void)max;
+    return m->ctc ? STENO_OK
+                  : steno_icefall_scorer_open(&w->scorer, &m->nets, m->base.threads, err);
+}
+
+void steno_icefall_worker_close(void *worker)
+{
+    steno_icefall_scorer_close(((struct steno_icefall_worker *)worker)->scorer);
+}

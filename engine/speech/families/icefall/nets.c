@@ -89,13 +89,9 @@ steno_status steno_icefall_nets_bind(struct steno_icefall_nets *n, steno_err *er
 static void *zeroed(size_t count, int64_t each, size_t size)
 {
     size_t n, bytes;
-    void *p;
-    if (!steno_mul_size(count, (size_t)each, &n) || !steno_mul_size(n, size, &bytes))
-        return NULL;
-    p = steno_aligned_alloc(bytes);
-    if (p)
-        memset(p, 0, bytes);
-    return p;
+    return steno_mul_size(count, (size_t)each, &n) && steno_mul_size(n, size, &bytes)
+               ? steno_aligned_zeroed(bytes)
+               : NULL;
 }
 
 static steno_status open_buffers(steno_icefall_scorer *s, steno_err *err)

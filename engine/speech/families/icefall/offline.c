@@ -24,26 +24,6 @@ static steno_status open_stream_icefall_offline(void *stream, const void *model,
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-struct worker {
-    struct steno_shell_worker base;
-    steno_icefall_scorer *scorer; /* transducer */
-};
-
-static void close_worker_icefall_offline(void *worker)
-{
-    steno_icefall_scorer_close(((struct worker *)worker)->scorer);
-}
-
-static steno_status open_worker_icefall_offline(void *worker, const void *model, int max,
-                                                steno_err *err)
-{
-    const struct steno_icefall_model *m = model;
-    (void)max;
-    return m->ctc ? STENO_OK
-                  : steno_icefall_scorer_open(&((struct worker *)worker)->scorer, &m->nets,
-                                              m->base.threads, err);
-}
-
 static struct steno_token_search *search_of(const struct steno_piece *p)
 {
     return &((struct steno_shell_stream *)p->of->settings)->search;
@@ -53,7 +33,7 @@ static struct steno_token_search *search_of(const struct steno_piece *p)
  * networks. */
 static void search_together(void *worker, struct steno_piece *p, size_t n)
 {
-    struct worker *w = worker;
+    struct steno_icefall_worker *w = worker;
     const struct steno_icefall_model *m = w->base.model;
     const size_t width = (size_t)m->width;
     struct steno_token_search *s[STENO_BATCH_MAX];
@@ -84,7 +64,7 @@ static void search_together(void *worker, struct steno_piece *p, size_t n)
 
 static steno_status search(void *worker, const struct steno_piece *p)
 {
-    const struct steno_icefall_model *m = ((struct worker *)worker)->base.model;
+    const struct steno_icefall_model *m = ((struct steno_icefall_worker *)worker)->base.model;
     steno_status st = STENO_OK;
     if (m->ctc)
         st = steno_shell_search_scores(p->of, p->rows, p->n, m->network);
@@ -137,14 +117,14 @@ static steno_status open_model_icefall_offline(void *model, const struct steno_f
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icefall_model),
                                          .stream_bytes = sizeof(struct steno_shell_stream),
-                                         .worker_bytes = sizeof(struct worker),
+                                         .worker_bytes = sizeof(struct steno_icefall_worker),
                                          .open = open_model_icefall_offline,
                                          .close = steno_icefall_close,
                                          .info = steno_icefall_info,
                                          .describe = steno_icefall_describe,
                                          .stream_open = open_stream_icefall_offline,
-                                         .worker_open = open_worker_icefall_offline,
-                                         .worker_close = close_worker_icefall_offline,
+                                         .worker_open = steno_icefall_worker_open,
+                                         .worker_close = steno_icefall_worker_close,
                                          .search_together = search_together,
                                          .search = search};
 

@@ -67,35 +67,12 @@ static steno_status skip_icefall_streaming(void *state)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-struct worker {
-    struct steno_shell_worker base;
-    steno_icefall_scorer *scorer; /* transducer */
-};
-
-static const struct steno_icefall_model *model_of_icefall_streaming(const struct worker *w)
-{
-    return w->base.model;
-}
-
-static void close_worker_icefall_streaming(void *worker)
-{
-    steno_icefall_scorer_close(((struct worker *)worker)->scorer);
-}
-
-static steno_status open_worker_icefall_streaming(void *worker, const void *model, int max,
-                                                  steno_err *err)
-{
-    const struct steno_icefall_model *m = model;
-    (void)max;
-    return m->ctc ? STENO_OK
-                  : steno_icefall_scorer_open(&((struct worker *)worker)->scorer, &m->nets,
-                                              m->base.threads, err);
-}
-
 /* All frames of a step at once, with the other streams': they are consumed together. */
-static void search(struct worker *w, struct steno_step_item *items, size_t n, const float *y)
+static void search(struct steno_icefall_worker *w, struct steno_step_item *items, size_t n,
+                   const float *y)
 {
-    const struct steno_cached_encoder_shape *e = &model_of_icefall_streaming(w)->base.encoder.shape;
+    const struct steno_icefall_model *m = w->base.model;
+    const struct steno_cached_encoder_shape *e = &m->base.encoder.shape;
     size_t stride = (size_t)(e->frames * e->width);
     struct steno_token_search *s[STENO_BATCH_MAX];
     const float *frame[STENO_BATCH_MAX];
@@ -110,7 +87,7 @@ static void search(struct worker *w, struct steno_step_item *items, size_t n, co
     for (int64_t t = 0; t < e->frames && w->scorer; t++) {
         for (size_t i = 0; i < n; i++)
             frame[i] = y + i * stride + (size_t)(t * e->width);
-        steno_icefall_search_frame(model_of_icefall_streaming(w), w->scorer, s, frame, n, st, err);
+        steno_icefall_search_frame(m, w->scorer, s, frame, n, st, err);
     }
     for (size_t i = 0; i < n; i++) {
         s[i]->read = !st[i];
@@ -132,8 +109,8 @@ static void icefall_streaming_step(void *worker, struct steno_step_item *items, 
  * logits after an empty context. */
 static steno_status read_scores(void *worker, const float *y, size_t n, float *out, steno_err *err)
 {
-    struct worker *w = worker;
-    const struct steno_icefall_model *m = model_of_icefall_streaming(w);
+    struct steno_icefall_worker *w = worker;
+    const struct steno_icefall_model *m = w->base.model;
     const struct steno_cached_encoder_shape *e = &m->base.encoder.shape;
     const size_t vocab = (size_t)m->vocab;
     int32_t context[STENO_STATELESS_CONTEXT] = {0};
@@ -192,14 +169,14 @@ static steno_status open_model_icefall_streaming(void *model, const struct steno
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icefall_model),
                                          .stream_bytes = sizeof(struct steno_shell_stream),
-                                         .worker_bytes = sizeof(struct worker),
+                                         .worker_bytes = sizeof(struct steno_icefall_worker),
                                          .open = open_model_icefall_streaming,
                                          .close = steno_icefall_close,
                                          .info = get_info_icefall_streaming,
                                          .describe = steno_icefall_describe,
                                          .stream_open = open_stream_icefall_streaming,
-                                         .worker_open = open_worker_icefall_streaming,
-                                         .worker_close = close_worker_icefall_streaming};
+                                         .worker_open = steno_icefall_worker_open,
+                                         .worker_close = steno_icefall_worker_close};
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 

@@ -6,27 +6,16 @@
 
 #include "base/base64.h"
 #include "base/file.h"
+#include "base/lines.h"
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* A line without its end; *piece: bytes of the piece, before the last blank or tab. False: past the
- * last. */
-static bool next_line(const char **p, const char *end, const char **line, size_t *n, size_t *piece)
+/* Bytes of the piece that a line begins with, before its last blank or tab. */
+static size_t piece_of(const char *line, size_t n)
 {
-    const char *nl;
-    if (*p == end)
-        return false;
-    nl = memchr(*p, '\n', (size_t)(end - *p));
-    *line = *p;
-    *n = (size_t)((nl ? nl : end) - *p);
-    *p = nl ? nl + 1 : end;
-    if (*n && (*line)[*n - 1] == '\r')
-        --*n;
-    *piece = *n;
-    while (*piece && (*line)[*piece - 1] != ' ' && (*line)[*piece - 1] != '\t')
-        --*piece;
-    *piece -= *piece > 0;
-    return true;
+    while (n && line[n - 1] != ' ' && line[n - 1] != '\t')
+        n--;
+    return n - (n > 0);
 }
 
 static bool is_text(const char *s, size_t n)
@@ -54,20 +43,20 @@ static steno_status put_piece(struct steno_buf *out, const char *s, size_t n)
  * padding is required: without that, many plain words would be base64. */
 static steno_status decode_lines(struct steno_buf *out, const char *bytes, size_t n)
 {
-    const char *p = bytes, *line;
-    size_t len, piece;
+    struct steno_lines l = {.p = bytes, .end = bytes + n};
     steno_status st = STENO_OK;
-    while (!st && next_line(&p, bytes + n, &line, &len, &piece)) {
+    while (!st && steno_lines_next(&l)) {
         char text[STENO_BASE64_DECODED(STENO_TOKENS_MAX_PIECE)];
+        const size_t piece = piece_of(l.line, l.n);
         size_t k;
-        if (!len)
+        if (!l.n)
             continue;
         if (piece > STENO_TOKENS_MAX_PIECE || piece % 4 ||
-            steno_base64_decode(line, piece, text, &k) != piece)
+            steno_base64_decode(l.line, piece, text, &k) != piece)
             return STENO_NEED_MORE;
         st = put_piece(out, text, k);
         if (!st)
-            st = steno_buf_add(out, line + piece, len - piece);
+            st = steno_buf_add(out, l.line + piece, l.n - piece);
         if (!st)
             st = steno_buf_add(out, "\n", 1);
     }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "speech/families/common/ggml_kind.h"
 
 #define QUANT_VERSION 2 /* of ggml's blocks; ftype / 1000, 0 in files without any */
@@ -59,7 +60,7 @@ static bool take(struct reader *r, uint32_t *out)
 {
     const unsigned char *p = skip(r, 4);
     if (p)
-        *out = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+        *out = steno_le32(p);
     return p;
 }
 

@@ -128,11 +128,9 @@ static bool grow_rows(steno_whisper_state *s, size_t want)
         return false;
     s->used = used;
     for (size_t i = 0; i < s->layers; i++) {
-        const size_t bytes = s->heads * cap * pair * sizeof(float);
-        float *p = steno_aligned_alloc(bytes);
+        float *p = steno_aligned_zeroed(s->heads * cap * pair * sizeof *p);
         if (!p)
             return false; /* layers before have more room than the state says: no harm */
-        memset(p, 0, bytes);
         for (size_t h = 0; s->cap && h < s->heads; h++)
             memcpy(p + h * cap * pair, s->kept[i].own + h * s->cap * pair,
                    s->cap * pair * sizeof *p);

@@ -2,8 +2,6 @@
  * base64 and its number. */
 #include "speech/families/whisper/weights_internal.h"
 
-#include <string.h>
-
 #include "base/base64.h"
 #include "speech/text/bpe_list.h"
 
@@ -39,14 +37,11 @@ steno_status steno_whisper_parse_tokens(steno_whisper_weights *w, const char *by
                                         const char *name, steno_err *err)
 {
     struct list l = {.w = w, .path = name, .err = err};
-    const char *end = bytes + n;
-    struct steno_lines lines = {.p = bytes, .end = end};
+    struct steno_lines lines = {.p = bytes, .end = bytes + n};
     struct steno_bpe_line line;
     steno_status st = STENO_OK;
-    for (const char *p = bytes; n && p && p < end; l.lines++) {
-        p = memchr(p, '\n', (size_t)(end - p));
-        p = p ? p + 1 : end;
-    }
+    for (struct steno_lines all = lines; steno_lines_next(&all);)
+        l.lines++;
     if (!l.lines || l.lines > STENO_BPE_MAX_PIECES)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu lines, expected 1 to %d", name, l.lines,
                           STENO_BPE_MAX_PIECES);
