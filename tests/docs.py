@@ -11,7 +11,11 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.chdir(ROOT)
-FILES = subprocess.check_output(["git", "ls-files"], text=True).split("\n")[:-1]
+try:
+    FILES = subprocess.check_output(["git", "ls-files"], text=True, stderr=subprocess.DEVNULL).split("\n")[:-1]
+except (OSError, subprocess.CalledProcessError):
+    print("1..0 # SKIP git cannot list the files (no clone, or another user's)")
+    sys.exit()
 FILES = [f for f in FILES if os.path.exists(f)]
 SOURCES = [f for f in FILES if re.match(r"(engine|server|protocol)/.*\.[ch]$", f)]
 NOT_OURS = {"steno/steno.h", "online-endpoint.h"}  # the installed header; Kaldi's

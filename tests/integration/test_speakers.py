@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import toy_speakers as toy
-from daemon import (BUILD, DIGITS_TEXT, OPEN, ROOT, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
+from daemon import (BUILD, DIGITS, DIGITS_TEXT, OPEN, ROOT, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
                     wav)
 
 WORDS = DIGITS_TEXT.split()
@@ -467,6 +467,16 @@ def a_bad_directory_is_an_error_at_start(_d):
     r = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", f"speakers.model={FOLDER}/absent"], capture_output=True,
                        text=True, check=False)
     assert r.returncode != 0 and "speakers.model" in r.stderr + r.stdout, r
+
+
+@case
+def a_network_of_short_windows_is_refused(_d):
+    with tempfile.TemporaryDirectory() as folder:
+        toy.segmentation(f"{folder}/segmentation.onnx", window=toy.RATE)
+        toy.embedding(f"{folder}/embedding.onnx")
+        for more in ([], ["--live"]):
+            r = subprocess.run([os.path.join(BUILD, "steno"), "speakers", "--model", folder, *more, DIGITS], capture_output=True, text=True)
+            assert r.returncode == 65 and "shorter than 2.5 s" in r.stderr, r
 
 
 @case

@@ -26,14 +26,14 @@ def _save(path, nodes, inputs, outputs, constants, meta):
     onnx.save(model, path)
 
 
-def segmentation(path):
+def segmentation(path, window=160000):
     """Samples [N,1,160000] to scores [N,frames,7] of nobody, speaker 1, 2, 3 and their pairs."""
     weight = np.zeros((1, 7), np.float32)
     weight[0, 1:3] = 1000, -1000
     bias = np.array([0, -500 * LIFT, -500 * LIFT, -1e4, -1e4, -1e4, -1e4], np.float32)
     nodes = [("AveragePool", ["x"], "mean", {"kernel_shape": [991], "strides": [270]}), ("Transpose", ["mean"], "frames", {"perm": [0, 2, 1]}),
              ("MatMul", ["frames", "weight"], "product", {}), ("Add", ["product", "bias"], "y", {})]
-    meta = {"model_type": "pyannote-segmentation-3.0", "sample_rate": RATE, "window_size": 160000, "receptive_field_shift": 270,
+    meta = {"model_type": "pyannote-segmentation-3.0", "sample_rate": RATE, "window_size": window, "receptive_field_shift": 270,
             "receptive_field_size": 991, "num_speakers": 3, "powerset_max_classes": 2, "num_classes": 7}
     _save(path, nodes, [("x", ["N", 1, "T"])], [("y", ["N", "F", 7])], {"weight": weight, "bias": bias}, meta)
 

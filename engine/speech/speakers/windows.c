@@ -50,6 +50,9 @@ static steno_status open_windows(steno_diarization *base, steno_err *err)
     steno_status st;
     d->items.dim = speakers->embedding.dim;
     d->hop = (size_t)(HOP * g->rate);
+    if (d->hop > g->window || d->hop / g->shift >= g->frames)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "speakers: a window of the network is shorter than %g s", HOP);
     d->pieces = (struct steno_pieces){.dim = d->items.dim, .frames = d->hop / g->shift + 1};
     d->window = steno_blocks_add(&d->fixed, g->window, sizeof *d->window);
     d->clean = steno_blocks_add(&d->fixed, g->window + g->field, sizeof *d->clean);
