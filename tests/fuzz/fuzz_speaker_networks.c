@@ -4,7 +4,7 @@
 /* covers: engine/tools/convert/speakers.c engine/tools/convert/speakers_pyannote.c */
 /* covers: engine/tools/convert/speakers_campplus.c */
 #include "tools/convert/bundle.h"
-#include "tools/convert/speakers.h"
+#include "tools/convert/sources.h"
 #include "folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -33,9 +33,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     folder_make();
     folder_write("x.pt", data, size);
     const struct steno_bundle b = {.path = folder_path(path, "x.pt")};
-    if (!steno_convert_speakers_probe(&b))
+    if (!steno_source_speakers.probe(&b))
         return 0;
-    const steno_status st = steno_convert_speakers(&b, folder, NULL, &err);
+    const steno_status st = steno_source_speakers.convert(&b, folder, NULL, &err);
     first = open_and_remove("segmentation.onnx");
     second = open_and_remove("embedding.onnx");
     if (st ? !err.msg[0] : first == second)

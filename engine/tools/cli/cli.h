@@ -1,5 +1,5 @@
 /* The `steno` command: one file per subcommand. Each gets its own arguments, with its name in
- * argv[0], and returns an exit code of sysexits.h. */
+ * argv[0], and returns an exit code of sysexits.h; -1 after --help, which is a success. */
 #ifndef STENO_CLI_CLI_H
 #define STENO_CLI_CLI_H
 
@@ -49,17 +49,8 @@ bool cli_is_onnx(const char *name);
 /* Print "steno: ..." and the hint to --help. Returns EX_USAGE. */
 int cli_usage(const char *fmt, ...) STENO_PRINTF(1, 2);
 
-/* Read the next argument. A long option is "--name value" or "--name=value": returns its index in
- * names (terminated by NULL; a name that starts with '!' takes no value), with its value in *value.
- * Else CLI_POSITIONAL with the argument in *value, CLI_END, CLI_HELP, or CLI_ERROR after printing
- * the error. */
-enum { CLI_END = -1, CLI_POSITIONAL = -2, CLI_ERROR = -3, CLI_HELP = -4 };
-struct cli_args {
-    int argc, at;
-    char **argv;
-    bool only_positional; /* after "--" */
-};
-int cli_next(struct cli_args *a, const char *const *names, const char **value);
+/* Keep the name that one which is not known most likely means. *alike: percent, of *best. */
+void cli_note_similar(const char *known, const char *given, const char **best, size_t *alike);
 
 /* Parse a whole number within [min, max]; prints what is wrong. */
 bool cli_int(const char *option, const char *s, long min, long max, long *out);

@@ -135,7 +135,7 @@ int cli_align(int argc, char **argv)
     const char *names[2];
     int n = 0, rc = cli_parse(argc, argv, usage, options, names, 2, &n);
     if (rc)
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     if (n < 2)
         return cli_usage("align: a text and a recording are needed");
     j.output.format = formats[j.format];

@@ -121,54 +121,43 @@ static void print_json(const struct bench_options *o, const struct bench_result 
         r->weights, r->nodes, r->misplans, cpu, steno_cpu_str(mask, levels, sizeof levels));
 }
 
-static steno_status measure(const struct bench_options *o, steno_network *n, double *ms,
+static steno_status measure(const struct bench_options *o, const struct cli_opened *x, double *ms,
                             struct bench_result *r, steno_err *err)
 {
-    steno_session *s = NULL;
-    struct cli_inputs in = {.n = 0};
     steno_kernels k;
     unsigned mask;
-    steno_status st = cli_inputs_make(&in, n, &o->in, err);
-    if (!st)
-        st = steno_session_open(&s, n, &o->n.sess, err);
-    if (!st)
-        st = cli_inputs_set(&in, s, err);
-    if (!st)
-        st = time_runs(s, o->runs, ms, r, err);
+    steno_status st = time_runs(x->s, o->runs, ms, r, err);
     if (!st)
         st = steno_cpu_choose(o->n.net.cpu, &mask, err);
-    if (!st) {
-        steno_kernels_init(&k, mask);
-        r->peak = cli_network_peak(steno_network_precision(n), &k);
-        r->flops = steno_session_flops(s);
-        r->arena = steno_session_arena_bytes(s) + steno_session_plan_constant_bytes(s);
-        r->weights = steno_network_weight_bytes(n);
-        r->precision = *steno_network_precision(n);
-        r->misplans = steno_session_misplans(s);
-        r->nodes = steno_graph_count_nodes(steno_network_graph(n));
-    }
-    steno_session_close(s);
-    cli_inputs_free(&in);
-    return st;
+    if (st)
+        return st;
+    steno_kernels_init(&k, mask);
+    r->load_ms = x->load_ms;
+    r->peak = cli_network_peak(steno_network_precision(x->n), &k);
+    r->flops = steno_session_flops(x->s);
+    r->arena = steno_session_arena_bytes(x->s) + steno_session_plan_constant_bytes(x->s);
+    r->weights = steno_network_weight_bytes(x->n);
+    r->precision = *steno_network_precision(x->n);
+    r->misplans = steno_session_misplans(x->s);
+    r->nodes = steno_graph_count_nodes(steno_network_graph(x->n));
+    return STENO_OK;
 }
 
 static int bench(const struct bench_options *o)
 {
     steno_err err = {0};
-    steno_network *n = NULL;
+    struct cli_opened x = {0};
     struct bench_result r = {0};
     double *ms = calloc((size_t)o->runs, 2 * sizeof *ms);
-    int64_t t = steno_now_ns();
-    steno_status st = ms ? steno_network_open(&n, o->model, &o->n.net, &err)
+    steno_status st = ms ? cli_opened_open(&x, o->model, &o->n, &o->in, &err)
                          : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
-    r.load_ms = (double)(steno_now_ns() - t) / 1e6;
     if (!st)
-        st = measure(o, n, ms, &r, &err);
+        st = measure(o, &x, ms, &r, &err);
     if (!st && o->json)
         print_json(o, &r);
     else if (!st)
         print_text(o, &r);
-    steno_network_close(n);
+    cli_opened_close(&x);
     free(ms);
     return st ? cli_fail(&err) : EX_OK;
 }
@@ -195,5 +184,5 @@ int cli_bench(int argc, char **argv)
         rc = bench(&o);
     cli_list_free(&o.in.shapes);
     cli_list_free(&o.in.values);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

@@ -307,7 +307,7 @@ int cli_calibrate(int argc, char **argv)
     int n = 0;
     const int rc = cli_parse(argc, argv, usage, options, args, 2, &n);
     if (rc)
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     if (n < 2)
         return cli_usage("model calibrate: a model and a list are needed");
     return calibrate(&c, args[0], args[1]);

@@ -187,6 +187,6 @@ int cli_convert(int argc, char **argv)
     c.options = &convert_options;
     rc = cli_parse(argc, argv, usage, options, &c.in, 1, &n);
     if (rc != EX_OK)
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     return convert_and_tell(&c);
 }

@@ -257,7 +257,7 @@ int cli_features(int argc, char **argv)
     if (rc == EX_OK && strcmp(j.file, "-") != 0)
         rc = cli_readable(j.file);
     if (rc != EX_OK)
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     f.bins = j.fb.bins;
     if (compute(&f, &j, &err)) {
         rc = cli_fail(&err);

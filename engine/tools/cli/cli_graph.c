@@ -51,5 +51,5 @@ int cli_graph(int argc, char **argv)
         rc = cli_readable(path);
     if (rc == EX_OK)
         rc = dump(path, &o, dot);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

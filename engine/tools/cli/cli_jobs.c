@@ -681,8 +681,8 @@ static int get(struct jobs *j, const char **ids, int n)
         return cli_usage("jobs get: one id");
     steno_buf_init(&out, ANSWER_MAX);
     st = fetch_result(j, ids[0], &out, &err);
-    if (!st && fwrite(out.data ? out.data : "", 1, out.len, stdout) != out.len)
-        st = steno_fail(&err, STENO_ERR_IO, "standard output: %s", strerror(errno));
+    if (!st && out.data)
+        (void)fwrite(out.data, 1, out.len, stdout);
     steno_buf_free(&out);
     if (st == STENO_NEED_MORE) {
         (void)cli_fail(&err);
@@ -691,38 +691,18 @@ static int get(struct jobs *j, const char **ids, int n)
     return st ? cli_fail(&err) : EX_OK;
 }
 
-static int remove_all(struct jobs *j, const char **ids, int n)
+/* Send a request about each of the ids: its path is that of the job and what follows it. */
+static int ask_of_each(const struct jobs *j, const char *method, const char *behind,
+                       const char **ids, int n)
 {
     struct exchange x = {.j = j};
     steno_err err;
     steno_status st = STENO_OK;
-    if (!n)
-        return cli_usage("jobs remove: no id was given");
     steno_buf_init(&x.out, ANSWER_MAX);
     for (int i = 0; i < n && !st; i++) {
         char target[128];
-        snprintf(target, sizeof target, "/v1/jobs/%.60s", ids[i]);
-        st = exchange(&x, "DELETE", target, "text/plain", NULL, 0, &err);
-        if (st)
-            (void)steno_fail_in(&err, st, "%s", ids[i]);
-    }
-    steno_buf_free(&x.out);
-    return st ? cli_fail(&err) : EX_OK;
-}
-
-/* Have the server send callbacks once more. */
-static int resend(struct jobs *j, const char **ids, int n)
-{
-    struct exchange x = {.j = j};
-    steno_err err;
-    steno_status st = STENO_OK;
-    if (!n)
-        return cli_usage("jobs resend: no id was given");
-    steno_buf_init(&x.out, ANSWER_MAX);
-    for (int i = 0; i < n && !st; i++) {
-        char target[128];
-        snprintf(target, sizeof target, "/v1/jobs/%.60s/callback", ids[i]);
-        st = exchange(&x, "POST", target, "text/plain", NULL, 0, &err);
+        snprintf(target, sizeof target, "/v1/jobs/%.60s%s", ids[i], behind);
+        st = exchange(&x, method, target, "text/plain", NULL, 0, &err);
         if (st)
             (void)steno_fail_in(&err, st, "%s", ids[i]);
     }
@@ -742,10 +722,12 @@ static int run_command(struct jobs *j, const char *word, const char **args, int 
         return watch_all(j, args, n);
     if (!strcmp(word, "get"))
         return get(j, args, n);
+    if (!n && (!strcmp(word, "remove") || !strcmp(word, "resend")))
+        return cli_usage("jobs %s: no id was given", word);
     if (!strcmp(word, "remove"))
-        return remove_all(j, args, n);
-    if (!strcmp(word, "resend"))
-        return resend(j, args, n);
+        return ask_of_each(j, "DELETE", "", args, n);
+    if (!strcmp(word, "resend")) /* callbacks, once more */
+        return ask_of_each(j, "POST", "/callback", args, n);
     if (strcmp(word, "list"))
         return cli_usage("jobs: '%s' is not submit, watch, get, list, resend or remove", word);
     return n ? cli_usage("jobs list: takes no arguments") : list_jobs(j);
@@ -798,5 +780,5 @@ int cli_jobs(int argc, char **argv)
     }
     free_jobs(&j);
     free(args);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

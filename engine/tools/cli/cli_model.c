@@ -184,7 +184,7 @@ int cli_model(int argc, char **argv)
     cli_family_rows(&o.family, options + own);
     rc = cli_parse(argc, argv, usage, options, args, 2, &n);
     if (rc != EX_OK)
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     if (!cli_family_check(&o.family))
         return EX_USAGE;
     cli_family_give(&o.family, &o.dir, NULL);

@@ -445,5 +445,5 @@ int cli_optimize(int argc, char **argv)
     recorded_inputs_close(o.recorded_inputs);
     cli_list_free(&o.calibrate);
     close_lists(&o);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

@@ -51,21 +51,11 @@ static steno_status profile_network(const struct profile_options *o, const steno
 static int profile(const struct profile_options *o)
 {
     steno_err err = {0};
-    steno_network *n = NULL;
-    steno_session *s = NULL;
-    struct cli_inputs in = {.n = 0};
-    steno_status st = steno_network_open(&n, o->model, &o->n.net, &err);
+    struct cli_opened x = {0};
+    steno_status st = cli_opened_open(&x, o->model, &o->n, &o->in, &err);
     if (!st)
-        st = cli_inputs_make(&in, n, &o->in, &err);
-    if (!st)
-        st = steno_session_open(&s, n, &o->n.sess, &err);
-    if (!st)
-        st = cli_inputs_set(&in, s, &err);
-    if (!st)
-        st = profile_network(o, n, s, &err);
-    steno_session_close(s);
-    cli_inputs_free(&in);
-    steno_network_close(n);
+        st = profile_network(o, x.n, x.s, &err);
+    cli_opened_close(&x);
     return st ? cli_fail(&err) : EX_OK;
 }
 
@@ -96,5 +86,5 @@ int cli_profile(int argc, char **argv)
         rc = profile(&o);
     cli_list_free(&o.in.shapes);
     cli_list_free(&o.in.values);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

@@ -168,5 +168,5 @@ int cli_run(int argc, char **argv)
     if (rc == EX_OK)
         rc = run_and_write(&o);
     cli_list_free(&o.inputs);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

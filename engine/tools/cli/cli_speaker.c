@@ -161,5 +161,5 @@ int cli_speaker(int argc, char **argv)
                  : cli_usage("speaker: '%.40s' is not one of enroll, list, delete", args[0]);
     }
     free(args);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

@@ -129,5 +129,5 @@ int cli_speakers(int argc, char **argv)
     cli_known_close(&j.known);
     steno_speakers_close(j.speakers);
     free(files);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

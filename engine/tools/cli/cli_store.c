@@ -256,7 +256,7 @@ int cli_store(int argc, char **argv)
     int n, rc = cli_parse(argc, argv, usage, options, args, 65, &n);
     if (rc != EX_OK) {
         cli_list_free(&s.from);
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     }
     s.what = args[0];
     if (!steno_place_models(s.dir, 0))

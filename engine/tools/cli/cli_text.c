@@ -137,7 +137,7 @@ int cli_itn(int argc, char **argv)
     steno_arena_free(x.arena);
     steno_itn_writer_free(x.writer);
     steno_itn_close(x.grammar);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }
 
 /* ---- steno punctuate ------------------------------------------------------------------------- */
@@ -180,5 +180,5 @@ int cli_punctuate(int argc, char **argv)
         rc = write_lines(write_punctuated, w);
     steno_punctuation_writer_close(w);
     steno_punctuator_close(p);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

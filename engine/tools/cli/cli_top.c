@@ -232,7 +232,7 @@ int cli_top(int argc, char **argv)
     steno_err err;
     int n = 0, rc = cli_parse(argc, argv, usage, options, none, 0, &n);
     if (rc)
-        return rc < 0 ? EX_OK : rc;
+        return rc;
     if (t.interval < 0.1 || t.interval > 86400)
         return cli_usage("--interval: %g is outside 0.1..86400", t.interval);
     t.fd = connect_to(path && *path ? path : DEFAULT_SOCKET, &err);

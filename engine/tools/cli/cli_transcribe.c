@@ -604,5 +604,5 @@ int cli_transcribe(int argc, char **argv)
     if (!rc)
         rc = transcribe_all(&j, files, n);
     free(files);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

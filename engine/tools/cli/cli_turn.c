@@ -110,5 +110,5 @@ int cli_turn(int argc, char **argv)
     steno_turn_judge_close(j.judge);
     steno_turn_detector_close(j.detector);
     free(files);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

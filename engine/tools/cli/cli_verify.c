@@ -420,5 +420,5 @@ int cli_verify(int argc, char **argv)
     cli_list_free(&v.audio);
     cli_list_free(&v.in.shapes);
     cli_list_free(&v.in.values);
-    return rc < 0 ? EX_OK : rc;
+    return rc;
 }

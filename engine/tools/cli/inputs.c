@@ -1,6 +1,7 @@
 #include "tools/cli/inputs.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -221,4 +222,24 @@ void cli_inputs_free(struct cli_inputs *in)
     free(in->t);
     in->t = NULL;
     in->n = 0;
+}
+
+steno_status cli_opened_open(struct cli_opened *o, const char *path, const struct cli_network *how,
+                             const struct cli_inputs_options *in, steno_err *err)
+{
+    const int64_t began = steno_now_ns();
+    steno_status st = steno_network_open(&o->n, path, &how->net, err);
+    o->load_ms = (double)(steno_now_ns() - began) / 1e6;
+    if (!st)
+        st = cli_inputs_make(&o->in, o->n, in, err);
+    if (!st)
+        st = steno_session_open(&o->s, o->n, &how->sess, err);
+    return st ? st : cli_inputs_set(&o->in, o->s, err);
+}
+
+void cli_opened_close(struct cli_opened *o)
+{
+    steno_session_close(o->s);
+    cli_inputs_free(&o->in);
+    steno_network_close(o->n);
 }

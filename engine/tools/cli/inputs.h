@@ -13,17 +13,10 @@ struct cli_inputs_options {
     uint64_t seed;
 };
 #define CLI_INPUTS_OPTIONS(I)                                                                      \
-    {"--shape",                                                                                    \
-     CLI_MANY,                                                                                     \
-     "NAME=AxBxC",                                                                                 \
-     &(I)->shapes,                                                                                 \
-     0,                                                                                            \
-     0,                                                                                            \
-     "shape of a graph input; NAME= alone is a scalar"},                                           \
-    {                                                                                              \
-        "--value", CLI_MANY, "NAME=N", &(I)->values, 0, 0,                                         \
-            "value of every element of a graph input"                                              \
-    }
+    CLI_ROW("--shape", CLI_MANY, "NAME=AxBxC", &(I)->shapes, 0, 0,                                 \
+            "shape of a graph input; NAME= alone is a scalar"),                                    \
+        CLI_ROW("--value", CLI_MANY, "NAME=N", &(I)->values, 0, 0,                                 \
+                "value of every element of a graph input")
 
 struct cli_inputs {
     struct steno_tensor *t; /* one per graph input; data is owned */
@@ -39,5 +32,18 @@ STENO_MUST steno_status cli_inputs_make(struct cli_inputs *in, const steno_netwo
 STENO_MUST steno_status cli_inputs_set(const struct cli_inputs *in, steno_session *s,
                                        steno_err *err);
 void cli_inputs_free(struct cli_inputs *in);
+
+/* A network with inputs, ready to run. */
+struct cli_opened {
+    steno_network *n;
+    steno_session *s;
+    struct cli_inputs in;
+    double load_ms;
+};
+/* Open it. *o: zeros; to be closed in any case. */
+STENO_MUST steno_status cli_opened_open(struct cli_opened *o, const char *path,
+                                        const struct cli_network *how,
+                                        const struct cli_inputs_options *in, steno_err *err);
+void cli_opened_close(struct cli_opened *o);
 
 #endif

@@ -14,17 +14,10 @@ struct cli_known {
     char **names;  /* [n] */
 };
 #define CLI_KNOWN_OPTIONS(K)                                                                       \
-    {"--known",                                                                                    \
-     CLI_MANY,                                                                                     \
-     "NAME=FILE",                                                                                  \
-     &(K)->given,                                                                                  \
-     0,                                                                                            \
-     0,                                                                                            \
-     "the speaker with the voice of FILE is called NAME; for each one"},                           \
-    {                                                                                              \
-        "--enrolled", CLI_TEXT, "DIR|none", &(K)->enrolled_dir, 0, 0,                              \
-            "people that steno speaker enrolled in DIR; none: nobody"                              \
-    }
+    CLI_ROW("--known", CLI_MANY, "NAME=FILE", &(K)->given, 0, 0,                                   \
+            "the speaker with the voice of FILE is called NAME; for each one"),                    \
+        CLI_ROW("--enrolled", CLI_TEXT, "DIR|none", &(K)->enrolled_dir, 0, 0,                      \
+                "people that steno speaker enrolled in DIR; none: nobody")
 
 /* Make the print of a recording, of its first minute: out [floats]; *seconds of clear speech.
  * Errors name it. */

@@ -116,71 +116,13 @@ int cli_usage(const char *fmt, ...)
     return EX_USAGE;
 }
 
-static int match_option(const char *arg, const char *name, const char **value)
-{
-    size_t n = strlen(name);
-    if (strncmp(arg, name, n) || (arg[n] && arg[n] != '='))
-        return 0;
-    *value = arg[n] ? arg + n + 1 : NULL;
-    return 1;
-}
-
-/* Keep the name that one which is not known most likely means. *alike: percent, of *best. */
-static void note_similar(const char *known, const char *given, const char **best, size_t *alike)
+void cli_note_similar(const char *known, const char *given, const char **best, size_t *alike)
 {
     const size_t n = steno_list_likeness_percent(known, given);
     if (n < STENO_LIST_ALIKE || n <= *alike)
         return;
     *best = known;
     *alike = n;
-}
-
-static void say_unknown_option(const char *const *names, const char *arg)
-{
-    const char *best = NULL;
-    size_t alike = 0;
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
-    for (int i = 0; names[i]; i++)
-        note_similar(names[i] + (names[i][0] == '!'), name, &best, &alike);
-    (void)cli_usage(best ? "unknown option %s (%s is known)" : "unknown option %s", name, best);
-}
-
-int cli_next(struct cli_args *a, const char *const *names, const char **value)
-{
-    const char *arg;
-    if (a->at >= a->argc)
-        return CLI_END;
-    arg = a->argv[a->at++];
-    if (a->only_positional || arg[0] != '-' || !arg[1]) {
-        *value = arg;
-        return CLI_POSITIONAL;
-    }
-    if (!strcmp(arg, "--")) {
-        a->only_positional = true;
-        return cli_next(a, names, value);
-    }
-    if (!strcmp(arg, "--help") || !strcmp(arg, "-h"))
-        return CLI_HELP;
-    for (int i = 0; names[i]; i++) {
-        bool flag = names[i][0] == '!';
-        if (!match_option(arg, names[i] + flag, value))
-            continue;
-        if (flag && *value) {
-            (void)cli_usage("%s takes no value", names[i] + flag);
-            return CLI_ERROR;
-        }
-        if (!flag && !*value) {
-            if (a->at >= a->argc) {
-                (void)cli_usage("%s needs a value", names[i]);
-                return CLI_ERROR;
-            }
-            *value = a->argv[a->at++];
-        }
-        return i;
-    }
-    say_unknown_option(names, arg);
-    return CLI_ERROR;
 }
 
 bool cli_int(const char *option, const char *s, long min, long max, long *out)
@@ -232,7 +174,7 @@ static int run_command(int argc, char **argv)
         if (!strcmp(argv[0], commands[i].name))
             return commands[i].run(argc, argv);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        note_similar(commands[i].name, argv[0], &best, &alike);
+        cli_note_similar(commands[i].name, argv[0], &best, &alike);
     return cli_usage(best ? "unknown command '%s' (%s is known)" : "unknown command '%s'", argv[0],
                      best);
 }
@@ -268,7 +210,7 @@ int main(int argc, char **argv)
     steno_rare_ops_add();
     rc = run(argc, argv);
     if (cli_flush())
-        return rc;
+        return rc < 0 ? EX_OK : rc;
     fprintf(stderr, "steno: standard output: %s\n",
             why_lost ? strerror(why_lost) : "cannot be written");
     return EX_IOERR;

@@ -149,39 +149,72 @@ static int check_subcommand(const char *command, const struct cli_option *option
     return EX_OK;
 }
 
+static void print_help(const char *usage, const struct cli_option *options)
+{
+    fputs(usage, stdout);
+    puts("");
+    for (int i = 0; options[i].name; i++)
+        print_option(&options[i]);
+}
+
+static int say_unknown_option(const struct cli_option *options, const char *arg)
+{
+    const char *best = NULL;
+    size_t alike = 0;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
+    for (int i = 0; options[i].name; i++)
+        if (*options[i].name == '-')
+            cli_note_similar(options[i].name, name, &best, &alike);
+    return cli_usage(best ? "unknown option %s (%s is known)" : "unknown option %s", name, best);
+}
+
+/* Take "--name value" or "--name=value", which stands at argv[*at]; *at: behind it. */
+static int take_option(int argc, char **argv, const struct cli_option *options, int *at)
+{
+    const char *arg = argv[(*at)++], *value = strchr(arg, '=');
+    const size_t n = value ? (size_t)(value++ - arg) : strlen(arg);
+    int i = 0;
+    while (options[i].name && (strncmp(options[i].name, arg, n) != 0 || options[i].name[n]))
+        i++;
+    if (!options[i].name)
+        return say_unknown_option(options, arg);
+    if (options[i].kind == CLI_FLAG && value)
+        return cli_usage("%s takes no value", options[i].name);
+    if (options[i].kind != CLI_FLAG && !value && *at == argc)
+        return cli_usage("%s needs a value", options[i].name);
+    if (options[i].kind != CLI_FLAG && !value)
+        value = argv[(*at)++];
+    given[i] = options[i].name;
+    return set_value(&options[i], value) ? EX_OK : EX_USAGE;
+}
+
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n)
 {
-    const char *names[CLI_MAX_OPTIONS + 1], *value;
-    char flags[CLI_MAX_OPTIONS][40];
-    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
-    int count = 0, c;
-    for (; options[count].name && count < CLI_MAX_OPTIONS; count++) {
-        snprintf(flags[count], sizeof flags[count], "%s%s",
-                 options[count].kind == CLI_FLAG ? "!" : "", options[count].name);
-        names[count] = flags[count];
-    }
-    names[count] = NULL;
+    bool only_positional = false; /* after "--" */
+    int rc = EX_OK;
     *n = 0;
     memset(given, 0, sizeof given);
-    while ((c = cli_next(&a, names, &value)) != CLI_END) {
-        if (c == CLI_HELP) {
-            fputs(usage, stdout);
-            puts("");
-            for (int i = 0; i < count; i++)
-                print_option(&options[i]);
-            return -1;
+    for (int at = 1; at < argc && rc == EX_OK;) {
+        const char *arg = argv[at];
+        if (!only_positional && arg[0] == '-' && arg[1] && strcmp(arg, "--") != 0) {
+            if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+                print_help(usage, options);
+                return -1;
+            }
+            rc = take_option(argc, argv, options, &at);
+            continue;
         }
-        if (c == CLI_POSITIONAL && *n == max)
-            return cli_usage("%s: unexpected argument '%s'", argv[0], value);
-        if (c == CLI_POSITIONAL)
-            positional[(*n)++] = value;
-        else if (c == CLI_ERROR || !set_value(&options[c], value))
-            return EX_USAGE;
+        at++;
+        if (!only_positional && !strcmp(arg, "--"))
+            only_positional = true;
+        else if (*n == max)
+            rc = cli_usage("%s: unexpected argument '%s'", argv[0], arg);
         else
-            given[c] = options[c].name;
+            positional[(*n)++] = arg;
     }
-    return *n ? check_subcommand(argv[0], options, positional[0]) : EX_OK;
+    return rc == EX_OK && *n ? check_subcommand(argv[0], options, positional[0]) : rc;
 }
 
 int cli_network_resolve(struct cli_network *n, int rc)

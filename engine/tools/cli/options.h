@@ -36,6 +36,11 @@ struct cli_option {
 };
 
 #define CLI_MAX_OPTIONS 160 /* rows of a table */
+/* A row, in macros of several. */
+#define CLI_ROW(NAME, KIND, ARG, TO, MIN, MAX, ABOUT)                                              \
+    {                                                                                              \
+        NAME, KIND, ARG, TO, MIN, MAX, ABOUT                                                       \
+    }
 /* Parse argv. Arguments that are not options go to positional, [max], and their number to *n; one
  * more is an error that names the command, and so is an option of another subcommand. Returns
  * EX_OK; EX_USAGE after printing the error; -1 after --help printed usage and the table. */
@@ -61,45 +66,23 @@ struct cli_network {
         .net.opt_level = -1, .threads = 1, .opt_level = -1                                         \
     }
 #define CLI_PASS_OPTIONS(N)                                                                        \
-    {"--opt-level",                                                                                \
-     CLI_NUMBER,                                                                                   \
-     "N",                                                                                          \
-     &(N)->opt_level,                                                                              \
-     0,                                                                                            \
-     3,                                                                                            \
-     "0 (graph as it is) to 3 (all passes, the default)"},                                         \
-        {"--disable-pass",                                                                         \
-         CLI_TEXT,                                                                                 \
-         "LIST",                                                                                   \
-         &(N)->net.disable_passes,                                                                 \
-         0,                                                                                        \
-         0,                                                                                        \
-         "comma-separated passes to leave out"},                                                   \
-    {                                                                                              \
-        "--only", CLI_TEXT, "LIST", &(N)->net.only_passes, 0, 0,                                   \
-            "comma-separated list of the only passes to run"                                       \
-    }
+    CLI_ROW("--opt-level", CLI_NUMBER, "N", &(N)->opt_level, 0, 3,                                 \
+            "0 (graph as it is) to 3 (all passes, the default)"),                                  \
+        CLI_ROW("--disable-pass", CLI_TEXT, "LIST", &(N)->net.disable_passes, 0, 0,                \
+                "comma-separated passes to leave out"),                                            \
+        CLI_ROW("--only", CLI_TEXT, "LIST", &(N)->net.only_passes, 0, 0,                           \
+                "comma-separated list of the only passes to run")
 #define CLI_CPU_LEVELS                                                                             \
     "highest level: scalar, blas, avx2, avxvnni, avx512, vnni, bf16, amx, neon, dotprod, or "      \
     "native (all the CPU has, the default)"
 #define CLI_NETWORK_OPTIONS(N)                                                                     \
-    {"--cpu", CLI_TEXT, "LEVEL", &(N)->net.cpu, 0, 0, CLI_CPU_LEVELS},                             \
-        {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
-        {"--precision", CLI_CHOICE, CLI_PRECISIONS, &(N)->precision, 0, 0, "of weights"},          \
-        {"--cache",                                                                                \
-         CLI_TEXT,                                                                                 \
-         "DIR",                                                                                    \
-         &(N)->net.cache_dir,                                                                      \
-         0,                                                                                        \
-         0,                                                                                        \
-         "folder for packed weights, which the next start maps"},                                  \
-        {"--free-batch",                                                                           \
-         CLI_TEXT,                                                                                 \
-         "LIST",                                                                                   \
-         &(N)->net.free_batch,                                                                     \
-         0,                                                                                        \
-         0,                                                                                        \
-         "comma-separated inputs, exported for one stream, that take any number"},                 \
+    CLI_ROW("--cpu", CLI_TEXT, "LEVEL", &(N)->net.cpu, 0, 0, CLI_CPU_LEVELS),                      \
+        CLI_ROW("--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"),             \
+        CLI_ROW("--precision", CLI_CHOICE, CLI_PRECISIONS, &(N)->precision, 0, 0, "of weights"),   \
+        CLI_ROW("--cache", CLI_TEXT, "DIR", &(N)->net.cache_dir, 0, 0,                             \
+                "folder for packed weights, which the next start maps"),                           \
+        CLI_ROW("--free-batch", CLI_TEXT, "LIST", &(N)->net.free_batch, 0, 0,                      \
+                "comma-separated inputs, exported for one stream, that take any number"),          \
         CLI_PASS_OPTIONS(N)
 /* Apply the parsed rows to net and sess. rc: what cli_parse returned; returned as it is unless it
  * is EX_OK and the folder of --cache cannot be used, which is printed. */

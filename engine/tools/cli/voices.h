@@ -11,19 +11,14 @@ struct cli_voice_options {
     double latency; /* s, of a Sortformer live; 0: its own */
 };
 #define CLI_VOICE_OPTIONS(V)                                                                       \
-    {"--speakers", CLI_NUMBER, "N", &(V)->speakers, 1, 1000, "how many there are, if known"},      \
-        {"--min", CLI_NUMBER, "N", &(V)->min, 1, 1000, "there are at least N"},                    \
-        {"--max", CLI_NUMBER, "N", &(V)->max, 1, 1000, "there are at most N"},                     \
-        {"--threshold",                                                                            \
-         CLI_REAL,                                                                                 \
-         "T",                                                                                      \
-         &(V)->threshold,                                                                          \
-         0,                                                                                        \
-         0,                                                                                        \
-         "cosine distance from which two voices are two speakers, above 0 to 2"},                  \
-    {                                                                                              \
-        "--threads", CLI_NUMBER, "N", &(V)->threads, 1, 256, "threads of the engine (default 1)"   \
-    }
+    CLI_ROW("--speakers", CLI_NUMBER, "N", &(V)->speakers, 1, 1000,                                \
+            "how many there are, if known"),                                                       \
+        CLI_ROW("--min", CLI_NUMBER, "N", &(V)->min, 1, 1000, "there are at least N"),             \
+        CLI_ROW("--max", CLI_NUMBER, "N", &(V)->max, 1, 1000, "there are at most N"),              \
+        CLI_ROW("--threshold", CLI_REAL, "T", &(V)->threshold, 0, 0,                               \
+                "cosine distance from which two voices are two speakers, above 0 to 2"),           \
+        CLI_ROW("--threads", CLI_NUMBER, "N", &(V)->threads, 1, 256,                               \
+                "threads of the engine (default 1)")
 
 /* Check the options, and open the networks. Returns an exit code; an error is printed. */
 int cli_voices_open(steno_speakers **out, const char *dir, const struct cli_voice_options *o);

@@ -1,5 +1,7 @@
 #include "tools/convert/conf.h"
 
+#include "base/list.h"
+
 #include <string.h>
 
 steno_status steno_conf_int(const steno_yaml *y, const char *path, long min, long max, int64_t *out,
@@ -14,7 +16,7 @@ steno_status steno_conf_int(const steno_yaml *y, const char *path, long min, lon
 steno_status steno_conf_unsupported(const steno_yaml *y, const char *path, const char *value,
                                     const char *known, steno_err *err)
 {
-    return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %s: %.60s; known: %s", steno_yaml_name(y),
+    return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %s: %.100s; known: %s", steno_yaml_name(y),
                       path, value, known);
 }
 
@@ -54,17 +56,13 @@ steno_status steno_conf_only(const steno_yaml *y, const char *path, const char *
                                   err);
 }
 
-steno_status steno_conf_keys(const steno_yaml *y, const char *section, const char *const *known,
+steno_status steno_conf_keys(const steno_yaml *y, const char *section, const char *known,
                              steno_err *err)
 {
     const struct steno_yaml_node *s = steno_yaml_find(y, section);
-    for (const struct steno_yaml_node *n = s ? s->first : NULL; n; n = n->next) {
-        const char *const *k = known;
-        while (n->key && *k && strcmp(*k, n->key))
-            k++;
-        if (n->key && !*k)
+    for (const struct steno_yaml_node *n = s ? s->first : NULL; n; n = n->next)
+        if (n->key && !steno_list_holds(known, n->key))
             return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: line %zu: %s.%.80s is not known",
                               steno_yaml_name(y), n->line, section, n->key);
-    }
     return STENO_OK;
 }

@@ -5,6 +5,13 @@
 
 #include "formats/yaml.h"
 
+/* Go on if nothing has failed: st has the first failure. */
+#define READ(CALL)                                                                                 \
+    do {                                                                                           \
+        if (!st)                                                                                   \
+            st = (CALL);                                                                           \
+    } while (0)
+
 /* steno_yaml_int for an int64_t. */
 STENO_MUST steno_status steno_conf_int(const steno_yaml *y, const char *path, long min, long max,
                                        int64_t *out, steno_err *err);
@@ -18,9 +25,9 @@ STENO_MUST steno_status steno_conf_choice(const steno_yaml *y, const char *path,
 /* A key that must have this value, if it is there. An empty list or mapping counts as missing. */
 STENO_MUST steno_status steno_conf_only(const steno_yaml *y, const char *path, const char *want,
                                         steno_err *err);
-/* known [NULL ends it]: the keys of a section that change no network at inference, or that are read
- * elsewhere. Another key is STENO_ERR_UNSUPPORTED. */
-STENO_MUST steno_status steno_conf_keys(const steno_yaml *y, const char *section,
-                                        const char *const *known, steno_err *err);
+/* known: the keys of a section, "a, b", that are read, or that change no network at inference.
+ * Another key is STENO_ERR_UNSUPPORTED, because it may change the network. */
+STENO_MUST steno_status steno_conf_keys(const steno_yaml *y, const char *section, const char *known,
+                                        steno_err *err);
 
 #endif

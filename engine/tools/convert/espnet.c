@@ -1,4 +1,5 @@
-#include "tools/convert/espnet.h"
+#include "base/list.h"
+#include "tools/convert/sources.h"
 
 #include "base/buf.h"
 #include "tools/convert/espnet_job.h"
@@ -36,12 +37,11 @@ static steno_status read_rate(struct steno_espnet_job *j)
 
 static steno_status read_frontend(struct steno_espnet_job *j)
 {
-    static const char *const keys[] = {
-        "fs",     "n_fft",      "win_length",    "hop_length", "window",
-        "center", "normalized", "onesided",      "n_mels",     "fmin",
-        "fmax",   "htk",        "frontend_conf", "apply_stft", NULL};
-    static const char *const norm_keys[] = {"stats_file", "norm_means", "norm_vars", "eps", NULL};
-    static const char *const norms[] = {"global_mvn", "utterance_mvn", NULL};
+    static const char keys[] =
+        "fs, n_fft, win_length, hop_length, window, center, normalized, onesided, n_mels, fmin, "
+        "fmax, htk, frontend_conf, apply_stft";
+    static const char norm_keys[] = "stats_file, norm_means, norm_vars, eps";
+    static const char norms[] = "global_mvn, utterance_mvn";
     const steno_yaml *y = j->y;
     const char *norm = NULL;
     steno_status st = steno_espnet_only(j, y, "frontend", "default");
@@ -69,7 +69,7 @@ static steno_status read_frontend(struct steno_espnet_job *j)
     READ(steno_espnet_only(j, y, "preencoder", ""));
     READ(steno_espnet_only(j, y, "postencoder", ""));
     READ(steno_espnet_text(j, y, "normalize", &norm));
-    if (!st && norm && !steno_espnet_one_of(norm, norms))
+    if (!st && norm && !steno_list_holds(norms, norm))
         st = steno_espnet_unsupported(j, y, "normalize", norm, "global_mvn, utterance_mvn, null");
     j->gmvn = norm && !strcmp(norm, "global_mvn");
     j->umvn = norm && !strcmp(norm, "utterance_mvn");
@@ -138,7 +138,7 @@ static steno_status tokens_of_file(struct steno_espnet_job *j, const char *name)
 static steno_status read_espnet_tokens(struct steno_espnet_job *j)
 {
     const struct steno_yaml_node *list = steno_yaml_find(j->y, "token_list");
-    static const char *const types[] = {"char", "bpe", "word", "phn", NULL};
+    static const char types[] = "char, bpe, word, phn";
     steno_status st = STENO_OK;
     if (list && list->kind == STENO_YAML_LIST)
         st = token_of_list(j);
@@ -151,8 +151,8 @@ static steno_status read_espnet_tokens(struct steno_espnet_job *j)
                         steno_yaml_name(j->y), (long long)j->a.vocab);
     j->token_type = "bpe";
     READ(steno_espnet_text(j, j->y, "token_type", &j->token_type));
-    if (!st && !steno_espnet_one_of(j->token_type, types))
-        st = steno_espnet_unsupported(j, j->y, "token_type", j->token_type, "char, bpe, word, phn");
+    if (!st && !steno_list_holds(types, j->token_type))
+        st = steno_espnet_unsupported(j, j->y, "token_type", j->token_type, types);
     return st;
 }
 
@@ -207,7 +207,7 @@ static steno_status find_files(struct steno_espnet_job *j)
     return st;
 }
 
-bool steno_convert_espnet_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     char name[STENO_ESPNET_MAX_NAME];
     return steno_bundle_has(b, "meta.yaml") ||
@@ -508,8 +508,8 @@ static steno_status convert_archive(struct steno_espnet_job *j)
     return st;
 }
 
-steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out,
-                                  const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     struct steno_espnet_job j = {.b = b, .out = out, .err = err};
     steno_status st = convert_archive(&j);
@@ -520,3 +520,8 @@ steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out,
     steno_yaml_close(j.lm);
     return st;
 }
+
+const struct steno_convert_source steno_source_espnet = {
+    "ESPnet2", probe, NULL, convert,
+    "ESPnet2 models (a ZIP archive or directory with meta.yaml, or with config.yaml and one "
+    "*.pth)"};

@@ -1,26 +1,16 @@
 /* Decoders and language models in the configuration of ESPnet2. */
+#include "base/list.h"
 #include "tools/convert/espnet_job.h"
 #include "tools/convert/espnet_recur.h"
 
 #include <string.h>
 #include <strings.h>
 
-static const char *const decoder_keys[] = {"attention_heads",
-                                           "linear_units",
-                                           "num_blocks",
-                                           "dropout_rate",
-                                           "positional_dropout_rate",
-                                           "self_attention_dropout_rate",
-                                           "src_attention_dropout_rate",
-                                           "input_layer",
-                                           "use_output_layer",
-                                           "normalize_before",
-                                           "concat_after",
-                                           "layer_drop_rate",
-                                           "qk_norm",
-                                           "use_flash_attn",
-                                           "gradient_checkpoint_layers",
-                                           NULL};
+static const char decoder_keys[] =
+    "attention_heads, linear_units, num_blocks, dropout_rate, positional_dropout_rate, "
+    "self_attention_dropout_rate, src_attention_dropout_rate, input_layer, use_output_layer, "
+    "normalize_before, concat_after, layer_drop_rate, qk_norm, use_flash_attn, "
+    "gradient_checkpoint_layers";
 
 static steno_status read_transformer(struct steno_espnet_job *j)
 {
@@ -63,15 +53,12 @@ static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, c
     return steno_espnet_unsupported(j, y, path, v, known);
 }
 
-static const char *const rnn_keys[] = {"rnn_type",    "num_layers",
-                                       "hidden_size", "sampling_probability",
-                                       "dropout",     "context_residual",
-                                       "replace_sos", "num_encs",
-                                       "att_conf",    NULL};
-static const char *const attention_keys[] = {
-    "atype",          "num_att",        "num_encs", "aheads",   "adim",      "awin",
-    "aconv_chans",    "aconv_filts",    "han_mode", "han_type", "han_heads", "han_dim",
-    "han_conv_chans", "han_conv_filts", "han_win",  NULL};
+static const char rnn_keys[] =
+    "rnn_type, num_layers, hidden_size, sampling_probability, dropout, context_residual, "
+    "replace_sos, num_encs, att_conf";
+static const char attention_keys[] =
+    "atype, num_att, num_encs, aheads, adim, awin, aconv_chans, aconv_filts, han_mode, han_type, "
+    "han_heads, han_dim, han_conv_chans, han_conv_filts, han_win";
 
 static steno_status read_attention(struct steno_espnet_job *j)
 {
@@ -114,7 +101,7 @@ static steno_status read_attention(struct steno_espnet_job *j)
                                          "multi_head_loc, multi_head_multi_res_loc");
 }
 
-static steno_status read_cells(struct steno_espnet_job *j, const char *const *keys)
+static steno_status read_cells(struct steno_espnet_job *j, const char *keys)
 {
     struct steno_espnet_rnn *a = &j->a.dec_rnn;
     const steno_yaml *y = j->y;
@@ -138,28 +125,25 @@ static steno_status read_rnn(struct steno_espnet_job *j)
     return st;
 }
 
-static const char *const transducer_keys[] = {
-    "rnn_type", "num_layers", "hidden_size", "dropout", "dropout_embed", "embed_pad", NULL};
-static const char *const joint_keys[] = {"joint_space_size", "joint_activation_type",
-                                         "lin_dec_bias", NULL};
+static const char transducer_keys[] =
+    "rnn_type, num_layers, hidden_size, dropout, dropout_embed, embed_pad";
+static const char joint_keys[] = "joint_space_size, joint_activation_type, lin_dec_bias";
 
 static steno_status read_joint(struct steno_espnet_job *j)
 {
-    static const char *const activations[] = {"tanh",       "relu",     "swish", "selu",
-                                              "leaky_relu", "identity", NULL};
+    static const char activations[] = "tanh, relu, swish, selu, leaky_relu, identity";
     struct steno_espnet_arch *a = &j->a;
     const steno_yaml *y = j->y;
     steno_status st = steno_espnet_check_keys(j, y, "joint_net_conf", joint_keys);
     a->joint_space = 256;
     a->joint_bias = true;
-    a->joint_activation = activations[0];
+    a->joint_activation = "tanh";
     READ(steno_espnet_int(j, y, "joint_net_conf.joint_space_size", 1, 65536, &a->joint_space));
     READ(steno_espnet_flag(j, y, "joint_net_conf.lin_dec_bias", &a->joint_bias));
     READ(steno_espnet_text(j, y, "joint_net_conf.joint_activation_type", &a->joint_activation));
-    if (!st && !steno_espnet_one_of(a->joint_activation, activations))
+    if (!st && !steno_list_holds(activations, a->joint_activation))
         st = steno_espnet_unsupported(j, y, "joint_net_conf.joint_activation_type",
-                                      a->joint_activation,
-                                      "tanh, relu, swish, selu, leaky_relu, identity");
+                                      a->joint_activation, activations);
     return st;
 }
 
@@ -196,16 +180,9 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
     return steno_espnet_unsupported(j, j->y, "decoder", kind, "transformer, rnn, transducer, null");
 }
 
-static const char *const lm_keys[] = {"pos_enc",
-                                      "embed_unit",
-                                      "att_unit",
-                                      "head",
-                                      "unit",
-                                      "layer",
-                                      "dropout_rate",
-                                      "positional_dropout_rate",
-                                      "attention_dropout_rate",
-                                      NULL};
+static const char lm_keys[] =
+    "pos_enc, embed_unit, att_unit, head, unit, layer, dropout_rate, positional_dropout_rate, "
+    "attention_dropout_rate";
 
 static steno_status read_transformer_lm(struct steno_espnet_job *j)
 {
@@ -235,8 +212,8 @@ static steno_status read_transformer_lm(struct steno_espnet_job *j)
     return STENO_OK;
 }
 
-static const char *const rnn_lm_keys[] = {"unit",        "nhid",     "nlayers",   "dropout_rate",
-                                          "tie_weights", "rnn_type", "ignore_id", NULL};
+static const char rnn_lm_keys[] =
+    "unit, nhid, nlayers, dropout_rate, tie_weights, rnn_type, ignore_id";
 
 static steno_status read_rnn_lm(struct steno_espnet_job *j)
 {

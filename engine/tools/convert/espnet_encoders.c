@@ -1,4 +1,5 @@
 /* Encoders in the configuration of ESPnet2. */
+#include "base/list.h"
 #include "tools/convert/espnet_job.h"
 #include "tools/convert/espnet_parts.h"
 
@@ -31,82 +32,33 @@ static const struct kind {
     "contextual_block_transformer, contextual_block_conformer, rnn, vgg_rnn"
 
 /* Of all kinds: ESPnet builds no encoder with a key that its kind does not know. */
-static const char *const keys[] = {"activation_type",
-                                   "attention_dilation",
-                                   "attention_dropout_rate",
-                                   "attention_heads",
-                                   "attention_layer_type",
-                                   "attention_mode",
-                                   "attention_windows",
-                                   "attn_branch_drop_rate",
-                                   "bidirectional",
-                                   "block_size",
-                                   "cgmlp_conv_kernel",
-                                   "cgmlp_linear_units",
-                                   "cgmlp_weight",
-                                   "cnn_module_kernel",
-                                   "concat_after",
-                                   "ctc_trim",
-                                   "ctx_pos_enc",
-                                   "dropout",
-                                   "dropout_rate",
-                                   "ffn_activation_type",
-                                   "gate_activation",
-                                   "gradient_checkpoint_layers",
-                                   "hidden_size",
-                                   "hop_size",
-                                   "in_channel",
-                                   "init_average",
-                                   "input_layer",
-                                   "interctc_layer_idx",
-                                   "interctc_use_conditioning",
-                                   "layer_drop_rate",
-                                   "linear_units",
-                                   "look_ahead",
-                                   "macaron_ffn",
-                                   "macaron_style",
-                                   "max_pos_emb_len",
-                                   "merge_conv_kernel",
-                                   "merge_method",
-                                   "normalize_before",
-                                   "num_blocks",
-                                   "num_layers",
-                                   "output_size",
-                                   "padding_idx",
-                                   "pos_enc_layer_type",
-                                   "positional_dropout_rate",
-                                   "positionwise_conv_kernel_size",
-                                   "positionwise_layer_type",
-                                   "qk_norm",
-                                   "rel_pos_type",
-                                   "rnn_type",
-                                   "selfattention_layer_type",
-                                   "stochastic_depth_rate",
-                                   "subsample",
-                                   "use_attn",
-                                   "use_cgmlp",
-                                   "use_cnn_module",
-                                   "use_ffn",
-                                   "use_flash_attn",
-                                   "use_linear_after_conv",
-                                   "use_projection",
-                                   "zero_triu",
-                                   NULL};
+static const char keys[] =
+    "activation_type, attention_dilation, attention_dropout_rate, attention_heads, "
+    "attention_layer_type, attention_mode, attention_windows, attn_branch_drop_rate, "
+    "bidirectional, block_size, cgmlp_conv_kernel, cgmlp_linear_units, cgmlp_weight, "
+    "cnn_module_kernel, concat_after, ctc_trim, ctx_pos_enc, dropout, dropout_rate, "
+    "ffn_activation_type, gate_activation, gradient_checkpoint_layers, hidden_size, hop_size, "
+    "in_channel, init_average, input_layer, interctc_layer_idx, interctc_use_conditioning, "
+    "layer_drop_rate, linear_units, look_ahead, macaron_ffn, macaron_style, max_pos_emb_len, "
+    "merge_conv_kernel, merge_method, normalize_before, num_blocks, num_layers, output_size, "
+    "padding_idx, pos_enc_layer_type, positional_dropout_rate, positionwise_conv_kernel_size, "
+    "positionwise_layer_type, qk_norm, rel_pos_type, rnn_type, selfattention_layer_type, "
+    "stochastic_depth_rate, subsample, use_attn, use_cgmlp, use_cnn_module, use_ffn, "
+    "use_flash_attn, use_linear_after_conv, use_projection, zero_triu";
 
-/* The key has one of the values in `known`, which NULL ends; `names` says them. */
-static steno_status choose_word(struct steno_espnet_job *j, const char *path,
-                                const char *const *known, const char *names, const char **out)
+/* The key has one of the values in `known`, "a, b". */
+static steno_status choose_word(struct steno_espnet_job *j, const char *path, const char *known,
+                                const char **out)
 {
-    steno_status st = steno_espnet_text(j, j->y, path, out);
-    if (!st && !steno_espnet_one_of(*out, known))
-        st = steno_espnet_unsupported(j, j->y, path, *out, names);
-    return st;
+    const steno_status st = steno_espnet_text(j, j->y, path, out);
+    return st || steno_list_holds(known, *out)
+               ? st
+               : steno_espnet_unsupported(j, j->y, path, *out, known);
 }
 
 static steno_status read_activation(struct steno_espnet_job *j, const char *path, const char **out)
 {
-    static const char *const known[] = {"hardtanh", "tanh", "relu", "selu", "swish", NULL};
-    return choose_word(j, path, known, "hardtanh, tanh, relu, selu, swish", out);
+    return choose_word(j, path, "hardtanh, tanh, relu, selu, swish", out);
 }
 
 static steno_status contradict(struct steno_espnet_job *j, const char *what)
@@ -124,13 +76,12 @@ static bool branches(const struct steno_espnet_encoder *e)
 
 static steno_status read_attention(struct steno_espnet_job *j, const char *key, const char *rel)
 {
-    static const char *const rels[] = {"legacy", "latest", NULL, 0};
     const char *pos = rel ? "rel_pos" : "abs_pos", *self = rel ? "rel_selfattn" : "selfattn";
     struct steno_espnet_encoder *e = &j->a.e;
     steno_status st = steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos);
     READ(steno_espnet_text(j, j->y, key, &self));
     if (rel)
-        READ(choose_word(j, CONF "rel_pos_type", rels, "legacy, latest", &rel));
+        READ(choose_word(j, CONF "rel_pos_type", "legacy, latest", &rel));
     if (st)
         return st;
     if (rel && !strcmp(rel, "legacy")) {
@@ -161,9 +112,6 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
 
 static steno_status read_input_layer(struct steno_espnet_job *j)
 {
-    static const char *const layers[] = {"conv1d1", "conv1d2", "conv1d3", "conv2d", "conv2d1",
-                                         "conv2d2", "conv2d6", "conv2d8", "linear", NULL};
-    static const char *const block_layers[] = {"conv2d", "conv2d6", "conv2d8", NULL};
     const bool streams = steno_espnet_streams(&j->a.e);
     const char *names = streams ? "conv2d, conv2d6, conv2d8"
                                 : "conv1d1, conv1d2, conv1d3, conv2d, conv2d1, conv2d2, conv2d6, "
@@ -171,8 +119,7 @@ static steno_status read_input_layer(struct steno_espnet_job *j)
     const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "input_layer");
     if (n && steno_yaml_null(n))
         return steno_espnet_unsupported(j, j->y, CONF "input_layer", "null", names);
-    return choose_word(j, CONF "input_layer", streams ? block_layers : layers, names,
-                       &j->a.e.input_layer);
+    return choose_word(j, CONF "input_layer", names, &j->a.e.input_layer);
 }
 
 /* interctc_layer_idx: the blocks, from 1, whose CTC is trained; with interctc_use_conditioning the
@@ -217,8 +164,8 @@ static steno_status read_feed_forward(struct steno_espnet_job *j)
     static const char *const types[] = {"linear", "conv1d", "conv1d-linear", NULL};
     struct steno_espnet_encoder *e = &j->a.e;
     const char *type = types[0];
-    steno_status st = choose_word(j, CONF "positionwise_layer_type", types,
-                                  "linear, conv1d, conv1d-linear", &type);
+    steno_status st =
+        choose_word(j, CONF "positionwise_layer_type", "linear, conv1d, conv1d-linear", &type);
     READ(steno_espnet_int(j, j->y, CONF "linear_units", 1, 1 << 20, &e->ff));
     READ(steno_espnet_int(j, j->y, CONF "positionwise_conv_kernel_size", 1, 4095, &e->ffn_kernel));
     for (int i = 0; types[i]; i++)
@@ -276,11 +223,8 @@ static steno_status read_stack_list(struct steno_espnet_job *j, const char *path
  * fails where that is no multiple of twice the window of a block, and with a window of 1. */
 static steno_status read_windows(struct steno_espnet_job *j)
 {
-    static const char *const modes[] = {"sliding_chunks", NULL};
-    static const char *const layers[] = {"linear",  "conv2d",  "conv2d1", "conv2d2",
-                                         "conv2d6", "conv2d8", NULL};
     struct steno_espnet_encoder *e = &j->a.e;
-    const char *self = "lf_selfattn", *pos = "abs_pos", *mode = modes[0];
+    const char *self = "lf_selfattn", *pos = "abs_pos", *mode = "sliding_chunks";
     int64_t dilation[STENO_ESPNET_MAX_BLOCKS], most = 1;
     steno_status st = steno_espnet_text(j, j->y, CONF "selfattention_layer_type", &self);
     if (!st && strcmp(self, "lf_selfattn") != 0)
@@ -289,9 +233,9 @@ static steno_status read_windows(struct steno_espnet_job *j)
     READ(steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos));
     if (!st && strcmp(pos, "abs_pos") != 0)
         st = steno_espnet_unsupported(j, j->y, CONF "pos_enc_layer_type", pos, "abs_pos");
-    READ(choose_word(j, CONF "attention_mode", modes, modes[0], &mode));
-    READ(choose_word(j, CONF "input_layer", layers,
-                     "linear, conv2d, conv2d1, conv2d2, conv2d6, conv2d8", &e->input_layer));
+    READ(choose_word(j, CONF "attention_mode", "sliding_chunks", &mode));
+    READ(choose_word(j, CONF "input_layer", "linear, conv2d, conv2d1, conv2d2, conv2d6, conv2d8",
+                     &e->input_layer));
     READ(read_stack_list(j, CONF "attention_dilation", 1, 1, 1, dilation));
     READ(read_stack_list(j, CONF "attention_windows", 100, 2, 2048, e->window));
     if (st)
@@ -334,15 +278,13 @@ static steno_status read_former(struct steno_espnet_job *j, const struct kind *k
 
 static steno_status read_gate(struct steno_espnet_job *j)
 {
-    static const char *const known[] = {"identity", "hardtanh", "tanh", "relu",
-                                        "selu",     "swish",    NULL};
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
     steno_status st = steno_espnet_int(j, y, CONF "cgmlp_linear_units", 2, 1 << 20, &e->gate_units);
     READ(steno_espnet_int(j, y, CONF "cgmlp_conv_kernel", 1, 4095, &e->gate_kernel));
     READ(steno_espnet_flag(j, y, CONF "use_linear_after_conv", &e->gate_linear));
-    READ(choose_word(j, CONF "gate_activation", known,
-                     "identity, hardtanh, tanh, relu, selu, swish", &e->gate_activation));
+    READ(choose_word(j, CONF "gate_activation", "identity, hardtanh, tanh, relu, selu, swish",
+                     &e->gate_activation));
     if (!st && (e->gate_units % 2 || e->gate_kernel % 2 == 0))
         st = contradict(j, "an odd cgmlp_linear_units or an even cgmlp_conv_kernel");
     return st;
@@ -381,7 +323,7 @@ static steno_status read_branchformer(struct steno_espnet_job *j, const struct k
     steno_status st = read_gate(j);
     READ(steno_espnet_flag(j, j->y, CONF "use_attn", &e->attn));
     READ(steno_espnet_flag(j, j->y, CONF "use_cgmlp", &e->cgmlp));
-    READ(choose_word(j, CONF "merge_method", merges, "concat, learned_ave, fixed_ave", &merge));
+    READ(choose_word(j, CONF "merge_method", "concat, learned_ave, fixed_ave", &merge));
     READ(read_gate_weights(j));
     if (!st && !e->attn && !e->cgmlp)
         st = contradict(j, "use_attn: false and use_cgmlp: false");
@@ -435,11 +377,10 @@ static steno_status read_subsample(struct steno_espnet_job *j)
 
 static steno_status read_recurrent(struct steno_espnet_job *j)
 {
-    static const char *const types[] = {"lstm", "gru", NULL};
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
-    const char *type = types[0];
-    steno_status st = choose_word(j, CONF "rnn_type", types, "lstm, gru", &type);
+    const char *type = "lstm";
+    steno_status st = choose_word(j, CONF "rnn_type", "lstm, gru", &type);
     e->d = e->units = 320;
     e->both_ways = e->projected = true;
     READ(steno_espnet_int(j, y, CONF "output_size", 1, 65536, &e->d));

@@ -5,17 +5,10 @@
 #include "base/buf.h"
 #include "tools/convert/bundle.h"
 #include "tools/convert/espnet_graphs.h"
-#include "formats/yaml.h"
+#include "tools/convert/conf.h"
 
 #define STENO_ESPNET_MAX_YAML ((size_t)64 << 20)
 #define STENO_ESPNET_MAX_NAME 600
-
-/* Go on if nothing has failed. */
-#define READ(CALL)                                                                                 \
-    do {                                                                                           \
-        if (!st)                                                                                   \
-            st = (CALL);                                                                           \
-    } while (0)
 
 struct steno_espnet_job {
     const struct steno_bundle *b;
@@ -49,12 +42,9 @@ STENO_MUST steno_status steno_espnet_flag(struct steno_espnet_job *j, const sten
 STENO_MUST steno_status steno_espnet_unsupported(struct steno_espnet_job *j, const steno_yaml *y,
                                                  const char *path, const char *value,
                                                  const char *known);
-/* Is v in the list, which ends with NULL? */
-bool steno_espnet_one_of(const char *v, const char *const *known);
-/* Every key of the section must be in `known`: keys that are read, or that change no network at
- * inference. Another key is an error, because it may change the network. */
+/* As steno_conf_keys. */
 STENO_MUST steno_status steno_espnet_check_keys(struct steno_espnet_job *j, const steno_yaml *y,
-                                                const char *section, const char *const *known);
+                                                const char *section, const char *known);
 /* The key must have this value, if it is there. */
 STENO_MUST steno_status steno_espnet_only(struct steno_espnet_job *j, const steno_yaml *y,
                                           const char *path, const char *want);

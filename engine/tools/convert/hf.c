@@ -1,6 +1,7 @@
 #include "tools/convert/hf.h"
 
 #include "tools/convert/output.h"
+#include "tools/convert/sources.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,13 +153,13 @@ static const struct kind *model_kind(struct steno_hf_conf *c)
     return NULL;
 }
 
-bool steno_convert_hf_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     return steno_bundle_has(b, CONFIG) && steno_hf_weights_present(b);
 }
 
-steno_status steno_convert_hf(const struct steno_bundle *b, const char *out,
-                              const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     struct steno_hf_conf conf = {.file = CONFIG, .err = err};
     struct steno_hf_job j = {.b = b, .out = out, .conf = &conf, .err = err};
@@ -187,3 +188,8 @@ steno_status steno_convert_hf(const struct steno_bundle *b, const char *out,
     steno_blob_close(&blob);
     return st;
 }
+
+const struct steno_convert_source steno_source_hf = {
+    "Hugging Face", probe, NULL, convert,
+    "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio, moonshine (a directory "
+    "with config.json, model.safetensors or pytorch_model.bin)"};

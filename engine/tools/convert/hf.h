@@ -39,11 +39,6 @@ struct steno_hf_job {
     steno_err *err;
 };
 
-bool steno_convert_hf_probe(const struct steno_bundle *b);
-/* Write directory `out`. STENO_ERR_UNSUPPORTED: a model_type or a value that is not known. */
-STENO_MUST steno_status steno_convert_hf(const struct steno_bundle *b, const char *out,
-                                         const struct steno_convert_options *o, steno_err *err);
-
 /* The model types. Each writes its networks and files. */
 STENO_MUST steno_status steno_hf_convert_ctc(struct steno_hf_job *j);
 STENO_MUST steno_status steno_hf_convert_moonshine(struct steno_hf_job *j);

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "tools/convert/icefall_arch.h"
 #include "tools/convert/output.h"
+#include "tools/convert/sources.h"
 #include "speech/text/sentencepiece.h"
 #include "speech/text/tokens.h"
 
@@ -99,7 +100,7 @@ static bool find_checkpoint(const char *path, char out[MAX_PATH])
     return snprintf(out, MAX_PATH, "%s", path) < MAX_PATH;
 }
 
-bool steno_convert_icefall_takes(const char *flag)
+static bool takes(const char *flag)
 {
     bool known = !strcmp(flag, "chunk-size");
     for (int k = 0; k < STENO_ICEFALL_OPTIONS; k++)
@@ -107,7 +108,7 @@ bool steno_convert_icefall_takes(const char *flag)
     return known;
 }
 
-bool steno_convert_icefall_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     char file[MAX_PATH];
     struct steno_map map;
@@ -395,8 +396,8 @@ static steno_status convert_checkpoint(struct job *j, const char *in)
     return st ? st : write_text(j, &text);
 }
 
-steno_status steno_convert_icefall(const struct steno_bundle *b, const char *out,
-                                   const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     struct job *j = calloc(1, sizeof *j);
     steno_status st;
@@ -412,3 +413,8 @@ steno_status steno_convert_icefall(const struct steno_bundle *b, const char *out
     free(j);
     return st;
 }
+
+const struct steno_convert_source steno_source_icefall = {
+    "icefall", probe, takes, convert,
+    "icefall's Zipformer, Conformer and LSTM (pretrained.pt or epoch-N.pt, or a directory with "
+    "one)"};

@@ -74,19 +74,16 @@ static void read_plain(struct steno_icefall_reader *r)
 /* Options of these recipes; the others are Zipformer's. */
 static void compare_conformer(struct steno_icefall_reader *r)
 {
-    static const char *const known[] = {"num-encoder-layers", "encoder-dim",
-                                        "num-heads",          "feedforward-dim",
-                                        "decoder-dim",        "joiner-dim",
-                                        "context-size",       "tokens",
-                                        "use-averaged-model", "causal-convolution",
-                                        "left-context",       "right-context",
-                                        "decode-chunk-size",  NULL};
+    static const char known[] =
+        "num-encoder-layers, encoder-dim, num-heads, feedforward-dim, decoder-dim, joiner-dim, "
+        "context-size, tokens, use-averaged-model, causal-convolution, left-context, "
+        "right-context, decode-chunk-size";
     const struct steno_zipformer_stack *s = &r->a->stack[0];
     steno_icefall_only(r, known, "a Conformer");
-    steno_icefall_compare(r, known[0], s->layers);
-    steno_icefall_compare(r, known[1], s->d);
-    steno_icefall_compare(r, known[2], s->heads);
-    steno_icefall_compare(r, known[3], s->ff[0]);
+    steno_icefall_compare(r, "num-encoder-layers", s->layers);
+    steno_icefall_compare(r, "encoder-dim", s->d);
+    steno_icefall_compare(r, "num-heads", s->heads);
+    steno_icefall_compare(r, "feedforward-dim", s->ff[0]);
 }
 
 /* No shape says whether the convolutions of a Conformer are causal. */

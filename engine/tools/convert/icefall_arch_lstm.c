@@ -29,18 +29,18 @@ static void read_layers(struct steno_icefall_reader *r)
 
 steno_status steno_icefall_read_lstm(struct steno_icefall_reader *r)
 {
-    static const char *const known[] = {
-        "num-encoder-layers", "encoder-dim", "feedforward-dim",    "decoder-dim", "joiner-dim",
-        "context-size",       "tokens",      "use-averaged-model", NULL};
+    static const char known[] =
+        "num-encoder-layers, encoder-dim, feedforward-dim, decoder-dim, joiner-dim, "
+        "context-size, tokens, use-averaged-model";
     const struct steno_zipformer_stack *s = &r->a->stack[0];
     r->a->lstm = true;
     r->a->at = "encoder.";
     read_layers(r);
     if (!r->st)
         steno_icefall_only(r, known, "an LSTM transducer");
-    steno_icefall_compare(r, known[0], s->layers);
-    steno_icefall_compare(r, known[1], s->d);
-    steno_icefall_compare(r, known[2], s->ff[0]);
+    steno_icefall_compare(r, "num-encoder-layers", s->layers);
+    steno_icefall_compare(r, "encoder-dim", s->d);
+    steno_icefall_compare(r, "feedforward-dim", s->ff[0]);
     if (!r->st)
         steno_icefall_read_transducer(r);
     return r->st;

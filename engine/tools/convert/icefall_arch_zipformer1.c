@@ -161,23 +161,11 @@ static void read_chunks(struct steno_icefall_reader *r)
 
 steno_status steno_icefall_read_zipformer1(struct steno_icefall_reader *r)
 {
-    static const char *const known[] = {"num-encoder-layers",
-                                        "downsampling-factor",
-                                        "encoder-dim",
-                                        "feedforward-dim",
-                                        "cnn-module-kernel",
-                                        "num-heads",
-                                        "decoder-dim",
-                                        "joiner-dim",
-                                        "context-size",
-                                        "tokens",
-                                        "use-averaged-model",
-                                        "use-transducer",
-                                        "use-ctc",
-                                        "causal-convolution",
-                                        "decode-chunk-len",
-                                        "num-left-chunks",
-                                        NULL};
+    static const char known[] =
+        "num-encoder-layers, downsampling-factor, encoder-dim, feedforward-dim, "
+        "cnn-module-kernel, num-heads, decoder-dim, joiner-dim, context-size, tokens, "
+        "use-averaged-model, use-transducer, use-ctc, causal-convolution, decode-chunk-len, "
+        "num-left-chunks";
     static const int at[] = {0, 3, 6};
     r->a->first = true;
     r->a->at = "encoder.";

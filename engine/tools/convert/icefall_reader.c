@@ -1,5 +1,7 @@
 #include "tools/convert/icefall_reader.h"
 
+#include "base/list.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -169,16 +171,12 @@ void steno_icefall_compare_stacks(struct steno_icefall_reader *r)
     }
 }
 
-void steno_icefall_only(struct steno_icefall_reader *r, const char *const *known, const char *what)
+void steno_icefall_only(struct steno_icefall_reader *r, const char *known, const char *what)
 {
-    for (int i = 0; i < r->o->n_flags && !r->st; i++) {
-        bool is_known = !r->o->flag[i].value;
-        for (size_t k = 0; known[k]; k++)
-            is_known |= !strcmp(r->o->flag[i].name, known[k]);
-        if (!is_known)
+    for (int i = 0; i < r->o->n_flags && !r->st; i++)
+        if (r->o->flag[i].value && !steno_list_holds(known, r->o->flag[i].name))
             r->st = steno_fail(r->err, STENO_ERR_INVAL, "--%s: %s is %s, which has none",
                                r->o->flag[i].name, r->w->file, what);
-    }
 }
 
 /* ---- prediction network, joiner, CTC -----------------------------------------------------------

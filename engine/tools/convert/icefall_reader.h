@@ -44,8 +44,8 @@ void steno_icefall_agree(struct steno_icefall_reader *r, const char *name, int64
 void steno_icefall_compare(struct steno_icefall_reader *r, const char *name, int64_t is);
 /* Layers, downsampling, columns, hidden columns and taps of each stack, where options say them. */
 void steno_icefall_compare_stacks(struct steno_icefall_reader *r);
-/* Every option that is given must be one of these; what: "a Conformer". The list ends with NULL. */
-void steno_icefall_only(struct steno_icefall_reader *r, const char *const *known, const char *what);
+/* Every option that is given must be one of known, "a, b"; what: "a Conformer". */
+void steno_icefall_only(struct steno_icefall_reader *r, const char *known, const char *what);
 
 /* ---- outputs ---- */
 /* Prediction network and joiner. */

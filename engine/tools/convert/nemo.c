@@ -1,6 +1,7 @@
-#include "tools/convert/nemo.h"
+#include "tools/convert/sources.h"
 
 #include "tools/convert/nemo_job.h"
+#include "base/list.h"
 #include "tools/convert/output.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #define WEIGHTS "model_weights.ckpt"
 #define MAX_WEIGHTS ((size_t)64 << 30)
 
-bool steno_convert_nemo_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     return steno_bundle_has(b, CONFIG);
 }
@@ -75,14 +76,13 @@ static steno_status write_all(struct steno_nemo_job *j, const char *out)
                : steno_output_write(out, "tokens.txt", j->tokens.data, j->tokens.len, j->err);
 }
 
-bool steno_convert_nemo_takes(const char *flag)
+static bool takes(const char *flag)
 {
-    return !strcmp(flag, "decoder") || !strcmp(flag, "streaming") || !strcmp(flag, "lookahead") ||
-           !strcmp(flag, "local-attention");
+    return steno_list_holds("decoder, streaming, lookahead, local-attention", flag);
 }
 
-steno_status steno_convert_nemo(const struct steno_bundle *b, const char *out,
-                                const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     struct steno_nemo_job j = {.b = b, .o = o, .err = err};
     steno_status st;
@@ -100,3 +100,8 @@ steno_status steno_convert_nemo(const struct steno_bundle *b, const char *out,
     steno_yaml_close(j.y);
     return st;
 }
+
+const struct steno_convert_source steno_source_nemo = {
+    "NeMo", probe, takes, convert,
+    "NeMo models (a .nemo archive, or a directory with model_config.yaml and "
+    "model_weights.ckpt)"};

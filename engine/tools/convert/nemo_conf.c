@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Go on if nothing has failed. */
-#define READ(CALL)                                                                                 \
-    do {                                                                                           \
-        if (!st)                                                                                   \
-            st = (CALL);                                                                           \
-    } while (0)
-
 #define KINDS                                                                                      \
     "EncDecCTCModel, EncDecCTCModelBPE, EncDecRNNTModel, EncDecRNNTBPEModel, "                     \
     "EncDecHybridRNNTCTCModel, EncDecHybridRNNTCTCBPEModel, EncDecMultiTaskModel, "                \
@@ -103,36 +96,12 @@ static bool pair(const struct steno_yaml_node *n, long min, int64_t out[2])
 
 /* ---- features ------------------------------------------------------------------------------ */
 
-static const char *const preprocessor_keys[] = {"_target_",
-                                                "sample_rate",
-                                                "normalize",
-                                                "window_size",
-                                                "window_stride",
-                                                "n_window_size",
-                                                "n_window_stride",
-                                                "window",
-                                                "features",
-                                                "n_fft",
-                                                "preemph",
-                                                "lowfreq",
-                                                "highfreq",
-                                                "log",
-                                                "log_zero_guard_type",
-                                                "log_zero_guard_value",
-                                                "dither",
-                                                "pad_to",
-                                                "frame_splicing",
-                                                "exact_pad",
-                                                "pad_value",
-                                                "mag_power",
-                                                "rng",
-                                                "nb_augmentation_prob",
-                                                "nb_max_freq",
-                                                "mel_norm",
-                                                "use_torchaudio",
-                                                "stft_exact_pad",
-                                                "stft_conv",
-                                                NULL};
+static const char preprocessor_keys[] =
+    "_target_, sample_rate, normalize, window_size, window_stride, n_window_size, "
+    "n_window_stride, window, features, n_fft, preemph, lowfreq, highfreq, log, "
+    "log_zero_guard_type, log_zero_guard_value, dither, pad_to, frame_splicing, exact_pad, "
+    "pad_value, mag_power, rng, nb_augmentation_prob, nb_max_freq, mel_norm, use_torchaudio, "
+    "stft_exact_pad, stft_conv";
 
 /* The family computes one kind of features (features/logmel.h). dither and the augmentation are of
  * training alone. */
@@ -171,49 +140,16 @@ static steno_status read_features(struct steno_nemo_job *j)
 
 /* ---- encoder ------------------------------------------------------------------------------- */
 
-static const char *const encoder_keys[] = {"_target_",
-                                           "feat_in",
-                                           "feat_out",
-                                           "n_layers",
-                                           "d_model",
-                                           "causal_downsampling",
-                                           "subsampling",
-                                           "subsampling_factor",
-                                           "subsampling_conv_chunking_factor",
-                                           "subsampling_conv_channels",
-                                           "reduction",
-                                           "reduction_position",
-                                           "reduction_factor",
-                                           "ff_expansion_factor",
-                                           "self_attention_model",
-                                           "n_heads",
-                                           "att_context_size",
-                                           "att_context_probs",
-                                           "att_chunk_context_size",
-                                           "att_context_style",
-                                           "xscaling",
-                                           "untie_biases",
-                                           "pos_emb_max_len",
-                                           "conv_kernel_size",
-                                           "conv_norm_type",
-                                           "conv_context_size",
-                                           "conv_context_style",
-                                           "conv_dual_mode",
-                                           "use_bias",
-                                           "dropout",
-                                           "dropout_pre_encoder",
-                                           "dropout_emb",
-                                           "dropout_att",
-                                           "stochastic_depth_drop_prob",
-                                           "stochastic_depth_mode",
-                                           "stochastic_depth_start_layer",
-                                           "global_tokens",
-                                           "global_tokens_spacing",
-                                           "global_attn_separate",
-                                           "use_pytorch_sdpa",
-                                           "use_pytorch_sdpa_backends",
-                                           "sync_max_audio_length",
-                                           NULL};
+static const char encoder_keys[] =
+    "_target_, feat_in, feat_out, n_layers, d_model, causal_downsampling, subsampling, "
+    "subsampling_factor, subsampling_conv_chunking_factor, subsampling_conv_channels, reduction, "
+    "reduction_position, reduction_factor, ff_expansion_factor, self_attention_model, n_heads, "
+    "att_context_size, att_context_probs, att_chunk_context_size, att_context_style, xscaling, "
+    "untie_biases, pos_emb_max_len, conv_kernel_size, conv_norm_type, conv_context_size, "
+    "conv_context_style, conv_dual_mode, use_bias, dropout, dropout_pre_encoder, dropout_emb, "
+    "dropout_att, stochastic_depth_drop_prob, stochastic_depth_mode, "
+    "stochastic_depth_start_layer, global_tokens, global_tokens_spacing, global_attn_separate, "
+    "use_pytorch_sdpa, use_pytorch_sdpa_backends, sync_max_audio_length";
 
 static steno_status read_subsampling(struct steno_nemo_job *j)
 {
@@ -524,21 +460,10 @@ static steno_status choose_head(struct steno_nemo_job *j, bool hybrid, bool *ctc
     return STENO_OK;
 }
 
-static const char *const aed_keys[] = {"max_sequence_length",
-                                       "num_token_types",
-                                       "embedding_dropout",
-                                       "learn_positional_encodings",
-                                       "hidden_size",
-                                       "inner_size",
-                                       "num_layers",
-                                       "num_attention_heads",
-                                       "ffn_dropout",
-                                       "attn_score_dropout",
-                                       "attn_layer_dropout",
-                                       "hidden_act",
-                                       "pre_ln",
-                                       "vocab_size",
-                                       NULL};
+static const char aed_keys[] =
+    "max_sequence_length, num_token_types, embedding_dropout, learn_positional_encodings, "
+    "hidden_size, inner_size, num_layers, num_attention_heads, ffn_dropout, attn_score_dropout, "
+    "attn_layer_dropout, hidden_act, pre_ln, vocab_size";
 #define AED "transf_decoder.config_dict"
 
 static steno_status read_aed_decoder(struct steno_nemo_job *j)

@@ -1,4 +1,4 @@
-#include "tools/convert/speakers.h"
+#include "tools/convert/sources.h"
 
 #include "base/path.h"
 #include "tools/convert/output.h"
@@ -92,7 +92,7 @@ static void forget_files(struct files *f)
     free(f->second);
 }
 
-bool steno_convert_speakers_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     struct files f = {0};
     bool any = false;
@@ -177,8 +177,8 @@ static steno_status write(const struct kind *k, const char *in, const char *out,
     return st;
 }
 
-steno_status steno_convert_speakers(const struct steno_bundle *b, const char *out,
-                                    const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     struct files f = {0};
     steno_status st;
@@ -193,3 +193,8 @@ steno_status steno_convert_speakers(const struct steno_bundle *b, const char *ou
     forget_files(&f);
     return st;
 }
+
+const struct steno_convert_source steno_source_speakers = {
+    "speaker networks", probe, NULL, convert,
+    "networks that tell speakers apart: pyannote's segmentation, 3D-Speaker's CAM++ (*.bin, *.pt, "
+    "or a directory with one or both)"};

@@ -1,5 +1,6 @@
-#include "tools/convert/wenet.h"
+#include "tools/convert/sources.h"
 
+#include "base/list.h"
 #include "tools/convert/output.h"
 #include "tools/convert/wenet_conf.h"
 
@@ -38,9 +39,9 @@ struct job {
 
 /* ---- flags --------------------------------------------------------------------------------- */
 
-bool steno_convert_wenet_takes(const char *flag)
+static bool takes(const char *flag)
 {
-    return !strcmp(flag, "layout") || !strcmp(flag, "chunk-size") || !strcmp(flag, "left-chunks");
+    return steno_list_holds("layout, chunk-size, left-chunks", flag);
 }
 
 static steno_status option_number(const struct steno_convert_options *o, const char *name, long max,
@@ -118,7 +119,7 @@ static steno_status find_weights(struct job *j)
     return steno_bundle_only(j->b, ".pt", j->file, sizeof j->file, j->err);
 }
 
-bool steno_convert_wenet_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     char name[MAX_NAME];
     return steno_bundle_has(b, "train.yaml") &&
@@ -335,8 +336,8 @@ static steno_status convert_model(struct job *j, const struct steno_convert_opti
     return st;
 }
 
-steno_status steno_convert_wenet(const struct steno_bundle *b, const char *out,
-                                 const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     struct job j = {.b = b, .out = out, .err = err};
     steno_status st = convert_model(&j, o);
@@ -347,3 +348,7 @@ steno_status steno_convert_wenet(const struct steno_bundle *b, const char *out,
     steno_yaml_close(j.y);
     return st;
 }
+
+const struct steno_convert_source steno_source_wenet = {
+    "WeNet", probe, takes, convert,
+    "WeNet models (a directory or archive with train.yaml, units.txt and final.pt)"};

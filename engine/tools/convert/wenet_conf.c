@@ -5,55 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Go on if nothing has failed. */
-#define READ(CALL)                                                                                 \
-    do {                                                                                           \
-        if (!st)                                                                                   \
-            st = (CALL);                                                                           \
-    } while (0)
-
-#define TRAINING_KEYS                                                                              \
-    "dropout_rate", "positional_dropout_rate", "gradient_checkpointing", "use_sdpa"
+/* Of encoders and decoders. */
 #define SHARED_KEYS                                                                                \
-    "attention_heads", "linear_units", "num_blocks", "input_layer", "normalize_before",            \
-        "concat_after", "query_bias", "key_bias", "value_bias", "activation_type",                 \
-        "layer_norm_type", "norm_eps", "n_kv_head", "head_dim", "mlp_type", "mlp_bias",            \
-        "n_expert", "n_expert_activated"
+    "dropout_rate, positional_dropout_rate, gradient_checkpointing, use_sdpa, "                    \
+    "attention_heads, linear_units, num_blocks, input_layer, normalize_before, concat_after, "     \
+    "query_bias, key_bias, value_bias, activation_type, layer_norm_type, norm_eps, n_kv_head, "    \
+    "head_dim, mlp_type, mlp_bias, n_expert, n_expert_activated, "
 
-static const char *const encoder_keys[] = {TRAINING_KEYS,
-                                           SHARED_KEYS,
-                                           "attention_dropout_rate",
-                                           "output_size",
-                                           "pos_enc_layer_type",
-                                           "static_chunk_size",
-                                           "use_dynamic_chunk",
-                                           "use_dynamic_left_chunk",
-                                           "positionwise_conv_kernel_size",
-                                           "macaron_style",
-                                           "selfattention_layer_type",
-                                           "use_cnn_module",
-                                           "cnn_module_kernel",
-                                           "causal",
-                                           "cnn_module_norm",
-                                           "conv_bias",
-                                           NULL};
-static const char *const decoder_keys[] = {TRAINING_KEYS,
-                                           SHARED_KEYS,
-                                           "self_attention_dropout_rate",
-                                           "src_attention_dropout_rate",
-                                           "r_num_blocks",
-                                           "use_output_layer",
-                                           "src_attention",
-                                           "tie_word_embedding",
-                                           NULL};
-static const char *const model_keys[] = {"ctc_weight",
-                                         "ignore_id",
-                                         "reverse_weight",
-                                         "lsm_weight",
-                                         "length_normalized_loss",
-                                         "lfmmi_dir",
-                                         "apply_non_blank_embedding",
-                                         NULL};
+static const char encoder_keys[] = SHARED_KEYS
+    "attention_dropout_rate, output_size, pos_enc_layer_type, static_chunk_size, "
+    "use_dynamic_chunk, use_dynamic_left_chunk, positionwise_conv_kernel_size, macaron_style, "
+    "selfattention_layer_type, use_cnn_module, cnn_module_kernel, causal, cnn_module_norm, "
+    "conv_bias";
+static const char decoder_keys[] = SHARED_KEYS
+    "self_attention_dropout_rate, src_attention_dropout_rate, r_num_blocks, use_output_layer, "
+    "src_attention, tie_word_embedding";
+static const char model_keys[] =
+    "ctc_weight, ignore_id, reverse_weight, lsm_weight, length_normalized_loss, lfmmi_dir, "
+    "apply_non_blank_embedding";
 
 /* Whole sections that make another model. */
 static const char *const other_models[] = {"predictor",     "predictor_conf",     "joint_conf",

@@ -1,4 +1,4 @@
-#include "tools/convert/whisper.h"
+#include "tools/convert/sources.h"
 
 #include "base/buf.h"
 #include "base/path.h"
@@ -51,7 +51,7 @@ static bool is_whisper(const steno_torch *t)
            steno_torch_find(t, STATE "decoder.token_embedding.weight");
 }
 
-bool steno_convert_whisper_probe(const struct steno_bundle *b)
+static bool probe(const struct steno_bundle *b)
 {
     char path[MAX_PATH];
     steno_torch *t = NULL;
@@ -297,8 +297,8 @@ static steno_status same_place(const struct job *j)
     return STENO_OK;
 }
 
-steno_status steno_convert_whisper(const struct steno_bundle *b, const char *out,
-                                   const struct steno_convert_options *o, steno_err *err)
+static steno_status convert(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
 {
     char path[MAX_PATH] = "";
     struct job j = {.path = path, .out = out, .err = err};
@@ -322,3 +322,6 @@ steno_status steno_convert_whisper(const struct steno_bundle *b, const char *out
     steno_torch_close(j.t);
     return st;
 }
+
+const struct steno_convert_source steno_source_whisper = {"OpenAI's Whisper", probe, NULL, convert,
+                                                          "OpenAI's Whisper (*.pt)"};
