@@ -3,7 +3,6 @@
  * checkpoint, then the recognizer's config.yaml, and behind lines "---" that of the language model
  * and meta.yaml; missing ones are those of a packed model. */
 /* covers: engine/tools/convert/espnet.c engine/tools/convert/espnet_decoders.c */
-/* covers: engine/tools/convert/espnet_keys.c */
 #include "tools/convert/bundle.h"
 #include "tools/convert/convert.h"
 #include "folder.h"

@@ -4,6 +4,17 @@
 
 #include <string.h>
 
+steno_status steno_conf_open(steno_yaml **out, const struct steno_bundle *b, const char *name,
+                             size_t max, steno_err *err)
+{
+    struct steno_blob blob;
+    steno_status st = steno_bundle_read(b, name, max, &blob, err);
+    if (!st)
+        st = steno_yaml_parse(out, blob.p, blob.n, name, err);
+    steno_blob_close(&blob);
+    return st;
+}
+
 steno_status steno_conf_int(const steno_yaml *y, const char *path, long min, long max, int64_t *out,
                             steno_err *err)
 {

@@ -4,6 +4,7 @@
 #define STENO_CONVERT_CONF_H
 
 #include "formats/yaml.h"
+#include "tools/convert/bundle.h"
 
 /* Go on if nothing has failed: st has the first failure. */
 #define READ(CALL)                                                                                 \
@@ -12,6 +13,9 @@
             st = (CALL);                                                                           \
     } while (0)
 
+/* Read a configuration of a checkpoint. Errors of steno_bundle_read and steno_yaml_parse. */
+STENO_MUST steno_status steno_conf_open(steno_yaml **out, const struct steno_bundle *b,
+                                        const char *name, size_t max, steno_err *err);
 /* steno_yaml_int for an int64_t. */
 STENO_MUST steno_status steno_conf_int(const steno_yaml *y, const char *path, long min, long max,
                                        int64_t *out, steno_err *err);

@@ -21,7 +21,7 @@ static steno_status read_rate(struct steno_espnet_job *j)
 {
     const char *v = NULL;
     char *end;
-    steno_status st = steno_espnet_text(j, j->y, "frontend_conf.fs", &v);
+    steno_status st = steno_yaml_str(j->y, "frontend_conf.fs", &v, j->err);
     j->fs = 16000;
     if (st || !v)
         return st;
@@ -32,7 +32,7 @@ static steno_status read_rate(struct steno_espnet_job *j)
         j->fs = 0;
     return j->fs >= 1000 && j->fs <= 192000
                ? STENO_OK
-               : steno_espnet_unsupported(j, j->y, "frontend_conf.fs", v, "16000, 16k, ...");
+               : steno_conf_unsupported(j->y, "frontend_conf.fs", v, "16000, 16k, ...", j->err);
 }
 
 static steno_status read_frontend(struct steno_espnet_job *j)
@@ -44,11 +44,11 @@ static steno_status read_frontend(struct steno_espnet_job *j)
     static const char norms[] = "global_mvn, utterance_mvn";
     const steno_yaml *y = j->y;
     const char *norm = NULL;
-    steno_status st = steno_espnet_only(j, y, "frontend", "default");
+    steno_status st = steno_conf_only(y, "frontend", "default", j->err);
     j->n_fft = 512;
     j->hop = 128;
     j->mels = 80;
-    READ(steno_espnet_check_keys(j, y, "frontend_conf", keys));
+    READ(steno_conf_keys(y, "frontend_conf", keys, j->err));
     READ(read_rate(j));
     READ(steno_yaml_int(y, "frontend_conf.n_fft", 16, 65536, &j->n_fft, j->err));
     j->win = j->n_fft;
@@ -58,26 +58,27 @@ static steno_status read_frontend(struct steno_espnet_job *j)
     j->fmax = (double)j->fs / 2;
     READ(steno_yaml_double(y, "frontend_conf.fmin", 0, 96000, &j->fmin, j->err));
     READ(steno_yaml_double(y, "frontend_conf.fmax", 0, 96000, &j->fmax, j->err));
-    READ(steno_espnet_only(j, y, "frontend_conf.window", "hann"));
-    READ(steno_espnet_only(j, y, "frontend_conf.center", "true"));
-    READ(steno_espnet_only(j, y, "frontend_conf.normalized", "false"));
-    READ(steno_espnet_only(j, y, "frontend_conf.htk", "false"));
-    READ(steno_espnet_only(j, y, "frontend_conf.onesided", "true"));
-    READ(steno_espnet_only(j, y, "frontend_conf.apply_stft", "true"));
-    READ(steno_espnet_only(j, y, "frontend_conf.frontend_conf.use_wpe", "false"));
-    READ(steno_espnet_only(j, y, "input_size", "null"));
-    READ(steno_espnet_only(j, y, "preencoder", ""));
-    READ(steno_espnet_only(j, y, "postencoder", ""));
-    READ(steno_espnet_text(j, y, "normalize", &norm));
+    READ(steno_conf_only(y, "frontend_conf.window", "hann", j->err));
+    READ(steno_conf_only(y, "frontend_conf.center", "true", j->err));
+    READ(steno_conf_only(y, "frontend_conf.normalized", "false", j->err));
+    READ(steno_conf_only(y, "frontend_conf.htk", "false", j->err));
+    READ(steno_conf_only(y, "frontend_conf.onesided", "true", j->err));
+    READ(steno_conf_only(y, "frontend_conf.apply_stft", "true", j->err));
+    READ(steno_conf_only(y, "frontend_conf.frontend_conf.use_wpe", "false", j->err));
+    READ(steno_conf_only(y, "input_size", "null", j->err));
+    READ(steno_conf_only(y, "preencoder", "", j->err));
+    READ(steno_conf_only(y, "postencoder", "", j->err));
+    READ(steno_yaml_str(y, "normalize", &norm, j->err));
     if (!st && norm && !steno_list_holds(norms, norm))
-        st = steno_espnet_unsupported(j, y, "normalize", norm, "global_mvn, utterance_mvn, null");
+        st =
+            steno_conf_unsupported(y, "normalize", norm, "global_mvn, utterance_mvn, null", j->err);
     j->gmvn = norm && !strcmp(norm, "global_mvn");
     j->umvn = norm && !strcmp(norm, "utterance_mvn");
     j->norm_means = true;
     j->norm_vars = j->gmvn;
-    READ(steno_espnet_check_keys(j, y, "normalize_conf", norm_keys));
-    READ(steno_espnet_flag(j, y, "normalize_conf.norm_means", &j->norm_means));
-    READ(steno_espnet_flag(j, y, "normalize_conf.norm_vars", &j->norm_vars));
+    READ(steno_conf_keys(y, "normalize_conf", norm_keys, j->err));
+    READ(steno_yaml_bool(y, "normalize_conf.norm_means", &j->norm_means, j->err));
+    READ(steno_yaml_bool(y, "normalize_conf.norm_vars", &j->norm_vars, j->err));
     return st;
 }
 
@@ -150,9 +151,9 @@ static steno_status read_espnet_tokens(struct steno_espnet_job *j)
                         "the name of a file",
                         steno_yaml_name(j->y), (long long)j->a.vocab);
     j->token_type = "bpe";
-    READ(steno_espnet_text(j, j->y, "token_type", &j->token_type));
+    READ(steno_yaml_str(j->y, "token_type", &j->token_type, j->err));
     if (!st && !steno_list_holds(types, j->token_type))
-        st = steno_espnet_unsupported(j, j->y, "token_type", j->token_type, types);
+        st = steno_conf_unsupported(j->y, "token_type", j->token_type, types, j->err);
     return st;
 }
 
@@ -175,7 +176,7 @@ static steno_status copy_name(struct steno_espnet_job *j, const steno_yaml *y, c
                               char *out)
 {
     const char *v = NULL;
-    steno_status st = steno_espnet_text(j, y, path, &v);
+    steno_status st = steno_yaml_str(y, path, &v, j->err);
     if (!st && v && strlen(v) >= STENO_ESPNET_MAX_NAME)
         return steno_fail(j->err, STENO_ERR_LIMIT, "meta.yaml: %s is too long", path);
     if (!st && v)
@@ -191,7 +192,7 @@ static steno_status find_files(struct steno_espnet_job *j)
         snprintf(j->asr_conf, STENO_ESPNET_MAX_NAME, "config.yaml");
         return steno_bundle_only(j->b, ".pth", j->asr_file, STENO_ESPNET_MAX_NAME, j->err);
     }
-    st = steno_espnet_read_yaml(j, "meta.yaml", &meta);
+    st = steno_conf_open(&meta, j->b, "meta.yaml", STENO_ESPNET_MAX_YAML, j->err);
     READ(copy_name(j, meta, "files.asr_model_file", j->asr_file));
     READ(copy_name(j, meta, "yaml_files.asr_train_config", j->asr_conf));
     READ(copy_name(j, meta, "files.lm_file", j->lm_file));
@@ -221,7 +222,7 @@ static steno_status write_bpe(struct steno_espnet_job *j)
 {
     const char *name = NULL;
     struct steno_blob blob;
-    steno_status st = steno_espnet_text(j, j->y, "bpemodel", &name);
+    steno_status st = steno_yaml_str(j->y, "bpemodel", &name, j->err);
     if (st || !name || strcmp(j->token_type, "bpe") || !steno_bundle_has(j->b, name))
         return st;
     st = steno_bundle_read(j->b, name, STENO_ESPNET_MAX_YAML, &blob, j->err);
@@ -486,9 +487,9 @@ static steno_status convert_archive(struct steno_espnet_job *j)
 {
     char full[4200];
     steno_status st = find_files(j);
-    READ(steno_espnet_read_yaml(j, j->asr_conf, &j->y));
-    READ(steno_espnet_only(j, j->y, "model", "espnet"));
-    READ(steno_espnet_only(j, j->y, "use_adapter", "false"));
+    READ(steno_conf_open(&j->y, j->b, j->asr_conf, STENO_ESPNET_MAX_YAML, j->err));
+    READ(steno_conf_only(j->y, "model", "espnet", j->err));
+    READ(steno_conf_only(j->y, "use_adapter", "false", j->err));
     READ(read_espnet_tokens(j));
     READ(read_frontend(j));
     READ(steno_espnet_read_encoder(j));

@@ -16,19 +16,19 @@ static steno_status read_transformer(struct steno_espnet_job *j)
 {
     struct steno_espnet_arch *a = &j->a;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", decoder_keys);
+    steno_status st = steno_conf_keys(y, "decoder_conf", decoder_keys, j->err);
     a->dec_heads = 4;
     a->dec_ff = 2048;
     a->dec_blocks = 6;
     a->dec_before = true;
-    READ(steno_espnet_int(j, y, "decoder_conf.attention_heads", 1, 1024, &a->dec_heads));
-    READ(steno_espnet_int(j, y, "decoder_conf.linear_units", 1, 1 << 20, &a->dec_ff));
-    READ(steno_espnet_int(j, y, "decoder_conf.num_blocks", 1, 256, &a->dec_blocks));
-    READ(steno_espnet_flag(j, y, "decoder_conf.normalize_before", &a->dec_before));
-    READ(steno_espnet_only(j, y, "decoder_conf.input_layer", "embed"));
-    READ(steno_espnet_only(j, y, "decoder_conf.use_output_layer", "true"));
-    READ(steno_espnet_only(j, y, "decoder_conf.concat_after", "false"));
-    READ(steno_espnet_only(j, y, "decoder_conf.qk_norm", "false"));
+    READ(steno_conf_int(y, "decoder_conf.attention_heads", 1, 1024, &a->dec_heads, j->err));
+    READ(steno_conf_int(y, "decoder_conf.linear_units", 1, 1 << 20, &a->dec_ff, j->err));
+    READ(steno_conf_int(y, "decoder_conf.num_blocks", 1, 256, &a->dec_blocks, j->err));
+    READ(steno_yaml_bool(y, "decoder_conf.normalize_before", &a->dec_before, j->err));
+    READ(steno_conf_only(y, "decoder_conf.input_layer", "embed", j->err));
+    READ(steno_conf_only(y, "decoder_conf.use_output_layer", "true", j->err));
+    READ(steno_conf_only(y, "decoder_conf.concat_after", "false", j->err));
+    READ(steno_conf_only(y, "decoder_conf.qk_norm", "false", j->err));
     if (!st && a->d % a->dec_heads)
         st = steno_fail(j->err, STENO_ERR_FORMAT,
                         "%s: decoder_conf.attention_heads: %lld heads of %lld columns",
@@ -42,7 +42,7 @@ static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, c
 {
     static const char *const names[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
     const char *v = names[0];
-    steno_status st = steno_espnet_text(j, y, path, &v);
+    steno_status st = steno_yaml_str(y, path, &v, j->err);
     if (st)
         return st;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -50,7 +50,7 @@ static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, c
             *cell = (enum steno_make_cell)i;
             return STENO_OK;
         }
-    return steno_espnet_unsupported(j, y, path, v, known);
+    return steno_conf_unsupported(y, path, v, known, j->err);
 }
 
 static const char rnn_keys[] =
@@ -75,42 +75,44 @@ static steno_status read_attention(struct steno_espnet_job *j)
                                         "multi_head_multi_res_loc"};
     const steno_yaml *y = j->y;
     struct steno_espnet_attention_arch *a = &j->a.attention;
-    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf.att_conf", attention_keys);
+    steno_status st = steno_conf_keys(y, "decoder_conf.att_conf", attention_keys, j->err);
     a->name = "location";
     a->dim = 320;
     a->channels = 10;
     a->filters = 100;
     a->window = 5;
     a->heads = 4;
-    READ(steno_espnet_text(j, y, "decoder_conf.att_conf.atype", &a->name));
-    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.adim", 1, 65536, &a->dim));
-    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aconv_chans", 1, 65536, &a->channels));
-    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aconv_filts", 0, 65536, &a->filters));
-    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.awin", 1, 64, &a->window));
-    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aheads", 1, 64, &a->heads));
-    READ(steno_espnet_only(j, y, "decoder_conf.att_conf.num_encs", "1"));
+    READ(steno_yaml_str(y, "decoder_conf.att_conf.atype", &a->name, j->err));
+    READ(steno_conf_int(y, "decoder_conf.att_conf.adim", 1, 65536, &a->dim, j->err));
+    READ(steno_conf_int(y, "decoder_conf.att_conf.aconv_chans", 1, 65536, &a->channels, j->err));
+    READ(steno_conf_int(y, "decoder_conf.att_conf.aconv_filts", 0, 65536, &a->filters, j->err));
+    READ(steno_conf_int(y, "decoder_conf.att_conf.awin", 1, 64, &a->window, j->err));
+    READ(steno_conf_int(y, "decoder_conf.att_conf.aheads", 1, 64, &a->heads, j->err));
+    READ(steno_conf_only(y, "decoder_conf.att_conf.num_encs", "1", j->err));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !st; i++)
         if (!strcmp(a->name, kinds[i])) {
             a->kind = (enum steno_espnet_attention_kind)i;
             return STENO_OK;
         }
     return st ? st
-              : steno_espnet_unsupported(j, y, "decoder_conf.att_conf.atype", a->name,
-                                         "noatt, dot, add, location, coverage, coverage_location, "
-                                         "location2d, multi_head_dot, multi_head_add, "
-                                         "multi_head_loc, multi_head_multi_res_loc");
+              : steno_conf_unsupported(y, "decoder_conf.att_conf.atype", a->name,
+                                       "noatt, dot, add, location, coverage, coverage_location, "
+                                       "location2d, multi_head_dot, multi_head_add, "
+                                       "multi_head_loc, multi_head_multi_res_loc",
+                                       j->err);
 }
 
 static steno_status read_cells(struct steno_espnet_job *j, const char *keys)
 {
     struct steno_espnet_rnn *a = &j->a.dec_rnn;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", keys);
+    steno_status st = steno_conf_keys(y, "decoder_conf", keys, j->err);
     a->layers = 1;
     a->units = 320;
     READ(read_cell(j, y, "decoder_conf.rnn_type", "lstm, gru", &a->cell));
-    READ(steno_espnet_int(j, y, "decoder_conf.num_layers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
-    READ(steno_espnet_int(j, y, "decoder_conf.hidden_size", 1, 65536, &a->units));
+    READ(steno_conf_int(y, "decoder_conf.num_layers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers,
+                        j->err));
+    READ(steno_conf_int(y, "decoder_conf.hidden_size", 1, 65536, &a->units, j->err));
     return st;
 }
 
@@ -118,9 +120,9 @@ static steno_status read_rnn(struct steno_espnet_job *j)
 {
     const steno_yaml *y = j->y;
     steno_status st = read_cells(j, rnn_keys);
-    READ(steno_espnet_flag(j, y, "decoder_conf.context_residual", &j->a.attention.residual));
-    READ(steno_espnet_only(j, y, "decoder_conf.replace_sos", "false"));
-    READ(steno_espnet_only(j, y, "decoder_conf.num_encs", "1"));
+    READ(steno_yaml_bool(y, "decoder_conf.context_residual", &j->a.attention.residual, j->err));
+    READ(steno_conf_only(y, "decoder_conf.replace_sos", "false", j->err));
+    READ(steno_conf_only(y, "decoder_conf.num_encs", "1", j->err));
     READ(read_attention(j));
     return st;
 }
@@ -134,16 +136,16 @@ static steno_status read_joint(struct steno_espnet_job *j)
     static const char activations[] = "tanh, relu, swish, selu, leaky_relu, identity";
     struct steno_espnet_arch *a = &j->a;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_check_keys(j, y, "joint_net_conf", joint_keys);
+    steno_status st = steno_conf_keys(y, "joint_net_conf", joint_keys, j->err);
     a->joint_space = 256;
     a->joint_bias = true;
     a->joint_activation = "tanh";
-    READ(steno_espnet_int(j, y, "joint_net_conf.joint_space_size", 1, 65536, &a->joint_space));
-    READ(steno_espnet_flag(j, y, "joint_net_conf.lin_dec_bias", &a->joint_bias));
-    READ(steno_espnet_text(j, y, "joint_net_conf.joint_activation_type", &a->joint_activation));
+    READ(steno_conf_int(y, "joint_net_conf.joint_space_size", 1, 65536, &a->joint_space, j->err));
+    READ(steno_yaml_bool(y, "joint_net_conf.lin_dec_bias", &a->joint_bias, j->err));
+    READ(steno_yaml_str(y, "joint_net_conf.joint_activation_type", &a->joint_activation, j->err));
     if (!st && !steno_list_holds(activations, a->joint_activation))
-        st = steno_espnet_unsupported(j, y, "joint_net_conf.joint_activation_type",
-                                      a->joint_activation, activations);
+        st = steno_conf_unsupported(y, "joint_net_conf.joint_activation_type", a->joint_activation,
+                                    activations, j->err);
     return st;
 }
 
@@ -151,7 +153,7 @@ static steno_status read_transducer(struct steno_espnet_job *j)
 {
     const steno_yaml *y = j->y;
     steno_status st = read_cells(j, transducer_keys);
-    READ(steno_espnet_only(j, y, "model_conf.transducer_multi_blank_durations", ""));
+    READ(steno_conf_only(y, "model_conf.transducer_multi_blank_durations", "", j->err));
     READ(read_joint(j));
     return st;
 }
@@ -167,7 +169,7 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
                  {"transducer", STENO_DECODER_TRANSDUCER, read_transducer}};
     const char *kind = NULL;
     double ctc = 0;
-    steno_status st = steno_espnet_text(j, j->y, "decoder", &kind);
+    steno_status st = steno_yaml_str(j->y, "decoder", &kind, j->err);
     READ(steno_yaml_double(j->y, "model_conf.ctc_weight", 0, 1, &ctc, j->err));
     /* ESPnet drops a decoder that was not trained */
     if (st || !kind || (ctc >= 1 && strcmp(kind, "transducer")))
@@ -177,7 +179,8 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
             j->a.decoder = kinds[i].decoder;
             return kinds[i].read(j);
         }
-    return steno_espnet_unsupported(j, j->y, "decoder", kind, "transformer, rnn, transducer, null");
+    return steno_conf_unsupported(j->y, "decoder", kind, "transformer, rnn, transducer, null",
+                                  j->err);
 }
 
 static const char lm_keys[] =
@@ -189,22 +192,22 @@ static steno_status read_transformer_lm(struct steno_espnet_job *j)
     struct steno_espnet_arch *a = &j->a;
     const steno_yaml *y = j->lm;
     const char *pos = NULL;
-    steno_status st = steno_espnet_check_keys(j, y, "lm_conf", lm_keys);
+    steno_status st = steno_conf_keys(y, "lm_conf", lm_keys, j->err);
     a->lm_embed = 128;
     a->lm_d = 256;
     a->lm_heads = 2;
     a->lm_ff = 1024;
     a->lm_blocks = 4;
-    READ(steno_espnet_text(j, y, "lm_conf.pos_enc", &pos));
-    READ(steno_espnet_int(j, y, "lm_conf.embed_unit", 1, 65536, &a->lm_embed));
-    READ(steno_espnet_int(j, y, "lm_conf.att_unit", 2, 65536, &a->lm_d));
-    READ(steno_espnet_int(j, y, "lm_conf.head", 1, 1024, &a->lm_heads));
-    READ(steno_espnet_int(j, y, "lm_conf.unit", 1, 1 << 20, &a->lm_ff));
-    READ(steno_espnet_int(j, y, "lm_conf.layer", 1, 256, &a->lm_blocks));
+    READ(steno_yaml_str(y, "lm_conf.pos_enc", &pos, j->err));
+    READ(steno_conf_int(y, "lm_conf.embed_unit", 1, 65536, &a->lm_embed, j->err));
+    READ(steno_conf_int(y, "lm_conf.att_unit", 2, 65536, &a->lm_d, j->err));
+    READ(steno_conf_int(y, "lm_conf.head", 1, 1024, &a->lm_heads, j->err));
+    READ(steno_conf_int(y, "lm_conf.unit", 1, 1 << 20, &a->lm_ff, j->err));
+    READ(steno_conf_int(y, "lm_conf.layer", 1, 256, &a->lm_blocks, j->err));
     if (st)
         return st;
     if (pos && strcmp(pos, "sinusoidal"))
-        return steno_espnet_unsupported(j, y, "lm_conf.pos_enc", pos, "null, sinusoidal");
+        return steno_conf_unsupported(y, "lm_conf.pos_enc", pos, "null, sinusoidal", j->err);
     a->lm_positions = pos != NULL;
     if (a->lm_d % a->lm_heads || a->lm_d % 2)
         return steno_fail(j->err, STENO_ERR_FORMAT, "%s: lm_conf: %lld heads of %lld columns",
@@ -219,13 +222,13 @@ static steno_status read_rnn_lm(struct steno_espnet_job *j)
 {
     struct steno_espnet_rnn *a = &j->a.lm_rnn;
     const steno_yaml *y = j->lm;
-    steno_status st = steno_espnet_check_keys(j, y, "lm_conf", rnn_lm_keys);
+    steno_status st = steno_conf_keys(y, "lm_conf", rnn_lm_keys, j->err);
     a->layers = 2;
     a->embed = 650;
-    READ(steno_espnet_int(j, y, "lm_conf.unit", 1, 65536, &a->embed));
+    READ(steno_conf_int(y, "lm_conf.unit", 1, 65536, &a->embed, j->err));
     a->units = a->embed;
-    READ(steno_espnet_int(j, y, "lm_conf.nhid", 1, 65536, &a->units));
-    READ(steno_espnet_int(j, y, "lm_conf.nlayers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
+    READ(steno_conf_int(y, "lm_conf.nhid", 1, 65536, &a->units, j->err));
+    READ(steno_conf_int(y, "lm_conf.nlayers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers, j->err));
     READ(read_cell(j, y, "lm_conf.rnn_type", "lstm, gru, rnn_tanh, rnn_relu", &a->cell));
     return st;
 }
@@ -236,19 +239,20 @@ steno_status steno_espnet_read_lm(struct steno_espnet_job *j)
     steno_status st;
     if (!j->has_lm)
         return STENO_OK;
-    st = steno_espnet_read_yaml(j, j->lm_conf, &j->lm);
-    READ(steno_espnet_text(j, j->lm, "lm", &kind));
+    st = steno_conf_open(&j->lm, j->b, j->lm_conf, STENO_ESPNET_MAX_YAML, j->err);
+    READ(steno_yaml_str(j->lm, "lm", &kind, j->err));
     if (st)
         return st;
     if (!strcmp(kind, "transformer") && j->a.decoder == STENO_DECODER_TRANSDUCER)
-        return steno_espnet_unsupported(j, j->lm, "lm", "transformer, with a transducer",
-                                        "seq_rnn; the folder of the recognizer alone converts "
-                                        "without a language model");
+        return steno_conf_unsupported(j->lm, "lm", "transformer, with a transducer",
+                                      "seq_rnn; the folder of the recognizer alone converts "
+                                      "without a language model",
+                                      j->err);
     if (!strcmp(kind, "transformer"))
         return read_transformer_lm(j);
     if (!strcmp(kind, "seq_rnn"))
         return read_rnn_lm(j);
-    return steno_espnet_unsupported(j, j->lm, "lm", kind, "transformer, seq_rnn");
+    return steno_conf_unsupported(j->lm, "lm", kind, "transformer, seq_rnn", j->err);
 }
 
 /* ---- the configuration that is written ------------------------------------------------------ */

@@ -50,10 +50,10 @@ static const char keys[] =
 static steno_status choose_word(struct steno_espnet_job *j, const char *path, const char *known,
                                 const char **out)
 {
-    const steno_status st = steno_espnet_text(j, j->y, path, out);
+    const steno_status st = steno_yaml_str(j->y, path, out, j->err);
     return st || steno_list_holds(known, *out)
                ? st
-               : steno_espnet_unsupported(j, j->y, path, *out, known);
+               : steno_conf_unsupported(j->y, path, *out, known, j->err);
 }
 
 static steno_status read_activation(struct steno_espnet_job *j, const char *path, const char **out)
@@ -78,8 +78,8 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
 {
     const char *pos = rel ? "rel_pos" : "abs_pos", *self = rel ? "rel_selfattn" : "selfattn";
     struct steno_espnet_encoder *e = &j->a.e;
-    steno_status st = steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos);
-    READ(steno_espnet_text(j, j->y, key, &self));
+    steno_status st = steno_yaml_str(j->y, CONF "pos_enc_layer_type", &pos, j->err);
+    READ(steno_yaml_str(j->y, key, &self, j->err));
     if (rel)
         READ(choose_word(j, CONF "rel_pos_type", "legacy, latest", &rel));
     if (st)
@@ -98,13 +98,14 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
     else if (rel && !strcmp(pos, "legacy_rel_pos") && !strcmp(self, "legacy_rel_selfattn"))
         e->pos = STENO_ESPNET_POS_LEGACY;
     else
-        return steno_espnet_unsupported(
-            j, j->y, CONF "pos_enc_layer_type", pos,
+        return steno_conf_unsupported(
+            j->y, CONF "pos_enc_layer_type", pos,
             !rel ? "abs_pos"
             : branches(e)
                 ? "abs_pos and scaled_abs_pos with selfattn or fast_selfattn, rel_pos with "
                   "rel_selfattn"
-                : "abs_pos and scaled_abs_pos with selfattn, rel_pos with rel_selfattn");
+                : "abs_pos and scaled_abs_pos with selfattn, rel_pos with rel_selfattn",
+            j->err);
     return STENO_OK;
 }
 
@@ -118,7 +119,7 @@ static steno_status read_input_layer(struct steno_espnet_job *j)
                                   "conv2d8, linear";
     const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "input_layer");
     if (n && steno_yaml_null(n))
-        return steno_espnet_unsupported(j, j->y, CONF "input_layer", "null", names);
+        return steno_conf_unsupported(j->y, CONF "input_layer", "null", names, j->err);
     return choose_word(j, CONF "input_layer", names, &j->a.e.input_layer);
 }
 
@@ -128,7 +129,8 @@ static steno_status read_condition(struct steno_espnet_job *j)
 {
     struct steno_espnet_encoder *e = &j->a.e;
     const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "interctc_layer_idx");
-    steno_status st = steno_espnet_flag(j, j->y, CONF "interctc_use_conditioning", &e->conditioned);
+    steno_status st =
+        steno_yaml_bool(j->y, CONF "interctc_use_conditioning", &e->conditioned, j->err);
     if (st || !e->conditioned || !n || n->kind != STENO_YAML_LIST)
         return st;
     for (n = n->first; n; n = n->next) {
@@ -144,15 +146,15 @@ static steno_status read_common(struct steno_espnet_job *j)
 {
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_int(j, y, CONF "output_size", 2, 65536, &e->d);
-    READ(steno_espnet_int(j, y, CONF "attention_heads", 1, 1024, &e->heads));
-    READ(steno_espnet_int(j, y, CONF "num_blocks", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks));
+    steno_status st = steno_conf_int(y, CONF "output_size", 2, 65536, &e->d, j->err);
+    READ(steno_conf_int(y, CONF "attention_heads", 1, 1024, &e->heads, j->err));
+    READ(steno_conf_int(y, CONF "num_blocks", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks, j->err));
     READ(read_input_layer(j));
-    READ(steno_espnet_int(j, y, CONF "max_pos_emb_len", STENO_ESPNET_POSITIONS, 1 << 20,
-                          &e->pos_rows));
+    READ(steno_conf_int(y, CONF "max_pos_emb_len", STENO_ESPNET_POSITIONS, 1 << 20, &e->pos_rows,
+                        j->err));
     READ(read_condition(j));
-    READ(steno_espnet_flag(j, y, CONF "zero_triu", &e->zero_triu));
-    READ(steno_espnet_flag(j, y, CONF "qk_norm", &e->qk_norm));
+    READ(steno_yaml_bool(y, CONF "zero_triu", &e->zero_triu, j->err));
+    READ(steno_yaml_bool(y, CONF "qk_norm", &e->qk_norm, j->err));
     if (!st && (e->d % e->heads || e->d % 2))
         st = contradict(j, "output_size and attention_heads");
     j->a.d = e->d;
@@ -166,8 +168,9 @@ static steno_status read_feed_forward(struct steno_espnet_job *j)
     const char *type = types[0];
     steno_status st =
         choose_word(j, CONF "positionwise_layer_type", "linear, conv1d, conv1d-linear", &type);
-    READ(steno_espnet_int(j, j->y, CONF "linear_units", 1, 1 << 20, &e->ff));
-    READ(steno_espnet_int(j, j->y, CONF "positionwise_conv_kernel_size", 1, 4095, &e->ffn_kernel));
+    READ(steno_conf_int(j->y, CONF "linear_units", 1, 1 << 20, &e->ff, j->err));
+    READ(steno_conf_int(j->y, CONF "positionwise_conv_kernel_size", 1, 4095, &e->ffn_kernel,
+                        j->err));
     for (int i = 0; types[i]; i++)
         if (!strcmp(type, types[i]))
             e->ffn_type = (enum steno_espnet_ffn)i;
@@ -183,16 +186,16 @@ static steno_status read_blocks(struct steno_espnet_job *j)
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
     const char *layer = e->input_layer;
-    steno_status st = steno_espnet_int(j, y, CONF "block_size", 2, 4096, &e->block);
-    READ(steno_espnet_int(j, y, CONF "hop_size", 1, 4096, &e->hop));
-    READ(steno_espnet_int(j, y, CONF "look_ahead", 0, 4096, &e->look_ahead));
-    READ(steno_espnet_flag(j, y, CONF "ctx_pos_enc", &e->ctx_pos));
-    READ(steno_espnet_only(j, y, CONF "init_average", "true"));
+    steno_status st = steno_conf_int(y, CONF "block_size", 2, 4096, &e->block, j->err);
+    READ(steno_conf_int(y, CONF "hop_size", 1, 4096, &e->hop, j->err));
+    READ(steno_conf_int(y, CONF "look_ahead", 0, 4096, &e->look_ahead, j->err));
+    READ(steno_yaml_bool(y, CONF "ctx_pos_enc", &e->ctx_pos, j->err));
+    READ(steno_conf_only(y, CONF "init_average", "true", j->err));
     if (!st && e->hop + e->look_ahead > e->block)
         st = contradict(j, "block_size, hop_size and look_ahead");
     if (!st && j->umvn)
-        st = steno_espnet_unsupported(j, y, "normalize", "utterance_mvn",
-                                      "global_mvn, null, since the encoder streams");
+        st = steno_conf_unsupported(y, "normalize", "utterance_mvn",
+                                    "global_mvn, null, since the encoder streams", j->err);
     e->subsample = !strcmp(layer, "conv2d6") ? 6 : !strcmp(layer, "conv2d8") ? 8 : 4;
     return st;
 }
@@ -212,9 +215,9 @@ static steno_status read_stack_list(struct steno_espnet_job *j, const char *path
         char *end = NULL;
         out[i] = n && n->kind == STENO_YAML_SCALAR ? strtol(n->text, &end, 10) : otherwise;
         if (n && (!end || *end || end == n->text || out[i] < least || out[i] > most))
-            return steno_espnet_unsupported(j, j->y, path,
-                                            n->kind == STENO_YAML_SCALAR ? n->text : "a list",
-                                            most == 1 ? "1" : "2 to 2048");
+            return steno_conf_unsupported(j->y, path,
+                                          n->kind == STENO_YAML_SCALAR ? n->text : "a list",
+                                          most == 1 ? "1" : "2 to 2048", j->err);
     }
     return STENO_OK;
 }
@@ -226,13 +229,13 @@ static steno_status read_windows(struct steno_espnet_job *j)
     struct steno_espnet_encoder *e = &j->a.e;
     const char *self = "lf_selfattn", *pos = "abs_pos", *mode = "sliding_chunks";
     int64_t dilation[STENO_ESPNET_MAX_BLOCKS], most = 1;
-    steno_status st = steno_espnet_text(j, j->y, CONF "selfattention_layer_type", &self);
+    steno_status st = steno_yaml_str(j->y, CONF "selfattention_layer_type", &self, j->err);
     if (!st && strcmp(self, "lf_selfattn") != 0)
-        st =
-            steno_espnet_unsupported(j, j->y, CONF "selfattention_layer_type", self, "lf_selfattn");
-    READ(steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos));
+        st = steno_conf_unsupported(j->y, CONF "selfattention_layer_type", self, "lf_selfattn",
+                                    j->err);
+    READ(steno_yaml_str(j->y, CONF "pos_enc_layer_type", &pos, j->err));
     if (!st && strcmp(pos, "abs_pos") != 0)
-        st = steno_espnet_unsupported(j, j->y, CONF "pos_enc_layer_type", pos, "abs_pos");
+        st = steno_conf_unsupported(j->y, CONF "pos_enc_layer_type", pos, "abs_pos", j->err);
     READ(choose_word(j, CONF "attention_mode", "sliding_chunks", &mode));
     READ(choose_word(j, CONF "input_layer", "linear, conv2d, conv2d1, conv2d2, conv2d6, conv2d8",
                      &e->input_layer));
@@ -256,13 +259,13 @@ static steno_status read_former(struct steno_espnet_job *j, const struct kind *k
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
     steno_status st = read_feed_forward(j);
-    READ(steno_espnet_int(j, y, CONF "cnn_module_kernel", 1, 4095, &e->kernel));
+    READ(steno_conf_int(y, CONF "cnn_module_kernel", 1, 4095, &e->kernel, j->err));
     READ(read_activation(j, CONF "activation_type", &e->conv_activation));
-    READ(steno_espnet_flag(j, y, CONF "normalize_before", &e->before));
-    READ(steno_espnet_flag(j, y, CONF "macaron_style", &e->macaron));
-    READ(steno_espnet_flag(j, y, CONF "use_cnn_module", &e->conv));
-    READ(steno_espnet_flag(j, y, CONF "concat_after", &e->concat_after));
-    READ(steno_espnet_only(j, y, CONF "ctc_trim", "false"));
+    READ(steno_yaml_bool(y, CONF "normalize_before", &e->before, j->err));
+    READ(steno_yaml_bool(y, CONF "macaron_style", &e->macaron, j->err));
+    READ(steno_yaml_bool(y, CONF "use_cnn_module", &e->conv, j->err));
+    READ(steno_yaml_bool(y, CONF "concat_after", &e->concat_after, j->err));
+    READ(steno_conf_only(y, CONF "ctc_trim", "false", j->err));
     if (!st && e->conv && e->kernel % 2 == 0)
         st = contradict(j, "use_cnn_module and an even cnn_module_kernel");
     if (e->kind == STENO_ESPNET_CONFORMER)
@@ -280,9 +283,10 @@ static steno_status read_gate(struct steno_espnet_job *j)
 {
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_int(j, y, CONF "cgmlp_linear_units", 2, 1 << 20, &e->gate_units);
-    READ(steno_espnet_int(j, y, CONF "cgmlp_conv_kernel", 1, 4095, &e->gate_kernel));
-    READ(steno_espnet_flag(j, y, CONF "use_linear_after_conv", &e->gate_linear));
+    steno_status st =
+        steno_conf_int(y, CONF "cgmlp_linear_units", 2, 1 << 20, &e->gate_units, j->err);
+    READ(steno_conf_int(y, CONF "cgmlp_conv_kernel", 1, 4095, &e->gate_kernel, j->err));
+    READ(steno_yaml_bool(y, CONF "use_linear_after_conv", &e->gate_linear, j->err));
     READ(choose_word(j, CONF "gate_activation", "identity, hardtanh, tanh, relu, selu, swish",
                      &e->gate_activation));
     if (!st && (e->gate_units % 2 || e->gate_kernel % 2 == 0))
@@ -321,8 +325,8 @@ static steno_status read_branchformer(struct steno_espnet_job *j, const struct k
     struct steno_espnet_encoder *e = &j->a.e;
     const char *merge = merges[STENO_ESPNET_MERGE_CONCAT];
     steno_status st = read_gate(j);
-    READ(steno_espnet_flag(j, j->y, CONF "use_attn", &e->attn));
-    READ(steno_espnet_flag(j, j->y, CONF "use_cgmlp", &e->cgmlp));
+    READ(steno_yaml_bool(j->y, CONF "use_attn", &e->attn, j->err));
+    READ(steno_yaml_bool(j->y, CONF "use_cgmlp", &e->cgmlp, j->err));
     READ(choose_word(j, CONF "merge_method", "concat, learned_ave, fixed_ave", &merge));
     READ(read_gate_weights(j));
     if (!st && !e->attn && !e->cgmlp)
@@ -339,12 +343,12 @@ static steno_status read_e_branchformer(struct steno_espnet_job *j, const struct
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
     steno_status st = read_gate(j);
-    READ(steno_espnet_flag(j, y, CONF "use_ffn", &e->ffn));
-    READ(steno_espnet_flag(j, y, CONF "macaron_ffn", &e->macaron));
-    READ(steno_espnet_int(j, y, CONF "linear_units", 1, 1 << 20, &e->ff));
+    READ(steno_yaml_bool(y, CONF "use_ffn", &e->ffn, j->err));
+    READ(steno_yaml_bool(y, CONF "macaron_ffn", &e->macaron, j->err));
+    READ(steno_conf_int(y, CONF "linear_units", 1, 1 << 20, &e->ff, j->err));
     READ(read_activation(j, CONF "ffn_activation_type", &e->activation));
-    READ(steno_espnet_only(j, y, CONF "positionwise_layer_type", "linear"));
-    READ(steno_espnet_int(j, y, CONF "merge_conv_kernel", 1, 4095, &e->merge_kernel));
+    READ(steno_conf_only(y, CONF "positionwise_layer_type", "linear", j->err));
+    READ(steno_conf_int(y, CONF "merge_conv_kernel", 1, 4095, &e->merge_kernel, j->err));
     if (!st && e->merge_kernel % 2 == 0)
         st = contradict(j, "an even merge_conv_kernel and the branches");
     e->macaron &= e->ffn;
@@ -369,8 +373,8 @@ static steno_status read_subsample(struct steno_espnet_job *j)
         const bool scalar = n->kind == STENO_YAML_SCALAR;
         e->halved[i] = scalar && !strcmp(n->text, "2");
         if (!e->halved[i] && (!scalar || strcmp(n->text, "1") != 0))
-            return steno_espnet_unsupported(j, j->y, CONF "subsample",
-                                            scalar ? n->text : "a list in a list", "1 and 2");
+            return steno_conf_unsupported(j->y, CONF "subsample",
+                                          scalar ? n->text : "a list in a list", "1 and 2", j->err);
     }
     return STENO_OK;
 }
@@ -383,12 +387,12 @@ static steno_status read_recurrent(struct steno_espnet_job *j)
     steno_status st = choose_word(j, CONF "rnn_type", "lstm, gru", &type);
     e->d = e->units = 320;
     e->both_ways = e->projected = true;
-    READ(steno_espnet_int(j, y, CONF "output_size", 1, 65536, &e->d));
-    READ(steno_espnet_int(j, y, CONF "hidden_size", 1, 65536, &e->units));
-    READ(steno_espnet_int(j, y, CONF "num_layers", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks));
-    READ(steno_espnet_flag(j, y, CONF "bidirectional", &e->both_ways));
-    READ(steno_espnet_flag(j, y, CONF "use_projection", &e->projected));
-    READ(steno_espnet_only(j, y, CONF "in_channel", "1"));
+    READ(steno_conf_int(y, CONF "output_size", 1, 65536, &e->d, j->err));
+    READ(steno_conf_int(y, CONF "hidden_size", 1, 65536, &e->units, j->err));
+    READ(steno_conf_int(y, CONF "num_layers", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks, j->err));
+    READ(steno_yaml_bool(y, CONF "bidirectional", &e->both_ways, j->err));
+    READ(steno_yaml_bool(y, CONF "use_projection", &e->projected, j->err));
+    READ(steno_conf_only(y, CONF "in_channel", "1", j->err));
     if (!st && e->kind == STENO_ESPNET_RNN)
         st = read_subsample(j);
     e->cell = !strcmp(type, "gru") ? STENO_MAKE_GRU : STENO_MAKE_LSTM;
@@ -400,12 +404,12 @@ steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
 {
     const char *name = "rnn";
     const struct kind *k = NULL;
-    steno_status st = steno_espnet_text(j, j->y, "encoder", &name);
+    steno_status st = steno_yaml_str(j->y, "encoder", &name, j->err);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(name, kinds[i].name))
             k = &kinds[i];
     if (!st && !k)
-        st = steno_espnet_unsupported(j, j->y, "encoder", name, KNOWN_KINDS);
+        st = steno_conf_unsupported(j->y, "encoder", name, KNOWN_KINDS, j->err);
     if (st)
         return st;
     j->a.e = (struct steno_espnet_encoder){.kind = k->kind,
@@ -433,7 +437,7 @@ steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
                                            .gate_kernel = 31,
                                            .merge_kernel = 3,
                                            .gate_activation = "identity"};
-    st = steno_espnet_check_keys(j, j->y, "encoder_conf", keys);
+    st = steno_conf_keys(j->y, "encoder_conf", keys, j->err);
     if (k->kind == STENO_ESPNET_RNN || k->kind == STENO_ESPNET_VGG_RNN) {
         READ(read_recurrent(j));
         return st;

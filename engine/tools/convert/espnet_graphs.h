@@ -60,32 +60,13 @@ struct steno_onnx_written;
 
 /* Write one network to path. Errors of steno_make_write; missing and contradicting weights are
  * STENO_ERR_FORMAT. */
-STENO_MUST steno_status steno_espnet_write_encoder(const struct steno_espnet_arch *a,
-                                                   const struct steno_make_weights *w,
-                                                   const char *path, steno_err *err);
-STENO_MUST steno_status steno_espnet_write_ctc(const struct steno_espnet_arch *a,
-                                               const struct steno_make_weights *w, const char *path,
-                                               steno_err *err);
-STENO_MUST steno_status steno_espnet_write_decoder(const struct steno_espnet_arch *a,
-                                                   const struct steno_make_weights *w,
-                                                   const char *path, steno_err *err);
-STENO_MUST steno_status steno_espnet_write_rnn_decoder(const struct steno_espnet_arch *a,
-                                                       const struct steno_make_weights *w,
-                                                       const char *path, steno_err *err);
-STENO_MUST steno_status steno_espnet_write_predecoder(const struct steno_espnet_arch *a,
-                                                      const struct steno_make_weights *w,
-                                                      const char *path, steno_err *err);
-STENO_MUST steno_status steno_espnet_write_prediction(const struct steno_espnet_arch *a,
-                                                      const struct steno_make_weights *w,
-                                                      const char *path, steno_err *err);
-STENO_MUST steno_status steno_espnet_write_joint(const struct steno_espnet_arch *a,
-                                                 const struct steno_make_weights *w,
-                                                 const char *path, steno_err *err);
-STENO_MUST steno_status steno_espnet_write_lm(const struct steno_espnet_arch *a,
-                                              const struct steno_make_weights *w, const char *path,
-                                              steno_err *err);
-STENO_MUST steno_status steno_espnet_write_rnn_lm(const struct steno_espnet_arch *a,
-                                                  const struct steno_make_weights *w,
-                                                  const char *path, steno_err *err);
+typedef steno_status steno_espnet_writer(const struct steno_espnet_arch *a,
+                                         const struct steno_make_weights *w, const char *path,
+                                         steno_err *err);
+STENO_MUST steno_espnet_writer steno_espnet_write_encoder, steno_espnet_write_ctc;
+STENO_MUST steno_espnet_writer steno_espnet_write_decoder;
+STENO_MUST steno_espnet_writer steno_espnet_write_rnn_decoder, steno_espnet_write_predecoder;
+STENO_MUST steno_espnet_writer steno_espnet_write_prediction, steno_espnet_write_joint;
+STENO_MUST steno_espnet_writer steno_espnet_write_lm, steno_espnet_write_rnn_lm;
 
 #endif

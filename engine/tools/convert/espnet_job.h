@@ -27,28 +27,6 @@ struct steno_espnet_job {
     steno_err *err;
 };
 
-/* ---- keys of the configuration ---- */
-/* Errors name the file and the key. STENO_ERR_UNSUPPORTED: the value is none of the known ones.
- * Without the key, *out stays. */
-STENO_MUST steno_status steno_espnet_read_yaml(struct steno_espnet_job *j, const char *name,
-                                               steno_yaml **out);
-STENO_MUST steno_status steno_espnet_int(struct steno_espnet_job *j, const steno_yaml *y,
-                                         const char *path, long min, long max, int64_t *out);
-STENO_MUST steno_status steno_espnet_text(struct steno_espnet_job *j, const steno_yaml *y,
-                                          const char *path, const char **out);
-STENO_MUST steno_status steno_espnet_flag(struct steno_espnet_job *j, const steno_yaml *y,
-                                          const char *path, bool *out);
-/* The error of a value that is none of `known`. */
-STENO_MUST steno_status steno_espnet_unsupported(struct steno_espnet_job *j, const steno_yaml *y,
-                                                 const char *path, const char *value,
-                                                 const char *known);
-/* As steno_conf_keys. */
-STENO_MUST steno_status steno_espnet_check_keys(struct steno_espnet_job *j, const steno_yaml *y,
-                                                const char *section, const char *known);
-/* The key must have this value, if it is there. */
-STENO_MUST steno_status steno_espnet_only(struct steno_espnet_job *j, const steno_yaml *y,
-                                          const char *path, const char *want);
-
 /* ---- sections ---- */
 /* After front end and tokens. Sets all of j->a but the vocabulary. */
 STENO_MUST steno_status steno_espnet_read_encoder(struct steno_espnet_job *j);

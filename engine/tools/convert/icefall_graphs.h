@@ -46,23 +46,11 @@ struct steno_icefall_arch {
 };
 
 /* Write one network to path. Errors of steno_make_write. */
-STENO_MUST steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
-                                                    const struct steno_make_weights *w,
-                                                    const char *path, steno_err *err);
-STENO_MUST steno_status steno_icefall_write_conformer(const struct steno_icefall_arch *a,
-                                                      const struct steno_make_weights *w,
-                                                      const char *path, steno_err *err);
-STENO_MUST steno_status steno_icefall_write_zipformer1(const struct steno_icefall_arch *a,
-                                                       const struct steno_make_weights *w,
-                                                       const char *path, steno_err *err);
-STENO_MUST steno_status steno_icefall_write_lstm(const struct steno_icefall_arch *a,
-                                                 const struct steno_make_weights *w,
-                                                 const char *path, steno_err *err);
-STENO_MUST steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
-                                                    const struct steno_make_weights *w,
-                                                    const char *path, steno_err *err);
-STENO_MUST steno_status steno_icefall_write_joiner(const struct steno_icefall_arch *a,
-                                                   const struct steno_make_weights *w,
-                                                   const char *path, steno_err *err);
+typedef steno_status steno_icefall_writer(const struct steno_icefall_arch *a,
+                                          const struct steno_make_weights *w, const char *path,
+                                          steno_err *err);
+STENO_MUST steno_icefall_writer steno_icefall_write_encoder, steno_icefall_write_conformer;
+STENO_MUST steno_icefall_writer steno_icefall_write_zipformer1, steno_icefall_write_lstm;
+STENO_MUST steno_icefall_writer steno_icefall_write_decoder, steno_icefall_write_joiner;
 
 #endif

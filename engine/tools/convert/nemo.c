@@ -1,5 +1,6 @@
 #include "tools/convert/sources.h"
 
+#include "tools/convert/conf.h"
 #include "tools/convert/nemo_job.h"
 #include "base/list.h"
 #include "tools/convert/output.h"
@@ -16,16 +17,6 @@ static bool probe(const struct steno_bundle *b)
     return steno_bundle_has(b, CONFIG);
 }
 
-static steno_status read_config(struct steno_nemo_job *j)
-{
-    struct steno_blob blob;
-    steno_status st = steno_bundle_read(j->b, CONFIG, STENO_NEMO_MAX_TEXT, &blob, j->err);
-    if (!st)
-        st = steno_yaml_parse(&j->y, blob.p, blob.n, CONFIG, j->err);
-    steno_blob_close(&blob);
-    return st;
-}
-
 static steno_status write_networks(struct steno_nemo_job *j, const struct steno_make_weights *w,
                                    const char *out)
 {
@@ -38,18 +29,20 @@ static steno_status write_networks(struct steno_nemo_job *j, const struct steno_
         return steno_nemo_write_encoder(&j->a, w, j->ctc, steno_output_network(path, out, "model"),
                                         j->err);
     if (j->a.aed.layers) {
-        st = steno_nemo_write_aed_encoder(&j->a, w, steno_output_network(path, out, "encoder"),
-                                          j->err);
+        st = steno_nemo_write(steno_nemo_build_aed_encoder, &j->a, w,
+                              steno_output_network(path, out, "encoder"), j->err);
         return st ? st
-                  : steno_nemo_write_aed_decoder(
-                        &j->a, w, steno_output_network(path, out, "decoder"), j->err);
+                  : steno_nemo_write(steno_nemo_build_aed_decoder, &j->a, w,
+                                     steno_output_network(path, out, "decoder"), j->err);
     }
     st = steno_nemo_write_encoder(&j->a, w, NULL, steno_output_network(path, out, "encoder"),
                                   j->err);
     if (!st)
-        st = steno_nemo_write_decoder(&j->a, w, steno_output_network(path, out, "decoder"), j->err);
+        st = steno_nemo_write(steno_nemo_build_decoder, &j->a, w,
+                              steno_output_network(path, out, "decoder"), j->err);
     if (!st)
-        st = steno_nemo_write_joiner(&j->a, w, steno_output_network(path, out, "joiner"), j->err);
+        st = steno_nemo_write(steno_nemo_build_joiner, &j->a, w,
+                              steno_output_network(path, out, "joiner"), j->err);
     return st;
 }
 
@@ -88,7 +81,7 @@ static steno_status convert(const struct steno_bundle *b, const char *out,
     steno_status st;
     steno_buf_init(&j.tokens, STENO_NEMO_MAX_TEXT);
     steno_buf_init(&j.bpe, STENO_NEMO_MAX_TEXT);
-    st = read_config(&j);
+    st = steno_conf_open(&j.y, j.b, CONFIG, STENO_NEMO_MAX_TEXT, j.err);
     if (!st)
         st = steno_nemo_read_conf(&j);
     if (!st && !j.a.sortformer.layers)

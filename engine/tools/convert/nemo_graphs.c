@@ -11,38 +11,10 @@ steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
     return st ? st : steno_make_save(g, path, NULL, err);
 }
 
-steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
-                                      const struct steno_make_weights *w, const char *path,
-                                      steno_err *err)
+steno_status steno_nemo_write(steno_nemo_builder *build, const struct steno_nemo_arch *a,
+                              const struct steno_make_weights *w, const char *path, steno_err *err)
 {
     struct steno_graph *g = NULL;
-    const steno_status st = steno_nemo_build_decoder(a, w, &g, err);
-    return st ? st : steno_make_save(g, path, NULL, err);
-}
-
-steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
-                                     const struct steno_make_weights *w, const char *path,
-                                     steno_err *err)
-{
-    struct steno_graph *g = NULL;
-    const steno_status st = steno_nemo_build_joiner(a, w, &g, err);
-    return st ? st : steno_make_save(g, path, NULL, err);
-}
-
-steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
-                                          const struct steno_make_weights *w, const char *path,
-                                          steno_err *err)
-{
-    struct steno_graph *g = NULL;
-    const steno_status st = steno_nemo_build_aed_encoder(a, w, &g, err);
-    return st ? st : steno_make_save(g, path, NULL, err);
-}
-
-steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
-                                          const struct steno_make_weights *w, const char *path,
-                                          steno_err *err)
-{
-    struct steno_graph *g = NULL;
-    const steno_status st = steno_nemo_build_aed_decoder(a, w, &g, err);
+    const steno_status st = build(a, w, &g, err);
     return st ? st : steno_make_save(g, path, NULL, err);
 }

@@ -1,6 +1,7 @@
 #include "tools/convert/sources.h"
 
 #include "base/list.h"
+#include "tools/convert/conf.h"
 #include "tools/convert/output.h"
 #include "tools/convert/wenet_conf.h"
 
@@ -13,13 +14,6 @@
 #define MAX_NAME 600
 #define CHUNK 16 /* frames; what WeNet's and sherpa-onnx's exporters take */
 #define LEFT 4   /* chunks */
-
-/* Go on if nothing has failed. */
-#define READ(CALL)                                                                                 \
-    do {                                                                                           \
-        if (!st)                                                                                   \
-            st = (CALL);                                                                           \
-    } while (0)
 
 struct job {
     const struct steno_bundle *b;
@@ -313,10 +307,7 @@ static steno_status copy_bpe(struct job *j)
 
 static steno_status read_conf(struct job *j)
 {
-    struct steno_blob blob = {0};
-    steno_status st = steno_bundle_read(j->b, "train.yaml", MAX_TEXT, &blob, j->err);
-    READ(steno_yaml_parse(&j->y, blob.p, blob.n, "train.yaml", j->err));
-    steno_blob_close(&blob);
+    const steno_status st = steno_conf_open(&j->y, j->b, "train.yaml", MAX_TEXT, j->err);
     return st ? st : steno_wenet_conf_read(j->y, &j->a, &j->c, j->err);
 }
 
