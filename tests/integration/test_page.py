@@ -63,7 +63,11 @@ class Browser:
         if self.dark:
             self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
         self.call("Page.navigate", url=self.url)
-        self.until("document.readyState === 'complete' && document.querySelectorAll('#examples details').length > 0")
+        try:
+            self.until("document.readyState === 'complete' && document.querySelectorAll('#examples details').length > 0")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
