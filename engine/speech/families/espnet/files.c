@@ -63,37 +63,34 @@ static bool of_role(const char *name, const char *role)
     return true;
 }
 
-const char *steno_espnet_find_role(struct steno_espnet_conf *c, const char *sub, const char *role)
-{
-    char path[PATH_MAX_BYTES], hit[512] = "";
-    int n = snprintf(path, sizeof path, "%s/%s", c->dir, sub), hits = 0;
-    DIR *d = n > 0 && (size_t)n < sizeof path ? opendir(path) : NULL;
-    struct dirent *e;
-    if (!d)
-        return NULL;
-    while ((e = readdir(d))) {
-        if (!of_role(e->d_name, role) || strlen(e->d_name) >= sizeof hit)
-            continue;
-        hits++;
-        snprintf(hit, sizeof hit, "%s", e->d_name);
-    }
-    closedir(d);
-    return hits == 1 ? existing(c, path, hit) : NULL;
-}
-
-const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *end)
+/* The only file of a folder whose name `is` says to be what is asked for. NULL: none, or several.
+ */
+static const char *find_only(struct steno_espnet_conf *c, const char *dir,
+                             bool (*is)(const char *name, const char *what), const char *what)
 {
     char hit[512] = "";
     int hits = 0;
-    DIR *d = opendir(c->dir);
+    DIR *d = opendir(dir);
     struct dirent *e;
     if (!d)
         return NULL;
     while ((e = readdir(d)))
-        if (steno_path_ends(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
+        if (is(e->d_name, what) && strlen(e->d_name) < sizeof hit) {
             hits++;
             snprintf(hit, sizeof hit, "%s", e->d_name);
         }
     closedir(d);
-    return hits == 1 ? existing(c, c->dir, hit) : NULL;
+    return hits == 1 ? existing(c, dir, hit) : NULL;
+}
+
+const char *steno_espnet_find_role(struct steno_espnet_conf *c, const char *sub, const char *role)
+{
+    char path[PATH_MAX_BYTES];
+    const int n = snprintf(path, sizeof path, "%s/%s", c->dir, sub);
+    return n > 0 && (size_t)n < sizeof path ? find_only(c, path, of_role, role) : NULL;
+}
+
+const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *end)
+{
+    return find_only(c, c->dir, steno_path_ends, end);
 }

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
+
 #define MAX_NAME 256
 #define MAX_CANDIDATES 64
 
@@ -40,12 +42,6 @@ static char kind_of_file(const char *path)
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
-
-static bool ends(const char *name, const char *end)
-{
-    const size_t n = strlen(name), e = strlen(end);
-    return n >= e && !strcmp(name + n - e, end);
-}
 
 /* `name` with its last `from` replaced by `to`. False: it has none, or is too long. */
 static bool renamed(const char *name, const char *from, const char *to, char out[MAX_NAME])
@@ -118,7 +114,7 @@ static bool find_in(const char *dir, struct steno_whisper_onnx_files *f)
     size_t n = 0;
     bool found = false;
     while (d && n < MAX_CANDIDATES && (e = readdir(d)))
-        if (strstr(e->d_name, "encoder") && ends(e->d_name, ".onnx") &&
+        if (strstr(e->d_name, "encoder") && steno_path_ends(e->d_name, ".onnx") &&
             snprintf(name[n], MAX_NAME, "%s", e->d_name) < MAX_NAME)
             n++;
     if (d)
@@ -155,7 +151,7 @@ bool steno_whisper_find_onnx(const char *path, struct steno_whisper_onnx_files *
     if (stat(path, &sb))
         return false;
     if (!S_ISDIR(sb.st_mode))
-        return ends(path, ".onnx") && find_for_file(path, out);
+        return steno_path_ends(path, ".onnx") && find_for_file(path, out);
     return find_in(path, out) || (steno_whisper_beside(path, "onnx", below) && find_in(below, out));
 }
 
