@@ -7,6 +7,7 @@
 #include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
+#include "protocol/then.h"
 
 #define OPUS_HEAD_AT 28 /* in an Ogg stream whose first page has one packet */
 
@@ -233,8 +234,7 @@ steno_status steno_deepgram_put_list(struct steno_buf *b, const char *name, cons
         if (from >= n)
             continue;
         st = any ? steno_buf_puts(b, ",") : STENO_OK;
-        if (!st)
-            st = steno_json_put_string(b, p + from, n - from);
+        THEN(st, steno_json_put_string(b, p + from, n - from));
         any = true;
     }
     return st ? st : steno_buf_puts(b, "]");
@@ -313,9 +313,7 @@ static steno_status on_configure(struct steno_dialect_session *d, const json_t *
     st = steno_buf_printf(b, "{\"type\":\"Configure%s\",\"request_id\":\"%s\"",
                           done ? "Success" : "Failure", id);
     if (!st && !done)
-        st = steno_buf_printf(b, ",\"code\":\"%s\",", code);
-    if (!st && !done)
-        st = steno_json_put_member(b, "description", why.msg);
+        st = steno_json_printf(b, ",\"code\":\"%-s\",\"description\":%s", code, why.msg);
     if (!st && done && replaces)
         st = steno_deepgram_put_list(b, "keyterms", d->hints.hotwords);
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
@@ -383,10 +381,8 @@ static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_sessi
     steno_status st;
     steno_dialect_uuid(d->id, id);
     st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":", id);
-    if (!st)
-        st = steno_deepgram_put_model(b, d->start.model, d->model_version, d->model_family);
-    if (!st)
-        st = put_warnings(b, d);
+    THEN(st, steno_deepgram_put_model(b, d->start.model, d->model_version, d->model_family));
+    THEN(st, put_warnings(b, d));
     return st ? st : steno_buf_printf(b, ",\"model_uuid\":\"%s\"}", id);
 }
 
@@ -411,14 +407,12 @@ static steno_status put_alternatives(struct steno_dialect_session *d, struct ste
     const struct steno_deepgram_wants *w = &deepgram_state(d)->wants;
     const size_t n = ev->kind == STENO_FINAL ? ev->n_alternatives : 0;
     steno_status st = steno_buf_puts(b, "{");
-    if (!st)
-        st = steno_deepgram_put_text(b, w, &best);
+    THEN(st, steno_deepgram_put_text(b, w, &best));
     if (!st && ev->language && *ev->language)
         st = steno_buf_printf(b, ",\"languages\":[\"%s\"]", ev->language);
     for (size_t i = 1; !st && i < n; i++) {
         st = steno_buf_puts(b, "},{");
-        if (!st)
-            st = steno_deepgram_put_text(b, w, &ev->alternatives[i]);
+        THEN(st, steno_deepgram_put_text(b, w, &ev->alternatives[i]));
     }
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -445,25 +439,19 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
                                  told ? ev->language : d->model_language);
     if (until < *from)
         until = *from;
-    if (!st)
-        st = put_channel(b, d, "channel_index");
-    if (!st)
-        st = steno_buf_printf(b,
+    THEN(st, put_channel(b, d, "channel_index"));
+    THEN(st, steno_buf_printf(b,
                               ",\"duration\":%.3f,"
                               "\"start\":%.3f,\"is_final\":%s,\"speech_final\":%s,"
                               "\"from_finalize\":%s,\"channel\":{\"alternatives\":[",
                               until - *from, *from, final ? "true" : "false",
                               final && *ev->text && ev->reason == STENO_FINAL_ENDPOINT ? "true"
                                                                                        : "false",
-                              final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
-    if (!st)
-        st = put_alternatives(d, b, ev);
-    if (!st)
-        st = steno_buf_puts(b, "]},");
-    if (!st)
-        st = put_metadata(b, d);
-    if (!st)
-        st = steno_buf_puts(b, "}");
+                              final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false"));
+    THEN(st, put_alternatives(d, b, ev));
+    THEN(st, steno_buf_puts(b, "]},"));
+    THEN(st, put_metadata(b, d));
+    THEN(st, steno_buf_puts(b, "}"));
     d->commit(d, st, !final);
     if (final)
         *from = until;
@@ -475,8 +463,7 @@ static void send_moment(struct steno_dialect_session *d, const char *type, const
 {
     struct steno_buf *b = d->begin(d);
     steno_status st = steno_buf_printf(b, "{\"type\":\"%s\",", type);
-    if (!st)
-        st = put_channel(b, d, "channel");
+    THEN(st, put_channel(b, d, "channel"));
     d->commit(d, st ? st : steno_buf_printf(b, ",\"%s\":%.3f}", name, seconds), false);
 }
 
@@ -527,10 +514,8 @@ static void deepgram_end(struct steno_dialect_session *d, bool draining)
                           "\"request_id\":\"%s\",\"sha256\":\"%s\",\"duration\":%.3f,"
                           "\"channels\":%u",
                           id, d->sha256, (double)d->audio_ms / 1000, d->channels ? d->channels : 1);
-    if (!st)
-        st = steno_deepgram_put_created(b, d->created);
-    if (!st)
-        st = put_warnings(b, d);
+    THEN(st, steno_deepgram_put_created(b, d->created));
+    THEN(st, put_warnings(b, d));
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 
@@ -542,10 +527,7 @@ static void deepgram_error(struct steno_dialect_session *d, const char *code, co
     steno_dialect_uuid(d->id, id);
     for (size_t i = 0; !st && i < 2; i++) { /* by its names in the documentation, and in SDKs */
         st = steno_json_put_member(b, i ? "variant" : "category", code);
-        if (!st)
-            st = steno_buf_puts(b, ",");
-        if (!st)
-            st = steno_json_put_member(b, i ? "description" : "message", message);
+        THEN(st, steno_json_printf(b, ",\"%-s\":%s", i ? "description" : "message", message));
         if (!st && !i)
             st = steno_buf_puts(b, ",");
     }

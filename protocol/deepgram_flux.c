@@ -22,6 +22,7 @@
 #include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
+#include "protocol/then.h"
 
 /* A pause after a word ends the turn with probability ENDS; one that does not lasts longer than s
  * seconds with probability exp(-s / PAUSE). With these values the default threshold of 0.7 is 0.7 s
@@ -200,8 +201,7 @@ static void flux_opened(struct steno_dialect_session *d)
 {
     steno_status st;
     struct steno_buf *b = open_message(d, "Connected", &st);
-    if (!st)
-        st = steno_deepgram_put_warnings(b, &flux_state(d)->wants, NULL);
+    THEN(st, steno_deepgram_put_warnings(b, &flux_state(d)->wants, NULL));
     close_message(d, b, st);
 }
 
@@ -224,12 +224,9 @@ static steno_status add_words(struct steno_buf *b, double offset, const struct s
 {
     steno_status st = STENO_OK;
     for (size_t i = 0; !st && i < n; i++) {
-        st = steno_buf_puts(b, b->len ? ",{" : "{");
-        if (!st)
-            st = steno_json_put_member(b, "word", w[i].text);
-        if (!st)
-            st = steno_buf_printf(b, ",\"confidence\":%.4f,\"start\":%.3f,\"end\":%.3f}",
-                                  (double)w[i].confidence, offset + w[i].start, offset + w[i].end);
+        st = steno_json_printf(b, "%-s\"word\":%s,\"confidence\":%.4f,\"start\":%.3f,\"end\":%.3f}",
+                               b->len ? ",{" : "{", w[i].text, (double)w[i].confidence,
+                               offset + w[i].start, offset + w[i].end);
     }
     return st;
 }
@@ -243,8 +240,7 @@ static steno_status add_event(struct said *out, const struct steno_deepgram_want
     steno_status st = steno_deepgram_format(wants, &a, &arena);
     if (!st && out->text.len && *a.text)
         st = steno_buf_puts(&out->text, " ");
-    if (!st)
-        st = steno_buf_puts(&out->text, a.text);
+    THEN(st, steno_buf_puts(&out->text, a.text));
     if (!st)
         st = add_words(&out->words, offset, a.words, a.n_words);
     steno_arena_free(arena);
@@ -292,23 +288,18 @@ static void send_turn(struct steno_dialect_session *d, const char *event, double
     struct state *s = flux_state(d);
     steno_status st;
     struct steno_buf *b = open_message(d, "TurnInfo", &st);
-    if (!st)
-        st = steno_buf_printf(b,
+    THEN(st, steno_buf_printf(b,
                               ",\"event\":\"%s\",\"turn_index\":%lld,\"audio_window_start\":%.3f,"
                               "\"audio_window_end\":%.3f,\"transcript\":",
-                              event, (long long)s->turn, s->window, s->now);
-    if (!st)
-        st = steno_json_put_string(b, s->said.text.data ? s->said.text.data : "", s->said.text.len);
-    if (!st)
-        st = steno_buf_puts(b, ",\"words\":[");
-    if (!st)
-        st = steno_buf_add(b, s->said.words.data, s->said.words.len);
-    if (!st)
-        st = steno_buf_printf(b, "],\"end_of_turn_confidence\":%.2f", confidence);
+                              event, (long long)s->turn, s->window, s->now));
+    THEN(st,
+         steno_json_put_string(b, s->said.text.data ? s->said.text.data : "", s->said.text.len));
+    THEN(st, steno_buf_puts(b, ",\"words\":["));
+    THEN(st, steno_buf_add(b, s->said.words.data, s->said.words.len));
+    THEN(st, steno_buf_printf(b, "],\"end_of_turn_confidence\":%.2f", confidence));
     if (!st && trigger)
         st = steno_buf_printf(b, ",\"trigger\":\"%s\"", trigger);
-    if (!st)
-        st = put_languages(b, d);
+    THEN(st, put_languages(b, d));
     close_message(d, b, st);
     s->told = s->now;
 }
@@ -497,15 +488,12 @@ static void send_configured(struct steno_dialect_session *d)
     const struct state *s = flux_state(d);
     steno_status st;
     struct steno_buf *b = open_message(d, "ConfigureSuccess", &st);
-    if (!st)
-        st = steno_buf_printf(b, ",\"thresholds\":{\"eot_threshold\":%g,\"eot_timeout_ms\":%.0f",
-                              s->eot, s->timeout * 1000);
+    THEN(st, steno_buf_printf(b, ",\"thresholds\":{\"eot_threshold\":%g,\"eot_timeout_ms\":%.0f",
+                              s->eot, s->timeout * 1000));
     if (!st && s->eager > 0)
         st = steno_buf_printf(b, ",\"eager_eot_threshold\":%g", s->eager);
-    if (!st)
-        st = steno_buf_printf(b, "},\"numerals\":%s", s->wants.numerals ? "true" : "false");
-    if (!st)
-        st = steno_deepgram_put_list(b, "keyterms", d->hints.hotwords);
+    THEN(st, steno_buf_printf(b, "},\"numerals\":%s", s->wants.numerals ? "true" : "false"));
+    THEN(st, steno_deepgram_put_list(b, "keyterms", d->hints.hotwords));
     if (!st && *d->hints.language)
         st = steno_deepgram_put_list(b, "language_hints", d->hints.language);
     close_message(d, b, st);
@@ -514,8 +502,7 @@ static void send_configured(struct steno_dialect_session *d)
 /* Append ,"code","description". */
 static steno_status put_failure(struct steno_buf *b, const char *code, const char *message)
 {
-    steno_status st = steno_buf_printf(b, ",\"code\":\"%s\",", code);
-    return st ? st : steno_json_put_member(b, "description", message);
+    return steno_json_printf(b, ",\"code\":\"%-s\",\"description\":%s", code, message);
 }
 
 static steno_status on_configure(struct steno_dialect_session *d, const json_t *root,

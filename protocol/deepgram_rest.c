@@ -14,6 +14,7 @@
 #include "protocol/numerals.h"
 #include "protocol/query.h"
 #include "protocol/word.h"
+#include "protocol/then.h"
 
 #define PARAGRAPH_PAUSE 1.0           /* s between two sentences that begins a paragraph */
 #define PARAGRAPH_SENTENCES 5         /* at most */
@@ -206,10 +207,9 @@ void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *la
 static steno_status put_warning(struct steno_buf *b, bool *any, const char *name, size_t n,
                                 const char *type, const char *message)
 {
-    steno_status st = steno_buf_printf(b, "%s{\"parameter\":\"%.*s\",\"type\":\"%s\",",
-                                       *any ? "," : ",\"warnings\":[", (int)n, name, type);
-    if (!st)
-        st = steno_json_put_member(b, "message", message);
+    steno_status st =
+        steno_json_printf(b, "%-s{\"parameter\":\"%-.*s\",\"type\":\"%-s\",\"message\":%s",
+                          *any ? "," : ",\"warnings\":[", (int)n, name, type, message);
     *any = true;
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -276,8 +276,7 @@ static steno_status put_bare(struct steno_buf *b, const char *word)
     steno_status st;
     steno_buf_init(&low, SIZE_MAX / 2);
     st = steno_word_add_low(&low, word);
-    if (!st)
-        st = steno_json_put_string(b, low.data ? low.data : "", low.len);
+    THEN(st, steno_json_put_string(b, low.data ? low.data : "", low.len));
     steno_buf_free(&low);
     return st;
 }
@@ -289,11 +288,8 @@ static steno_status put_word(struct steno_buf *b, const struct steno_deepgram_wa
     if (!wants->punctuate && !wants->smart_format)
         return steno_json_put_member(b, "word", w->text);
     st = steno_buf_puts(b, "\"word\":");
-    if (!st)
-        st = put_bare(b, w->text);
-    if (!st)
-        st = steno_buf_puts(b, ",");
-    return st ? st : steno_json_put_member(b, "punctuated_word", w->text);
+    THEN(st, put_bare(b, w->text));
+    return st ? st : steno_json_printf(b, ",\"punctuated_word\":%s", w->text);
 }
 
 static struct steno_attribution voice_of(const struct steno_deepgram_wants *wants,
@@ -322,16 +318,12 @@ static steno_status deepgram_words(struct steno_buf *b, const struct steno_deepg
     steno_status st = steno_buf_puts(b, "\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
         st = steno_buf_puts(b, i ? ",{" : "{");
-        if (!st)
-            st = put_word(b, wants, &w[i]);
-        if (!st)
-            st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f",
+        THEN(st, put_word(b, wants, &w[i]));
+        THEN(st, steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f",
                                   wants->offset + w[i].start, wants->offset + w[i].end,
-                                  (double)w[i].confidence);
-        if (!st)
-            st = put_voice(b, voice_of(wants, &w[i]), true);
-        if (!st)
-            st = steno_buf_puts(b, "}");
+                                  (double)w[i].confidence));
+        THEN(st, put_voice(b, voice_of(wants, &w[i]), true));
+        THEN(st, steno_buf_puts(b, "}"));
     }
     return st ? st : steno_buf_puts(b, "]");
 }
@@ -375,10 +367,8 @@ static steno_status format_voices(const struct steno_deepgram_wants *w,
             st = steno_arena_failure(arena);
         else
             memcpy(own, from, (size_t)(to - from));
-        if (!st)
-            st = steno_numerals_write(&part, w->smart_format, arena, &shown, NULL);
-        if (!st)
-            st = steno_buf_puts(&text, shown.text);
+        THEN(st, steno_numerals_write(&part, w->smart_format, arena, &shown, NULL));
+        THEN(st, steno_buf_puts(&text, shown.text));
         for (size_t k = 0; !st && k < shown.n_words; k++)
             words[n++] = shown.words[k];
         from = to;
@@ -413,9 +403,8 @@ steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
 static steno_status put_formatted(struct steno_buf *b, const struct steno_deepgram_wants *w,
                                   const struct steno_alternative *a)
 {
-    steno_status st = steno_json_put_member(b, "transcript", a->text);
-    if (!st)
-        st = steno_buf_printf(b, ",\"confidence\":%.4f,", (double)a->confidence);
+    steno_status st = steno_json_printf(b, "\"transcript\":%s,\"confidence\":%.4f,", a->text,
+                                        (double)a->confidence);
     return st ? st : deepgram_words(b, w, a->words, a->n_words);
 }
 
@@ -425,8 +414,7 @@ steno_status steno_deepgram_put_text(struct steno_buf *b, const struct steno_dee
     struct steno_alternative shown = *a;
     steno_arena *arena;
     steno_status st = steno_deepgram_format(w, &shown, &arena);
-    if (!st)
-        st = put_formatted(b, w, &shown);
+    THEN(st, put_formatted(b, w, &shown));
     steno_arena_free(arena);
     return st;
 }
@@ -474,8 +462,7 @@ static steno_status put_sentence(struct steno_buf *b, const char *text, size_t n
                                  const struct steno_word *first, const struct steno_word *last)
 {
     steno_status st = steno_buf_puts(b, "{\"text\":");
-    if (!st)
-        st = steno_json_put_string(b, text, n);
+    THEN(st, steno_json_put_string(b, text, n));
     return st ? st : steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f}", first->start, last->end);
 }
 
@@ -488,8 +475,7 @@ static steno_status put_paragraph(struct steno_buf *b, struct walk *w, struct st
     steno_status st = steno_buf_puts(all, first ? "\n\n" : "\n");
     if (!st && voice.speaker)
         st = steno_buf_printf(all, "Speaker %u: ", voice.speaker - 1);
-    if (!st)
-        st = steno_buf_puts(b, "{\"sentences\":[");
+    THEN(st, steno_buf_puts(b, "{\"sentences\":["));
     for (int k = 0; !st && k < PARAGRAPH_SENTENCES && w->word < w->a->n_words; k++) {
         size_t n, from;
         const char *text;
@@ -498,18 +484,14 @@ static steno_status put_paragraph(struct steno_buf *b, struct walk *w, struct st
         text = next_sentence(w, &n, &from);
         if (k)
             st = steno_buf_puts(all, " ");
-        if (!st)
-            st = steno_buf_add(all, text, n);
+        THEN(st, steno_buf_add(all, text, n));
         if (!st && k)
             st = steno_buf_puts(b, ",");
-        if (!st)
-            st = put_sentence(b, text, n, &words[from], &words[w->word - 1]);
+        THEN(st, put_sentence(b, text, n, &words[from], &words[w->word - 1]));
     }
-    if (!st)
-        st = steno_buf_printf(b, "],\"num_words\":%zu,\"start\":%.3f,\"end\":%.3f", w->word - first,
-                              words[first].start, words[w->word - 1].end);
-    if (!st)
-        st = put_voice(b, voice, false);
+    THEN(st, steno_buf_printf(b, "],\"num_words\":%zu,\"start\":%.3f,\"end\":%.3f", w->word - first,
+                              words[first].start, words[w->word - 1].end));
+    THEN(st, put_voice(b, voice, false));
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -524,13 +506,10 @@ static steno_status put_paragraphs(struct steno_buf *b, const struct steno_alter
     while (!st && w.word < a->n_words) {
         if (w.word)
             st = steno_buf_puts(b, ",");
-        if (!st)
-            st = put_paragraph(b, &w, &all);
+        THEN(st, put_paragraph(b, &w, &all));
     }
-    if (!st)
-        st = steno_buf_puts(b, "],\"transcript\":");
-    if (!st)
-        st = steno_json_put_string(b, all.data ? all.data : "", all.len);
+    THEN(st, steno_buf_puts(b, "],\"transcript\":"));
+    THEN(st, steno_json_put_string(b, all.data ? all.data : "", all.len));
     steno_buf_free(&all);
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -544,10 +523,8 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
     struct steno_alternative shown = *a;
     steno_arena *arena;
     steno_status st = steno_deepgram_format(w, &shown, &arena);
-    if (!st)
-        st = steno_buf_puts(b, "{");
-    if (!st)
-        st = put_formatted(b, w, &shown);
+    THEN(st, steno_buf_puts(b, "{"));
+    THEN(st, put_formatted(b, w, &shown));
     if (!st && divides)
         st = steno_buf_puts(b, ",");
     if (!st && divides)
@@ -570,20 +547,14 @@ static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t
     steno_arena *arena;
     steno_status st = steno_deepgram_format(&a->wants, &shown, &arena);
     wants.voices = channel ? steno_transcript_channel(t, channel - 1) : t;
-    if (!st)
-        st = steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,",
+    THEN(st, steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,",
                               i ? "," : "", a->request_id, i, channel ? channel - 1 : 0, seg->start,
-                              seg->end);
-    if (!st)
-        st = steno_buf_printf(b, "\"confidence\":%.4f,", (double)seg->confidence);
-    if (!st)
-        st = steno_json_put_member(b, "transcript", shown.text);
-    if (!st)
-        st = steno_buf_puts(b, ",");
+                              seg->end));
+    THEN(st, steno_json_printf(b, "\"confidence\":%.4f,\"transcript\":%s,", (double)seg->confidence,
+                               shown.text));
     if (!st)
         st = deepgram_words(b, &wants, shown.words, shown.n_words);
-    if (!st)
-        st = put_voice(b, voice, false);
+    THEN(st, put_voice(b, voice, false));
     steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -599,9 +570,7 @@ static steno_status put_utterances(struct steno_buf *b, const steno_transcript *
 
 static steno_status put_language(struct steno_buf *b, const struct steno_openai_result *r)
 {
-    steno_status st = steno_buf_puts(b, ",");
-    if (!st)
-        st = steno_json_put_member(b, "detected_language", r->language);
+    steno_status st = steno_json_printf(b, ",\"detected_language\":%s", r->language);
     return st || !(r->language_probability > 0)
                ? st
                : steno_buf_printf(b, ",\"language_confidence\":%.4f",
@@ -633,11 +602,9 @@ static steno_status put_channel(struct steno_buf *out, steno_transcript *t,
         st = steno_transcript_alternative(t, i, &a, NULL);
         if (!st && i)
             st = steno_buf_puts(out, ",");
-        if (!st)
-            st = put_alternative(out, &a, &wants);
+        THEN(st, put_alternative(out, &a, &wants));
     }
-    if (!st)
-        st = steno_buf_puts(out, "]");
+    THEN(st, steno_buf_puts(out, "]"));
     if (!st && wants.search)
         st = put_search(out, t, &wants);
     if (!st && about->wants.detect_language && *r->language)
@@ -660,11 +627,9 @@ static steno_status put_results(struct steno_buf *out, const struct steno_openai
             one.language = language;
         if (i)
             st = steno_buf_puts(out, ",");
-        if (!st)
-            st = put_channel(out, t, &one, about);
+        THEN(st, put_channel(out, t, &one, about));
     }
-    if (!st)
-        st = steno_buf_puts(out, "]");
+    THEN(st, steno_buf_puts(out, "]"));
     if (!st && about->wants.utterances)
         st = put_utterances(out, r->transcript, about);
     return st ? st : steno_buf_puts(out, "}}\n");
@@ -673,18 +638,7 @@ static steno_status put_results(struct steno_buf *out, const struct steno_openai
 steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name, const char *version,
                                       const char *family)
 {
-    steno_status st = steno_buf_puts(b, "{");
-    if (!st)
-        st = steno_json_put_member(b, "name", name);
-    if (!st)
-        st = steno_buf_puts(b, ",");
-    if (!st)
-        st = steno_json_put_member(b, "version", version);
-    if (!st)
-        st = steno_buf_puts(b, ",");
-    if (!st)
-        st = steno_json_put_member(b, "arch", family);
-    return st ? st : steno_buf_puts(b, "}");
+    return steno_json_printf(b, "{\"name\":%s,\"version\":%s,\"arch\":%s}", name, version, family);
 }
 
 /* Numbers become digits in a recording whose channels are all of English. */
@@ -706,27 +660,16 @@ static void note_languages(struct steno_deepgram_wants *w, const struct steno_op
 static steno_status put_metadata(struct steno_buf *out, const struct steno_openai_result *r,
                                  const struct steno_deepgram_about *a)
 {
-    steno_status st = steno_buf_puts(out, "\"metadata\":{\"transaction_key\":\"deprecated\",");
-    if (!st)
-        st = steno_json_put_member(out, "request_id", a->request_id);
-    if (!st)
-        st = steno_deepgram_put_created(out, a->created);
-    if (!st)
-        st = steno_deepgram_put_warnings(out, &a->wants, r->warning);
-    if (!st)
-        st = steno_buf_printf(out,
-                              ",\"sha256\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
-                              a->sha256 ? a->sha256 : "", r->duration, a->channels);
-    if (!st)
-        st = steno_json_put_string(out, a->model, strlen(a->model));
-    if (!st)
-        st = steno_buf_puts(out, "],\"model_info\":{");
-    if (!st)
-        st = steno_json_put_string(out, a->model, strlen(a->model));
-    if (!st)
-        st = steno_buf_puts(out, ":");
-    if (!st)
-        st = steno_deepgram_put_model(out, a->model, a->version, a->family);
+    steno_status st = steno_json_printf(
+        out, "\"metadata\":{\"transaction_key\":\"deprecated\",\"request_id\":%s", a->request_id);
+    THEN(st, steno_deepgram_put_created(out, a->created));
+    THEN(st, steno_deepgram_put_warnings(out, &a->wants, r->warning));
+    THEN(st, steno_json_printf(out,
+                               ",\"sha256\":\"%-s\",\"duration\":%.3f,\"channels\":%d,\"models\":[%"
+                               "s],\"model_info\":{%s:",
+                               a->sha256 ? a->sha256 : "", r->duration, a->channels, a->model,
+                               a->model));
+    THEN(st, steno_deepgram_put_model(out, a->model, a->version, a->family));
     return st ? st : steno_buf_puts(out, "}},");
 }
 
@@ -736,8 +679,7 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
     struct steno_deepgram_about a = *about;
     steno_status st = steno_buf_puts(out, "{");
     note_languages(&a.wants, r);
-    if (!st)
-        st = put_metadata(out, r, &a);
+    THEN(st, put_metadata(out, r, &a));
     return st ? st : put_results(out, r, &a);
 }
 
@@ -762,18 +704,8 @@ void steno_deepgram_error_header(const char *message, char out[STENO_DEEPGRAM_ER
 steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
                                         const char *message, const char *request_id)
 {
-    steno_status st = steno_buf_puts(out, "{");
-    if (!st)
-        st = steno_json_put_member(out, "err_code", code);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = steno_json_put_member(out, "err_msg", message);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = steno_json_put_member(out, "request_id", request_id);
-    return st ? st : steno_buf_puts(out, "}\n");
+    return steno_json_printf(out, "{\"err_code\":%s,\"err_msg\":%s,\"request_id\":%s}\n", code,
+                             message, request_id);
 }
 
 steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size, steno_err *err)

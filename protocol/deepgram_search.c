@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "protocol/json_text.h"
 #include "protocol/word.h"
+#include "protocol/then.h"
 
 #define MOST_TERMS 50 /* as at Deepgram's */
 
@@ -89,11 +90,9 @@ static steno_status put_hit(struct steno_buf *b, const struct searched *s, size_
         least = w[i].confidence < least ? w[i].confidence : least;
         st = steno_buf_printf(&snippet, "%s%s", i > from && s->spaced[i] ? " " : "", w[i].text);
     }
-    if (!st)
-        st = steno_buf_printf(b, "{\"confidence\":%.4f,\"start\":%.3f,\"end\":%.3f,", (double)least,
-                              s->offset + w[from].start, s->offset + w[to - 1].end);
-    if (!st)
-        st = steno_json_put_member(b, "snippet", snippet.data);
+    THEN(st, steno_json_printf(b, "{\"confidence\":%.4f,\"start\":%.3f,\"end\":%.3f,\"snippet\":%s",
+                               (double)least, s->offset + w[from].start, s->offset + w[to - 1].end,
+                               snippet.data));
     steno_buf_free(&snippet);
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -105,10 +104,7 @@ static steno_status put_term(struct steno_buf *b, const struct searched *s, cons
     const char *sound = sound_of_term(term, arena);
     bool any = false;
     steno_status st = sound ? steno_buf_puts(b, "{") : STENO_ERR_NOMEM;
-    if (!st)
-        st = steno_json_put_member(b, "query", term);
-    if (!st)
-        st = steno_buf_puts(b, ",\"hits\":[");
+    THEN(st, steno_json_printf(b, "\"query\":%s,\"hits\":[", term));
     for (size_t i = 0, n; !st && i < s->a->n_words; i += n ? n : 1) {
         n = count_spelling(s, i, sound);
         if (n && any)
@@ -126,12 +122,10 @@ steno_status steno_deepgram_put_search(struct steno_buf *b, const struct steno_d
     struct searched s = {.a = a, .offset = w->offset};
     steno_arena *arena = steno_arena_new(0);
     steno_status st = arena ? read_words(&s, arena) : STENO_ERR_NOMEM;
-    if (!st)
-        st = steno_buf_puts(b, ",\"search\":[");
+    THEN(st, steno_buf_puts(b, ",\"search\":["));
     for (size_t at = 0; !st && at < w->search->len; at += strlen(w->search->data + at) + 1) {
         st = at ? steno_buf_puts(b, ",") : STENO_OK;
-        if (!st)
-            st = put_term(b, &s, w->search->data + at, arena);
+        THEN(st, put_term(b, &s, w->search->data + at, arena));
     }
     steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "]");

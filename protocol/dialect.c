@@ -72,9 +72,7 @@ steno_status steno_dialect_query(struct steno_dialect_session *d, const char *na
 void steno_dialect_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
     struct steno_buf *b = d->begin(d);
-    steno_status st = steno_buf_printf(b, "{\"error\":\"%s\",", code);
-    if (!st)
-        st = steno_json_put_member(b, "message", message);
+    steno_status st = steno_json_printf(b, "{\"error\":\"%-s\",\"message\":%s", code, message);
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 

@@ -1,5 +1,6 @@
 #include "protocol/json_text.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,75 @@ steno_status steno_json_put_member(struct steno_buf *out, const char *name, cons
 {
     steno_status st = steno_buf_printf(out, "\"%s\":", name);
     return st ? st : steno_json_put_string(out, text, strlen(text));
+}
+
+/* A conversion of a format, behind its percent sign. */
+struct conversion {
+    char kind;     /* s, d, u or f */
+    bool wide;     /* ll */
+    bool plain;    /* the flag - */
+    int precision; /* -1: none; -2: an argument has it */
+};
+
+/* Returns the conversion's end. */
+static const char *read_conversion(const char *p, struct conversion *c)
+{
+    *c = (struct conversion){.precision = -1};
+    c->plain = *p == '-';
+    p += c->plain;
+    if (p[0] == '.' && p[1] == '*')
+        c->precision = -2, p += 2;
+    else if (*p == '.')
+        c->precision = p[1] - '0', p += 2;
+    c->wide = p[0] == 'l' && p[1] == 'l';
+    p += 2 * c->wide;
+    c->kind = *p;
+    return *p ? p + 1 : p;
+}
+
+static steno_status put_text(struct steno_buf *out, const struct conversion *c, const char *text)
+{
+    const size_t n = c->precision < 0 ? strlen(text) : strnlen(text, (size_t)c->precision);
+    return c->plain ? steno_buf_add(out, text, n) : steno_json_put_string(out, text, n);
+}
+
+static steno_status put_conversion(struct steno_buf *out, const struct conversion *c, va_list *ap)
+{
+    switch (c->kind) {
+    case 's':
+        return put_text(out, c, va_arg(*ap, const char *));
+    case 'f':
+        return steno_buf_printf(out, "%.*f", c->precision, va_arg(*ap, double));
+    case 'd':
+        return c->wide ? steno_buf_printf(out, "%lld", va_arg(*ap, long long))
+                       : steno_buf_printf(out, "%d", va_arg(*ap, int));
+    case 'u':
+        return c->wide ? steno_buf_printf(out, "%llu", va_arg(*ap, unsigned long long))
+                       : steno_buf_printf(out, "%u", va_arg(*ap, unsigned));
+    default:
+        return STENO_ERR_INTERNAL;
+    }
+}
+
+steno_status steno_json_printf(struct steno_buf *out, const char *fmt, ...)
+{
+    steno_status st;
+    va_list ap;
+    va_start(ap, fmt);
+    do {
+        const size_t n = strcspn(fmt, "%");
+        struct conversion c;
+        st = steno_buf_add(out, fmt, n);
+        fmt += n;
+        if (st || !*fmt)
+            break;
+        fmt = read_conversion(fmt + 1, &c);
+        if (c.precision == -2)
+            c.precision = va_arg(ap, int);
+        st = put_conversion(out, &c, &ap);
+    } while (!st && *fmt);
+    va_end(ap);
+    return st;
 }
 
 steno_status steno_json_put_spaced(struct steno_buf *out, const char *name, const char *text,

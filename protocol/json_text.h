@@ -10,6 +10,10 @@ STENO_MUST steno_status steno_json_put_string(struct steno_buf *out, const char 
 /* Append "name":"text". The name is plain, and is not escaped. */
 STENO_MUST steno_status steno_json_put_member(struct steno_buf *out, const char *name,
                                               const char *text);
+/* Append as printf does, but %s and %.*s quote a text as steno_json_put_string does, and %-s and
+ * %-.*s append it as it is. Of numbers: %d %u %lld %llu %.Nf, without width. */
+STENO_MUST steno_status steno_json_printf(struct steno_buf *out, const char *fmt, ...)
+    STENO_PRINTF(2, 3);
 /* Append "name":SECONDS, rounded to milliseconds, without trailing zeros ("1.25", "3", "0.1"). What
  * is no positive number is 0. */
 STENO_MUST steno_status steno_json_put_seconds(struct steno_buf *out, const char *name,

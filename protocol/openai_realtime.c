@@ -17,6 +17,7 @@
 #include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
+#include "protocol/then.h"
 
 #define RATE 24000  /* of pcm16 when none is given */
 #define SILENCE 0.5 /* s: silence_duration_ms when none is given */
@@ -101,11 +102,8 @@ static const char *format_name(const struct steno_dialect_session *d, bool beta)
 /* Append ,"name":"text" or null. */
 static steno_status put_text_or_null(struct steno_buf *b, const char *name, const char *text)
 {
-    steno_status st;
-    if (!text || !*text)
-        return steno_buf_printf(b, ",\"%s\":null", name);
-    st = steno_buf_puts(b, ",");
-    return st ? st : steno_json_put_member(b, name, text);
+    return text && *text ? steno_json_printf(b, ",\"%-s\":%s", name, text)
+                         : steno_buf_printf(b, ",\"%s\":null", name);
 }
 
 /* Append ,"keywords":[...] of hotwords with commas between them, if there are any. */
@@ -129,15 +127,10 @@ static steno_status put_keywords(struct steno_buf *b, const char *hotwords)
 static steno_status put_script(const struct steno_dialect_session *d, struct steno_buf *b,
                                const char *name)
 {
-    steno_status st = steno_buf_printf(b, ",\"%s\":{", name);
-    if (!st)
-        st = steno_json_put_member(b, "model", d->start.model);
-    if (!st)
-        st = put_text_or_null(b, "language", d->hints.language);
-    if (!st)
-        st = put_text_or_null(b, "prompt", d->hints.prompt);
-    if (!st)
-        st = put_keywords(b, d->hints.hotwords);
+    steno_status st = steno_json_printf(b, ",\"%-s\":{\"model\":%s", name, d->start.model);
+    THEN(st, put_text_or_null(b, "language", d->hints.language));
+    THEN(st, put_text_or_null(b, "prompt", d->hints.prompt));
+    THEN(st, put_keywords(b, d->hints.hotwords));
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -163,8 +156,7 @@ static steno_status put_beta_session(struct steno_dialect_session *d, struct ste
                                        ",\"modalities\":[\"text\"],\"input_audio_format\":\"%s\","
                                        "\"input_audio_noise_reduction\":null",
                                        format_name(d, true));
-    if (!st)
-        st = put_detection(d, b);
+    THEN(st, put_detection(d, b));
     return st ? st : put_script(d, b, "input_audio_transcription");
 }
 
@@ -175,10 +167,8 @@ static steno_status put_session(struct steno_dialect_session *d, struct steno_bu
                          ",\"type\":\"transcription\",\"audio\":{\"input\":{\"format\":{"
                          "\"type\":\"%s\",\"rate\":%d},\"noise_reduction\":null",
                          format_name(d, false), d->start.audio.sample_rate);
-    if (!st)
-        st = put_detection(d, b);
-    if (!st)
-        st = put_script(d, b, "transcription");
+    THEN(st, put_detection(d, b));
+    THEN(st, put_script(d, b, "transcription"));
     return st ? st : steno_buf_puts(b, "}}");
 }
 
@@ -191,16 +181,14 @@ static void send_session(struct steno_dialect_session *d, const char *what)
     struct steno_buf *b;
     snprintf(type, sizeof type, "%ssession.%s", s->beta ? "transcription_" : "", what);
     b = open_event(d, type, &st);
-    if (!st)
-        st = steno_buf_printf(
-            b,
-            ",\"session\":{\"id\":\"%s\",\"object\":"
-            "\"realtime.transcription_session\",\"expires_at\":0,\"include\":%s",
-            d->id, s->told.logprobs ? "[\"item.input_audio_transcription.logprobs\"]" : "[]");
+    THEN(st, steno_buf_printf(
+                 b,
+                 ",\"session\":{\"id\":\"%s\",\"object\":"
+                 "\"realtime.transcription_session\",\"expires_at\":0,\"include\":%s",
+                 d->id, s->told.logprobs ? "[\"item.input_audio_transcription.logprobs\"]" : "[]"));
     if (!st)
         st = s->beta ? put_beta_session(d, b) : put_session(d, b);
-    if (!st)
-        st = steno_buf_puts(b, "}");
+    THEN(st, steno_buf_puts(b, "}"));
     close_event(d, b, st);
 }
 
@@ -219,22 +207,16 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
     const char *param = strncmp(message, "model:", 6) ? steno_hint_named_in(message) : "model";
     steno_status st;
     struct steno_buf *b = open_event(d, "error", &st);
-    if (!st)
-        st = steno_buf_printf(b, ",\"error\":{\"type\":\"%s\",\"code\":\"%s\",\"param\":%s%s%s",
-                              type, code, param ? "\"" : "", param ? param : "null",
-                              param ? "\"" : "");
-    if (!st)
-        st = steno_buf_puts(b, ",\"message\":");
-    if (!st)
-        st = steno_json_put_string(b, message, strlen(message));
-    if (!st)
-        st = steno_buf_puts(b, ",\"event_id\":");
+    THEN(st, steno_json_printf(b,
+                               ",\"error\":{\"type\":\"%-s\",\"code\":\"%-s\",\"param\":%-s%-s%-s,"
+                               "\"message\":%s,\"event_id\":",
+                               type, code, param ? "\"" : "", param ? param : "null",
+                               param ? "\"" : "", message));
     if (!st && *s->event_id)
         st = steno_json_put_string(b, s->event_id, strlen(s->event_id));
     else if (!st)
         st = steno_buf_puts(b, "null");
-    if (!st)
-        st = steno_buf_puts(b, "}");
+    THEN(st, steno_buf_puts(b, "}"));
     close_event(d, b, st);
 }
 
@@ -608,8 +590,7 @@ static void send_at(struct steno_dialect_session *d, const char *type, const cha
         st = steno_buf_printf(b, ",\"%s\":%lld", name, (long long)((d->offset + at) * 1000 + 0.5));
     if (!st && !name)
         st = put_item_id(d, b, "previous_item_id", s->committed);
-    if (!st)
-        st = put_item_id(d, b, "item_id", s->items);
+    THEN(st, put_item_id(d, b, "item_id", s->items));
     close_event(d, b, st);
 }
 
@@ -633,12 +614,9 @@ static void send_delta(struct steno_dialect_session *d, const char *p, size_t n)
     if (n <= s->sent)
         return;
     b = open_event(d, "conversation.item.input_audio_transcription.delta", &st);
-    if (!st)
-        st = put_item_id(d, b, "item_id", s->items);
-    if (!st)
-        st = steno_buf_puts(b, ",\"content_index\":0,\"delta\":");
-    if (!st)
-        st = steno_json_put_string(b, p + s->sent, n - s->sent);
+    THEN(st, put_item_id(d, b, "item_id", s->items));
+    THEN(st, steno_buf_puts(b, ",\"content_index\":0,\"delta\":"));
+    THEN(st, steno_json_put_string(b, p + s->sent, n - s->sent));
     close_event(d, b, st);
     s->sent = n;
 }
@@ -648,14 +626,12 @@ static void send_item(struct steno_dialect_session *d, const char *type)
     struct state *s = realtime_state(d);
     steno_status st;
     struct steno_buf *b = open_event(d, type, &st);
-    if (!st)
-        st = put_item_id(d, b, "previous_item_id", s->committed);
-    if (!st)
-        st = steno_buf_printf(b,
+    THEN(st, put_item_id(d, b, "previous_item_id", s->committed));
+    THEN(st, steno_buf_printf(b,
                               ",\"item\":{\"id\":\"item_%s_%llu\",\"object\":\"realtime.item\","
                               "\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\","
                               "\"content\":[{\"type\":\"input_audio\",\"transcript\":null}]}",
-                              steno_dialect_bare_id(d->id), (unsigned long long)s->items);
+                              steno_dialect_bare_id(d->id), (unsigned long long)s->items));
     close_event(d, b, st);
 }
 
@@ -669,16 +645,11 @@ static void send_completed(struct steno_dialect_session *d, const struct steno_e
     steno_status st;
     struct steno_buf *b =
         open_event(d, "conversation.item.input_audio_transcription.completed", &st);
-    if (!st)
-        st = put_item_id(d, b, "item_id", s->items);
-    if (!st)
-        st = steno_buf_puts(b, ",\"content_index\":0,\"transcript\":");
-    if (!st)
-        st = steno_json_put_string(b, ev->text, strlen(ev->text));
+    THEN(st, put_item_id(d, b, "item_id", s->items));
+    THEN(st, steno_json_printf(b, ",\"content_index\":0,\"transcript\":%s", ev->text));
     if (!st && s->told.logprobs)
         st = steno_openai_put_logprobs(b, ev->words, ev->n_words);
-    if (!st)
-        st = steno_buf_printf(b, ",\"usage\":{\"type\":\"duration\",\"seconds\":%.3f}", seconds);
+    THEN(st, steno_buf_printf(b, ",\"usage\":{\"type\":\"duration\",\"seconds\":%.3f}", seconds));
     close_event(d, b, st);
 }
 

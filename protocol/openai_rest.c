@@ -32,9 +32,7 @@ static steno_status put_warning(struct steno_buf *out, const char *warning)
     steno_status st = STENO_OK;
     if (!warning)
         return STENO_OK;
-    THEN(st, steno_buf_puts(out, ",\"warnings\":["));
-    THEN(st, steno_json_put_string(out, warning, strlen(warning)));
-    return THEN(st, steno_buf_puts(out, "]"));
+    return THEN(st, steno_json_printf(out, ",\"warnings\":[%s]", warning));
 }
 
 /* Append one list of logprobs; *any becomes true when it is not empty. */
@@ -350,8 +348,7 @@ static steno_status put_dialogue(struct steno_buf *out, const struct steno_opena
     for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
         struct said s;
         say_segment(&s, r, i);
-        THEN(st, steno_buf_printf(&text, "%s%s: ", i ? "\n" : "", s.speaker));
-        THEN(st, steno_buf_puts(&text, s.text));
+        THEN(st, steno_json_printf(&text, "%-s%-s: %-s", i ? "\n" : "", s.speaker, s.text));
     }
     THEN(st, steno_buf_puts(out, "\"text\":"));
     THEN(st, steno_json_put_string(out, text.data ? text.data : "", text.len));
@@ -437,8 +434,8 @@ static steno_status put_model_object(struct steno_buf *out, const struct steno_o
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text_or_null(out, "version", m->version));
     THEN(st, put_languages(out, m->languages));
-    THEN(st, steno_buf_printf(out, ",\"translates\":%s", m->translates ? "true" : "false"));
-    return THEN(st, steno_buf_puts(out, "}"));
+    return THEN(st,
+                steno_json_printf(out, ",\"translates\":%-s}", m->translates ? "true" : "false"));
 }
 
 steno_status steno_openai_write_model(struct steno_buf *out, const struct steno_openai_model *m)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/then.h"
 
 static steno_status put_name(struct steno_buf *out, const char *name)
 {
@@ -20,17 +21,14 @@ steno_status steno_rttm_write(struct steno_buf *out, const char *name,
     steno_status st = STENO_OK;
     for (size_t i = 0; !st && i < n; i++) {
         st = steno_buf_puts(out, "SPEAKER ");
-        if (!st)
-            st = put_name(out, name);
-        if (!st)
-            st = steno_buf_printf(out, " 1 %.3f %.3f <NA> <NA> ", turn[i].start,
-                                  turn[i].end - turn[i].start);
+        THEN(st, put_name(out, name));
+        THEN(st, steno_buf_printf(out, " 1 %.3f %.3f <NA> <NA> ", turn[i].start,
+                                  turn[i].end - turn[i].start));
         if (!st)
             st = names && names[turn[i].speaker]
                      ? put_name(out, names[turn[i].speaker])
                      : steno_buf_printf(out, "SPEAKER_%02d", turn[i].speaker);
-        if (!st)
-            st = steno_buf_puts(out, " <NA> <NA>\n");
+        THEN(st, steno_buf_puts(out, " <NA> <NA>\n"));
     }
     return st;
 }
@@ -39,12 +37,9 @@ steno_status steno_turns_json_write(struct steno_buf *out, const char *name, dou
                                     int speakers, const struct steno_turn *turn, size_t n,
                                     const char *const *names)
 {
-    steno_status st = steno_buf_puts(out, "{\"file\":");
-    if (!st)
-        st = steno_json_put_string(out, name, strlen(name));
-    if (!st)
-        st = steno_buf_printf(out, ",\"duration\":%.3f,\"speakers\":%d,\"turns\":[", duration,
-                              speakers);
+    steno_status st =
+        steno_json_printf(out, "{\"file\":%s,\"duration\":%.3f,\"speakers\":%d,\"turns\":[", name,
+                          duration, speakers);
     for (size_t i = 0; !st && i < n; i++) {
         const char *who = names ? names[turn[i].speaker] : NULL;
         st = steno_buf_printf(out, "%s{\"start\":%.3f,\"end\":%.3f,\"speaker\":%d%s", i ? "," : "",
@@ -52,8 +47,7 @@ steno_status steno_turns_json_write(struct steno_buf *out, const char *name, dou
                               who ? ",\"name\":" : "");
         if (!st && who)
             st = steno_json_put_string(out, who, strlen(who));
-        if (!st)
-            st = steno_buf_puts(out, "}");
+        THEN(st, steno_buf_puts(out, "}"));
     }
     return st ? st : steno_buf_puts(out, "]}\n");
 }

@@ -12,6 +12,7 @@
 
 #include "protocol/json_text.h"
 #include "protocol/transcript.h"
+#include "protocol/then.h"
 
 #define HEADER 8
 #define MAX_LAST (1u << 20)   /* bytes of a result */
@@ -161,29 +162,17 @@ static void put_result(struct steno_dialect_session *d, const struct steno_event
     const bool final = ev->kind == STENO_FINAL;
     const double from = s->offline ? take_start(s) : ev->start;
     struct steno_buf *b = d->begin(d);
-    steno_status st = steno_buf_puts(b, "{\"text\":");
-    if (!st)
-        st = steno_json_put_string(b, ev->text, strlen(ev->text));
-    if (!st)
-        st = steno_buf_puts(b, ",\"tokens\":");
-    if (!st)
-        st = put_list(b, ev, TEXTS, from);
-    if (!st)
-        st = steno_buf_puts(b, ",\"timestamps\":");
-    if (!st)
-        st = put_list(b, ev, TIMES, from);
-    if (!st)
-        st = steno_buf_puts(b, ",\"ys_probs\":");
-    if (!st)
-        st = put_list(b, ev, LOG_PROBS, from);
-    if (!st)
-        st = steno_buf_puts(b, ",\"lm_probs\":[],\"context_scores\":[],\"words\":");
-    if (!st)
-        st = put_list(b, ev, TEXTS, from);
-    if (!st)
-        st = steno_buf_printf(
-            b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":",
-            (long long)ev->segment, s->offline ? 0.0 : from, final ? "true" : "false");
+    steno_status st = steno_json_printf(b, "{\"text\":%s,\"tokens\":", ev->text);
+    THEN(st, put_list(b, ev, TEXTS, from));
+    THEN(st, steno_buf_puts(b, ",\"timestamps\":"));
+    THEN(st, put_list(b, ev, TIMES, from));
+    THEN(st, steno_buf_puts(b, ",\"ys_probs\":"));
+    THEN(st, put_list(b, ev, LOG_PROBS, from));
+    THEN(st, steno_buf_puts(b, ",\"lm_probs\":[],\"context_scores\":[],\"words\":"));
+    THEN(st, put_list(b, ev, TEXTS, from));
+    THEN(st, steno_buf_printf(
+                 b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":",
+                 (long long)ev->segment, s->offline ? 0.0 : from, final ? "true" : "false"));
     if (!st && final && *ev->text) {
         steno_buf_reset(&s->last);
         st = steno_buf_add(&s->last, b->data, b->len);

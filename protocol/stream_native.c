@@ -11,6 +11,7 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/result_json.h"
+#include "protocol/then.h"
 
 /* ---- client messages --------------------------------------------------------------------- */
 
@@ -300,10 +301,8 @@ steno_status steno_native_write_query(struct steno_buf *out, const struct steno_
         if (strcmp(v, value_of(&fields[i], &plain, usual, sizeof usual)) != 0)
             st = put_pair(out, fields[i].name, v);
     }
-    if (!st)
-        st = put_options(out, &s->options, STENO_OPTION_OF_STREAM);
-    if (!st)
-        st = put_options(out, &s->options, STENO_OPTION_OF_MODEL);
+    THEN(st, put_options(out, &s->options, STENO_OPTION_OF_STREAM));
+    THEN(st, put_options(out, &s->options, STENO_OPTION_OF_MODEL));
     return st || !s->hints ? st : put_hints(out, s->hints);
 }
 
@@ -416,12 +415,9 @@ steno_status steno_native_parse(const char *text, size_t n,
 static steno_status open_message(struct steno_buf *out, const char *type,
                                  const struct steno_native_head *h)
 {
-    steno_status st = steno_buf_printf(out, "{\"type\":\"%s\",\"session_id\":", type);
-    if (!st)
-        st = steno_json_put_string(out, h->session_id, strlen(h->session_id));
-    return st ? st
-              : steno_buf_printf(out, ",\"seq\":%llu,\"audio_ms\":%lld", (unsigned long long)h->seq,
-                                 (long long)h->audio_ms);
+    return steno_json_printf(
+        out, "{\"type\":\"%-s\",\"session_id\":%s,\"seq\":%llu,\"audio_ms\":%lld", type,
+        h->session_id, (unsigned long long)h->seq, (long long)h->audio_ms);
 }
 
 /* Append ,"name":"text". */
@@ -437,16 +433,12 @@ static steno_status native_words(struct steno_buf *out, double offset, const str
 {
     steno_status st = steno_buf_puts(out, ",\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
-        st = steno_buf_puts(out, i ? ",{\"word\":" : "{\"word\":");
-        if (!st)
-            st = steno_json_put_string(out, w[i].text, strlen(w[i].text));
-        if (!st)
-            st = steno_buf_printf(out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f",
-                                  offset + w[i].start, offset + w[i].end, (double)w[i].confidence);
+        st = steno_json_printf(out, "%-s%s,\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f",
+                               i ? ",{\"word\":" : "{\"word\":", w[i].text, offset + w[i].start,
+                               offset + w[i].end, (double)w[i].confidence);
         if (!st && voices && voices->n_parts)
             st = steno_buf_printf(out, ",\"speaker\":%u", steno_live_voice_at(voices, w[i].start));
-        if (!st)
-            st = steno_buf_puts(out, "}");
+        THEN(st, steno_buf_puts(out, "}"));
     }
     return st ? st : steno_buf_puts(out, "]");
 }
@@ -457,16 +449,12 @@ static steno_status put_alternatives(struct steno_buf *out, double offset,
     steno_status st = steno_buf_puts(out, ",\"alternatives\":[");
     for (size_t i = 0; !st && i < ev->n_alternatives; i++) {
         const struct steno_alternative *a = &ev->alternatives[i];
-        st = steno_buf_puts(out, i ? ",{\"text\":" : "{\"text\":");
-        if (!st)
-            st = steno_json_put_string(out, a->text, strlen(a->text));
-        if (!st)
-            st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f", (double)a->confidence,
-                                  a->score);
+        st = steno_json_printf(out, "%-s%s,\"confidence\":%.3f,\"score\":%.3f",
+                               i ? ",{\"text\":" : "{\"text\":", a->text, (double)a->confidence,
+                               a->score);
         if (!st && words)
             st = native_words(out, offset, a->words, a->n_words, NULL);
-        if (!st)
-            st = steno_buf_puts(out, "}");
+        THEN(st, steno_buf_puts(out, "}"));
     }
     return st ? st : steno_buf_puts(out, "]");
 }
@@ -475,23 +463,18 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
                                       const struct steno_native_start *s)
 {
     steno_status st = open_message(out, "ready", h);
-    if (!st)
-        st = steno_buf_puts(out, ",\"protocol\":\"" STENO_NATIVE_PROTOCOL "\"");
-    if (!st)
-        st = put_member(out, "model", s->model, strlen(s->model));
-    if (!st)
-        st = steno_buf_printf(out, ",\"encoding\":\"%s\"", steno_encoding_name(s->audio.encoding));
+    THEN(st, steno_json_printf(out, ",\"protocol\":%s,\"model\":%s,\"encoding\":%s",
+                               STENO_NATIVE_PROTOCOL, s->model,
+                               steno_encoding_name(s->audio.encoding)));
     if (!st && s->audio.sample_rate) /* a WAV file has its own, which comes later */
         st = steno_buf_printf(out, ",\"sample_rate\":%d,\"channels\":%d", s->audio.sample_rate,
                               s->audio.channels);
-    if (!st)
-        st = steno_buf_printf(out,
+    THEN(st, steno_buf_printf(out,
                               ",\"interim\":%s,\"words\":%s,\"endpointing\":%s,"
                               "\"alternatives\":%d,\"beam\":%d",
                               s->interim ? "true" : "false", s->words ? "true" : "false",
-                              s->endpointing ? "true" : "false", s->alternatives, s->beam);
-    if (!st)
-        st = steno_options_write(out, &s->options);
+                              s->endpointing ? "true" : "false", s->alternatives, s->beam));
+    THEN(st, steno_options_write(out, &s->options));
     if (!st && s->turn.kind != STENO_TURN_SILENCE)
         st = steno_buf_printf(out, ",\"turn\":\"%s\"", steno_turn_kind_name(s->turn.kind));
     if (!st && s->aligned)
@@ -516,8 +499,7 @@ static steno_status put_partial(struct steno_buf *out, double offset, const stru
 {
     size_t n = strlen(ev->text), stable = ev->stable_bytes < n ? ev->stable_bytes : n;
     steno_status st = steno_buf_printf(out, ",\"start\":%.3f", offset + ev->start);
-    if (!st)
-        st = put_member(out, "text", ev->text, n);
+    THEN(st, put_member(out, "text", ev->text, n));
     return st ? st : put_member(out, "stable", ev->text, stable);
 }
 
@@ -545,13 +527,11 @@ static steno_status put_turn(struct steno_buf *out, double offset, const struct 
     steno_buf_init(&text, SIZE_MAX / 2);
     st = v->n_words ? steno_voices_put_words(&text, ev, v->word, v->n_words, at)
                     : steno_buf_puts(&text, ev->text);
-    if (!st)
-        st = steno_buf_printf(out, "{\"speaker\":%d,\"start\":%.3f,\"end\":%.3f", v->speaker + 1,
-                              offset + v->start, offset + v->end);
+    THEN(st, steno_buf_printf(out, "{\"speaker\":%d,\"start\":%.3f,\"end\":%.3f", v->speaker + 1,
+                              offset + v->start, offset + v->end));
     if (!st && name)
         st = put_member(out, "name", name, strlen(name));
-    if (!st)
-        st = put_member(out, "text", text.data, text.len);
+    THEN(st, put_member(out, "text", text.data, text.len));
     steno_buf_free(&text);
     return st ? st : steno_buf_puts(out, "}");
 }
@@ -563,9 +543,8 @@ static steno_status put_voices(struct steno_buf *out, double offset, const struc
     steno_status st = steno_buf_puts(out, ",\"turns\":[");
     for (size_t i = 0; !st && i < v->n_parts; i++) {
         st = i ? steno_buf_puts(out, ",") : STENO_OK;
-        if (!st)
-            st = put_turn(out, offset, ev, &v->part[i],
-                          v->names ? v->names[v->part[i].speaker] : NULL, &at);
+        THEN(st, put_turn(out, offset, ev, &v->part[i],
+                          v->names ? v->names[v->part[i].speaker] : NULL, &at));
     }
     for (size_t i = 0; !st && i < v->n_merges; i++)
         st = steno_buf_printf(out, "%s{\"speaker\":%d,\"is\":%d}", i ? "," : "],\"merged\":[",
@@ -579,8 +558,7 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
 {
     static const char *const types[] = {"speech_start", "partial", "final"};
     steno_status st = open_message(out, types[ev->kind], h);
-    if (!st)
-        st = steno_buf_printf(out, ",\"segment\":%lld", (long long)(h->segment + ev->segment));
+    THEN(st, steno_buf_printf(out, ",\"segment\":%lld", (long long)(h->segment + ev->segment)));
     if (!st && h->channel)
         st = steno_buf_printf(out, ",\"channel\":%u", h->channel);
     if (!st && ev->kind == STENO_SPEECH_START)
@@ -602,19 +580,14 @@ steno_status steno_native_write_digit(struct steno_buf *out, const struct steno_
                                       const char *digit)
 {
     steno_status st = open_message(out, "dtmf", h);
-    if (!st)
-        st = put_member(out, "digit", digit, strlen(digit));
-    return st ? st : steno_buf_puts(out, "}");
+    return THEN(st, steno_json_printf(out, ",\"digit\":%s}", digit));
 }
 
 steno_status steno_native_write_error(struct steno_buf *out, const struct steno_native_head *h,
                                       const char *code, const char *message, double retry_after)
 {
     steno_status st = open_message(out, "error", h);
-    if (!st)
-        st = put_member(out, "code", code, strlen(code));
-    if (!st)
-        st = put_member(out, "message", message, strlen(message));
+    THEN(st, steno_json_printf(out, ",\"code\":%s,\"message\":%s", code, message));
     if (!st && retry_after > 0)
         st = steno_buf_printf(out, ",\"retry_after\":%.0f", ceil(retry_after));
     return st ? st : steno_buf_puts(out, "}");
@@ -624,14 +597,9 @@ steno_status steno_native_write_end(struct steno_buf *out, const struct steno_na
                                     const char *reason, uint64_t finals, const char *warning)
 {
     steno_status st = open_message(out, "end", h);
-    if (!st)
-        st = steno_buf_printf(out, ",\"reason\":\"%s\",\"finals\":%llu", reason,
-                              (unsigned long long)finals);
+    THEN(st, steno_buf_printf(out, ",\"reason\":\"%s\",\"finals\":%llu", reason,
+                              (unsigned long long)finals));
     if (!st && *warning)
-        st = steno_buf_puts(out, ",\"warnings\":[");
-    if (!st && *warning)
-        st = steno_json_put_string(out, warning, strlen(warning));
-    if (!st && *warning)
-        st = steno_buf_puts(out, "]");
+        st = steno_json_printf(out, ",\"warnings\":[%s]", warning);
     return st ? st : steno_buf_puts(out, "}");
 }

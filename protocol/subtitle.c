@@ -10,6 +10,7 @@
 #include "protocol/cues.h"
 #include "protocol/query.h"
 #include "protocol/word.h"
+#include "protocol/then.h"
 
 static const struct steno_subtitle_options defaults = {
     .line_chars = 42, .lines = 2, .max_seconds = 7, .speed = 17, .pause_seconds = 1.0};
@@ -95,12 +96,9 @@ static steno_status write_head(struct writer *w, struct steno_cue_times at)
     st = w->cues > 1 || w->format == STENO_VTT ? steno_buf_puts(w->out, "\n") : STENO_OK;
     if (!st && w->format == STENO_SRT)
         st = steno_buf_printf(w->out, "%lld\n", (long long)w->cues + w->opt.before);
-    if (!st)
-        st = write_time(w, at.start);
-    if (!st)
-        st = steno_buf_puts(w->out, " --> ");
-    if (!st)
-        st = write_time(w, at.end);
+    THEN(st, write_time(w, at.start));
+    THEN(st, steno_buf_puts(w->out, " --> "));
+    THEN(st, write_time(w, at.end));
     return st ? st : steno_buf_puts(w->out, "\n");
 }
 
@@ -131,8 +129,7 @@ static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, 
             st = steno_buf_puts(w->out, " ");
         if (!st && i == marked)
             st = steno_buf_puts(w->out, "<u>");
-        if (!st)
-            st = write_word(w, x[i].text);
+        THEN(st, write_word(w, x[i].text));
         if (!st && i == marked)
             st = steno_buf_puts(w->out, "</u>");
     }
@@ -252,8 +249,7 @@ steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript 
         w.opt.pause_seconds = defaults.pause_seconds;
     if (format == STENO_VTT)
         st = steno_buf_puts(out, "WEBVTT\n");
-    if (!st)
-        st = write_subtitle(&w, t);
+    THEN(st, write_subtitle(&w, t));
     if (!st && w.opt.blank_end && (w.cues || format == STENO_VTT))
         st = steno_buf_puts(out, "\n");
     return st;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/then.h"
 
 #define MAX_PARAMETERS 8192 /* bytes of JSON */
 
@@ -35,16 +36,12 @@ steno_status steno_call_keep(struct steno_call *c, const char *name, const char 
     const size_t before = b->len;
     steno_status st = before ? steno_buf_puts(b, ",") : STENO_OK;
     const size_t at = b->len;
-    if (!st)
-        st = steno_json_put_string(b, name, strlen(name));
-    if (!st)
-        st = steno_buf_puts(b, ":");
+    THEN(st, steno_json_printf(b, "%s:", name));
     if (!st && strstr(b->data, b->data + at) < b->data + at) { /* the first one counts */
         steno_buf_cut(b, before);
         return STENO_OK;
     }
-    if (!st)
-        st = steno_buf_add(b, json, n);
+    THEN(st, steno_buf_add(b, json, n));
     if (!st)
         return STENO_OK;
     steno_buf_cut(b, before);
@@ -122,13 +119,9 @@ static steno_status put_call(struct steno_buf *b, const struct steno_dialect_ses
     const struct steno_call *c = call_of(d);
     steno_status st = steno_buf_printf(b, "\"call\":{\"source\":\"%s\"", d->dialect->name);
     if (!st && *c->call_id)
-        st = steno_buf_puts(b, ",");
-    if (!st && *c->call_id)
-        st = steno_json_put_member(b, "call_id", c->call_id);
+        st = steno_json_printf(b, ",\"call_id\":%s", c->call_id);
     if (!st && *c->stream_id)
-        st = steno_buf_puts(b, ",");
-    if (!st && *c->stream_id)
-        st = steno_json_put_member(b, "stream_id", c->stream_id);
+        st = steno_json_printf(b, ",\"stream_id\":%s", c->stream_id);
     if (!st && c->tracks)
         st = steno_buf_printf(b, ",\"tracks\":[\"inbound\"%s]",
                               c->tracks > 1 ? ",\"outbound\"" : "");
@@ -195,8 +188,7 @@ void steno_call_end(struct steno_dialect_session *d, bool draining)
     char warnings[STENO_WARNINGS];
     steno_status st;
     struct steno_buf *b = begin_message(d, &st);
-    if (!st)
-        st = steno_native_write_end(b, &h, draining ? "draining" : "end", d->finals,
-                                    steno_dialect_warnings(d, warnings));
+    THEN(st, steno_native_write_end(b, &h, draining ? "draining" : "end", d->finals,
+                                    steno_dialect_warnings(d, warnings)));
     end_message(d, b, st, false);
 }

@@ -15,6 +15,7 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/transcript.h"
+#include "protocol/then.h"
 
 struct state {
     bool words;               /* word times wanted */
@@ -173,12 +174,8 @@ static steno_status put_result_words(struct steno_buf *b, const struct steno_alt
         st = steno_buf_puts(b, i ? ",{" : "{");
         if (!st && conf)
             st = steno_buf_printf(b, "\"conf\":%.6f,", (double)w->confidence);
-        if (!st)
-            st = steno_buf_printf(b, "\"end\":%.3f,\"start\":%.3f,\"word\":", w->end, w->start);
-        if (!st)
-            st = steno_json_put_string(b, w->text, strlen(w->text));
-        if (!st)
-            st = steno_buf_puts(b, "}");
+        THEN(st, steno_json_printf(b, "\"end\":%.3f,\"start\":%.3f,\"word\":%s}", w->end, w->start,
+                                   w->text));
     }
     return st ? st : steno_buf_puts(b, "],");
 }
@@ -187,8 +184,7 @@ static steno_status put_result_words(struct steno_buf *b, const struct steno_alt
 static steno_status put_text_end(struct steno_buf *b, const char *name, const char *text, size_t n)
 {
     steno_status st = steno_buf_printf(b, "\"%s\":", name);
-    if (!st)
-        st = steno_json_put_string(b, text, n);
+    THEN(st, steno_json_put_string(b, text, n));
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -200,14 +196,12 @@ static steno_status put_final(struct steno_dialect_session *d, struct steno_buf 
     for (size_t i = 0; !st && i < n; i++) {
         struct steno_alternative a;
         st = steno_transcript_alternative(s->finals, i, &a, NULL);
-        if (!st)
-            st = steno_buf_puts(b, i ? ",{" : "{");
+        THEN(st, steno_buf_puts(b, i ? ",{" : "{"));
         if (!st && s->nbest)
             st = steno_buf_printf(b, "\"confidence\":%.6f,", (double)a.confidence);
         if (!st && s->words && a.n_words)
             st = put_result_words(b, &a, !s->nbest);
-        if (!st)
-            st = put_text_end(b, "text", a.text, strlen(a.text));
+        THEN(st, put_text_end(b, "text", a.text, strlen(a.text)));
     }
     return !st && s->nbest ? steno_buf_puts(b, "]}") : st;
 }
@@ -248,8 +242,7 @@ static enum steno_dialect_act vosk_binary_end(struct steno_dialect_session *d, u
     }
     b = d->begin(d);
     st = steno_buf_puts(b, "{");
-    if (!st)
-        st = put_text_end(b, "partial", s->partial.len ? s->partial.data : "", s->partial.len);
+    THEN(st, put_text_end(b, "partial", s->partial.len ? s->partial.data : "", s->partial.len));
     d->commit(d, st, false);
     return STENO_ACT_NOTHING;
 }

@@ -10,6 +10,7 @@
 #include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/transcript.h"
+#include "protocol/then.h"
 
 #define RATE 16000
 #define MAX_NBEST (1u << 20) /* bytes of the hypotheses of one result */
@@ -73,18 +74,10 @@ static int ms(double seconds)
 static steno_status put_hypothesis(struct steno_buf *b, const char *sentence,
                                    const struct steno_word *words, size_t n)
 {
-    steno_status st = steno_buf_puts(b, "{");
-    if (!st)
-        st = steno_json_put_member(b, "sentence", sentence);
-    if (!st)
-        st = steno_buf_puts(b, ",\"word_pieces\":[");
+    steno_status st = steno_json_printf(b, "{\"sentence\":%s,\"word_pieces\":[", sentence);
     for (size_t i = 0; !st && i < n; i++) {
-        st = steno_buf_puts(b, i ? ",{" : "{");
-        if (!st)
-            st = steno_json_put_member(b, "word", words[i].text);
-        if (!st)
-            st = steno_buf_printf(b, ",\"start\":%d,\"end\":%d}", ms(words[i].start),
-                                  ms(words[i].end));
+        st = steno_json_printf(b, "%-s\"word\":%s,\"start\":%d,\"end\":%d}", i ? ",{" : "{",
+                               words[i].text, ms(words[i].start), ms(words[i].end));
     }
     return st ? st : steno_buf_puts(b, "]}");
 }
@@ -98,8 +91,7 @@ static steno_status put_nbest(struct steno_buf *b, const struct steno_event *ev)
         const struct steno_alternative *a = &ev->alternatives[i];
         if (i)
             st = steno_buf_puts(b, ",");
-        if (!st)
-            st = put_hypothesis(b, a->text, a->words, a->n_words);
+        THEN(st, put_hypothesis(b, a->text, a->words, a->n_words));
     }
     return st ? st : steno_buf_puts(b, "]");
 }
@@ -114,11 +106,9 @@ static void wenet_event(struct steno_dialect_session *d, const struct steno_even
     steno_buf_init(&nbest, MAX_NBEST);
     st = put_nbest(&nbest, ev);
     b = d->begin(d);
-    if (!st)
-        st = steno_buf_printf(
-            b, "{\"status\":\"ok\",\"type\":\"%s_result\",\"nbest\":", final ? "final" : "partial");
-    if (!st)
-        st = steno_json_put_string(b, nbest.data, nbest.len);
+    THEN(st, steno_buf_printf(b, "{\"status\":\"ok\",\"type\":\"%s_result\",\"nbest\":",
+                              final ? "final" : "partial"));
+    THEN(st, steno_json_put_string(b, nbest.data, nbest.len));
     steno_buf_free(&nbest);
     d->commit(d, st ? st : steno_buf_puts(b, "}"), !final);
 }
@@ -137,8 +127,7 @@ static void wenet_error(struct steno_dialect_session *d, const char *code, const
     struct steno_buf *b = d->begin(d);
     steno_status st = steno_buf_puts(b, "{\"status\":\"failed\",");
     (void)code;
-    if (!st)
-        st = steno_json_put_member(b, "message", message);
+    THEN(st, steno_json_put_member(b, "message", message));
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 

@@ -166,9 +166,7 @@ static steno_status write_json(struct steno_buf *out, const struct steno_openai_
         }
         THEN(st, steno_buf_puts(out, "}"));
     }
-    THEN(st, steno_buf_puts(out, "],"));
-    THEN(st, steno_json_put_member(out, "language", r->language ? r->language : ""));
-    return THEN(st, steno_buf_puts(out, "}"));
+    return THEN(st, steno_json_printf(out, "],\"language\":%s}", r->language ? r->language : ""));
 }
 
 steno_status steno_whisper_asr_write(struct steno_buf *out, const struct steno_openai_result *r,
@@ -196,17 +194,13 @@ steno_status steno_whisper_asr_write_language(struct steno_buf *out,
     const bool any = r->language && *r->language;
     const char *code = any ? r->language : "und";
     const char *name = any ? steno_openai_language(code) : "undetermined";
-    steno_status st = steno_buf_puts(out, "{");
-    THEN(st, steno_json_put_member(out, "detected_language", name));
-    THEN(st, steno_buf_puts(out, ","));
-    THEN(st, steno_json_put_member(out, "language_code", code));
+    steno_status st =
+        steno_json_printf(out, "{\"detected_language\":%s,\"language_code\":%s", name, code);
     return THEN(st, steno_buf_printf(out, ",\"confidence\":%.6g}",
                                      any ? (double)r->language_probability : 0.0));
 }
 
 steno_status steno_whisper_asr_write_error(struct steno_buf *out, const char *message)
 {
-    steno_status st = steno_buf_puts(out, "{");
-    THEN(st, steno_json_put_member(out, "detail", message));
-    return THEN(st, steno_buf_puts(out, "}\n"));
+    return steno_json_printf(out, "{\"detail\":%s}\n", message);
 }

@@ -254,8 +254,7 @@ static steno_status put_segment_lines(struct steno_buf *out, const steno_transcr
     steno_status st = STENO_OK;
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
         THEN(st, put_speaker(out, t, i));
-        THEN(st, steno_buf_puts(out, steno_transcript_segment_text(t, i)));
-        THEN(st, steno_buf_puts(out, "\n"));
+        THEN(st, steno_json_printf(out, "%-s\n", steno_transcript_segment_text(t, i)));
     }
     return st;
 }
@@ -314,11 +313,10 @@ static steno_status put_segment(struct steno_buf *out, const steno_transcript *t
 static steno_status put_detected(struct steno_buf *out, const struct steno_openai_result *r)
 {
     const double p = r->language_probability;
-    steno_status st = steno_buf_puts(out, ",");
-    THEN(st, steno_json_put_member(out, "detected_language", steno_openai_language(r->language)));
+    steno_status st =
+        steno_json_printf(out, ",\"detected_language\":%s", steno_openai_language(r->language));
     THEN(st, steno_buf_printf(out, ",\"detected_language_probability\":%.6g,", p));
-    THEN(st, steno_buf_puts(out, "\"language_probabilities\":{"));
-    THEN(st, steno_json_put_string(out, r->language, strlen(r->language)));
+    THEN(st, steno_json_printf(out, "\"language_probabilities\":{%s", r->language));
     return THEN(st, steno_buf_printf(out, ":%.6g}", p));
 }
 
@@ -326,10 +324,9 @@ static steno_status write_verbose(struct steno_buf *out, const steno_transcript 
                                   const struct steno_openai_result *r,
                                   const struct steno_whisper_cpp_about *about)
 {
-    steno_status st =
-        steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
-    THEN(st, steno_json_put_member(out, "language", steno_openai_language(r->language)));
-    THEN(st, steno_buf_puts(out, ","));
+    steno_status st = steno_json_printf(out, "{\"task\":\"%-s\",\"language\":%s,",
+                                        r->translated ? "translate" : "transcribe",
+                                        steno_openai_language(r->language));
     THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text_member(out, t));
@@ -395,7 +392,5 @@ steno_status steno_whisper_cpp_write(struct steno_buf *out, enum steno_openai_fo
 
 steno_status steno_whisper_cpp_write_error(struct steno_buf *out, const char *message)
 {
-    steno_status st = steno_buf_puts(out, "{");
-    THEN(st, steno_json_put_member(out, "error", message));
-    return THEN(st, steno_buf_puts(out, "}\n"));
+    return steno_json_printf(out, "{\"error\":%s}\n", message);
 }

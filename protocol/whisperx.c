@@ -23,16 +23,14 @@ static steno_status put_times(struct steno_buf *out, double start, double end)
 static steno_status put_placed_word(struct steno_buf *out, const struct steno_word *w,
                                     const char *speaker)
 {
-    steno_status st = steno_buf_puts(out, "{");
-    THEN(st, steno_json_put_member(out, "word", w->text));
+    steno_status st = steno_json_printf(out, "{\"word\":%s", w->text);
     if (steno_word_is_placed(w)) {
         THEN(st, steno_buf_puts(out, ","));
         THEN(st, put_times(out, w->start, w->end));
         THEN(st, steno_buf_printf(out, ",\"score\":%.3f", (double)w->confidence));
     }
     if (speaker) {
-        THEN(st, steno_buf_puts(out, ","));
-        THEN(st, steno_json_put_member(out, "speaker", speaker));
+        THEN(st, steno_json_printf(out, ",\"speaker\":%s", speaker));
     }
     return THEN(st, steno_buf_puts(out, "}"));
 }
@@ -94,11 +92,9 @@ static steno_status put_segment(struct steno_buf *out, const steno_transcript *t
     const char *speaker = speaker_of(t, i, label);
     steno_status st = steno_buf_puts(out, i ? ",{" : "{");
     THEN(st, put_times(out, seg->start, seg->end));
-    THEN(st, steno_buf_puts(out, ","));
-    THEN(st, steno_json_put_member(out, "text", seg->text));
+    THEN(st, steno_json_printf(out, ",\"text\":%s", seg->text));
     if (speaker) {
-        THEN(st, steno_buf_puts(out, ","));
-        THEN(st, steno_json_put_member(out, "speaker", speaker));
+        THEN(st, steno_json_printf(out, ",\"speaker\":%s", speaker));
     }
     THEN(st, steno_buf_puts(out, ",\"words\":["));
     THEN(st, put_words(out, seg, speaker, false));
@@ -122,7 +118,5 @@ steno_status steno_whisperx_write(struct steno_buf *out, const steno_transcript 
         THEN(st, put_words(out, steno_transcript_segment(t, i), speaker_of(t, i, label), more));
         more = more || steno_transcript_segment(t, i)->n_words;
     }
-    THEN(st, steno_buf_puts(out, "],"));
-    THEN(st, steno_json_put_member(out, "language", language ? language : ""));
-    return THEN(st, steno_buf_puts(out, "}"));
+    return THEN(st, steno_json_printf(out, "],\"language\":%s}", language ? language : ""));
 }

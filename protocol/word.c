@@ -85,9 +85,7 @@ steno_status steno_words_write(struct steno_buf *out, const char *text, const st
         if (!st)
             st = put_word(out, &w[i], steno_word_is_spaced(text, &at, w[i].text), times);
         if (!st && *speaker)
-            st = steno_buf_puts(out, ",");
-        if (!st && *speaker)
-            st = steno_json_put_member(out, "speaker", speaker);
+            st = steno_json_printf(out, ",\"speaker\":%s", speaker);
         if (!st)
             st = steno_buf_puts(out, "}");
     }

@@ -15,6 +15,7 @@
 #include "protocol/json_text.h"
 #include "protocol/transcript.h"
 #include "protocol/wyoming_frame.h"
+#include "protocol/then.h"
 
 #define MAX_EVENT (1u << 20) /* bytes of the data of one event to the client */
 
@@ -59,11 +60,8 @@ static void send_text(struct steno_dialect_session *d, const char *type, const c
     if (!st && name)
         st = steno_json_put_member(&data, name, text);
     if (!st && *language)
-        st = steno_buf_puts(&data, name ? "," : "");
-    if (!st && *language)
-        st = steno_json_put_member(&data, "language", language);
-    if (!st)
-        st = steno_buf_puts(&data, "}");
+        st = steno_json_printf(&data, "%-s\"language\":%s", name ? "," : "", language);
+    THEN(st, steno_buf_puts(&data, "}"));
     send_event(d, type, st, &data);
     steno_buf_free(&data);
 }
@@ -84,15 +82,10 @@ struct listing {
 static steno_status put_artifact(struct steno_buf *out, const char *name, const char *description,
                                  const char *version)
 {
-    steno_status st = steno_json_put_member(out, "name", name);
-    if (!st)
-        st = steno_buf_puts(out, ",\"attribution\":{\"name\":\"steno\",\"url\":\"\"},"
-                                 "\"installed\":true,");
-    if (!st)
-        st = steno_json_put_member(out, "description", description);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    return st ? st : steno_json_put_member(out, "version", version);
+    return steno_json_printf(out,
+                             "\"name\":%s,\"attribution\":{\"name\":\"steno\",\"url\":\"\"},"
+                             "\"installed\":true,\"description\":%s,\"version\":%s",
+                             name, description, version);
 }
 
 static steno_status put_model_info(void *user, const struct steno_dialect_model *m)
@@ -101,15 +94,12 @@ static steno_status put_model_info(void *user, const struct steno_dialect_model 
     steno_status st = steno_buf_puts(l->out, l->any ? ",{" : "{");
     bool first = true;
     l->any = true;
-    if (!st)
-        st = put_artifact(l->out, m->name, m->family, m->version);
-    if (!st)
-        st = steno_buf_puts(l->out, ",\"languages\":[");
+    THEN(st, put_artifact(l->out, m->name, m->family, m->version));
+    THEN(st, steno_buf_puts(l->out, ",\"languages\":["));
     for (const char *p = m->languages + strspn(m->languages, " "); !st && *p; first = false) {
         size_t n = strcspn(p, " ");
         st = steno_buf_puts(l->out, first ? "" : ",");
-        if (!st)
-            st = steno_json_put_string(l->out, p, n);
+        THEN(st, steno_json_put_string(l->out, p, n));
         p += n + strspn(p + n, " ");
     }
     return st ? st : steno_buf_puts(l->out, "]}");
@@ -122,15 +112,12 @@ static void send_info(struct steno_dialect_session *d)
     steno_status st;
     steno_buf_init(&data, MAX_EVENT);
     st = steno_buf_puts(&data, "{\"asr\":[{");
-    if (!st)
-        st = put_artifact(&data, "steno", "speech recognition", STENO_VERSION);
-    if (!st)
-        st = steno_buf_puts(&data, ",\"supports_transcript_streaming\":true,\"models\":[");
+    THEN(st, put_artifact(&data, "steno", "speech recognition", STENO_VERSION));
+    THEN(st, steno_buf_puts(&data, ",\"supports_transcript_streaming\":true,\"models\":["));
     if (!st && d->each_model)
         st = d->each_model(d, put_model_info, &l);
-    if (!st)
-        st = steno_buf_puts(&data, "]}],\"tts\":[],\"handle\":[],\"intent\":[],\"wake\":[],"
-                                   "\"mic\":[],\"snd\":[]}");
+    THEN(st, steno_buf_puts(&data, "]}],\"tts\":[],\"handle\":[],\"intent\":[],\"wake\":[],"
+                                   "\"mic\":[],\"snd\":[]}"));
     send_event(d, "info", st, &data);
     steno_buf_free(&data);
 }

@@ -196,15 +196,7 @@ steno_status steno_wyoming_write_error(struct steno_buf *out, const char *code, 
     struct steno_buf data;
     steno_status st;
     steno_buf_init(&data, ERROR_BYTES);
-    st = steno_buf_puts(&data, "{");
-    if (!st)
-        st = steno_json_put_member(&data, "text", message);
-    if (!st)
-        st = steno_buf_puts(&data, ",");
-    if (!st)
-        st = steno_json_put_member(&data, "code", code);
-    if (!st)
-        st = steno_buf_puts(&data, "}");
+    st = steno_json_printf(&data, "{\"text\":%s,\"code\":%s}", message, code);
     if (!st)
         st = steno_wyoming_write(out, "error", &data);
     steno_buf_free(&data);

@@ -33,13 +33,9 @@ static bool enter(struct steno_request *rq, steno_key **key, enum MHD_Result *ok
 
 static steno_status put_speaker(struct steno_buf *out, const struct steno_enrolled_speaker *who)
 {
-    steno_status st = steno_buf_puts(out, "{");
-    if (!st)
-        st = steno_json_put_member(out, "name", who->name);
-    return st ? st
-              : steno_buf_printf(out, ",\"seconds\":%.1f,\"since\":%lld,\"known\":%s}",
-                                 who->seconds, (long long)who->since,
-                                 who->known ? "true" : "false");
+    return steno_json_printf(out, "{\"name\":%s,\"seconds\":%.1f,\"since\":%lld,\"known\":%-s}",
+                             who->name, who->seconds, (long long)who->since,
+                             who->known ? "true" : "false");
 }
 
 enum MHD_Result steno_enrolled_get(struct steno_request *rq)

@@ -64,9 +64,9 @@ static steno_status put_reason(struct steno_buf *b, const struct steno_job_recor
             st = steno_json_put_string(b, r->reason, strlen(r->reason));
         return st ? st : steno_buf_puts(b, "]");
     }
-    st = steno_buf_puts(b, steno_job_is_over(r->state) ? ",\"error\":{" : ",\"last_error\":{");
-    if (!st)
-        st = steno_json_put_member(b, "code", r->code);
+    st = steno_json_printf(b, "%-s\"code\":%s",
+                           steno_job_is_over(r->state) ? ",\"error\":{" : ",\"last_error\":{",
+                           r->code);
     if (!st)
         st = put_string(b, "message", r->reason);
     return st ? st : steno_buf_puts(b, "}");
@@ -94,12 +94,8 @@ static steno_status put_callback(struct steno_buf *b, const struct steno_job_rec
 
 steno_status steno_job_json_write(struct steno_buf *b, const struct steno_job_record *r, bool open)
 {
-    steno_status st = steno_buf_puts(b, "{");
-    if (!st)
-        st = steno_json_put_member(b, "id", r->id);
-    if (!st)
-        st = steno_buf_printf(b, ",\"state\":\"%s\",\"tries\":%d", steno_job_state_name(r->state),
-                              r->attempts);
+    steno_status st = steno_json_printf(b, "{\"id\":%s,\"state\":\"%-s\",\"tries\":%d", r->id,
+                                        steno_job_state_name(r->state), r->attempts);
     if (!st)
         st = put_time(b, "created", r->created);
     if (!st)
@@ -125,8 +121,6 @@ steno_status steno_job_json_write(struct steno_buf *b, const struct steno_job_re
 
 steno_status steno_job_json_segment(struct steno_buf *b, const struct steno_job_segment *s)
 {
-    steno_status st = steno_buf_printf(b, "{\"start\":%.3f,\"end\":%.3f,", s->start, s->end);
-    if (!st)
-        st = steno_json_put_member(b, "text", s->text);
-    return st ? st : steno_buf_puts(b, "}");
+    return steno_json_printf(b, "{\"start\":%.3f,\"end\":%.3f,\"text\":%s}", s->start, s->end,
+                             s->text);
 }
