@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 import numpy as np
-from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SAN, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
@@ -162,7 +162,8 @@ def alike(a, b):
 
 
 def row_of(name, file):
-    """A row of the table: the likeness to the source, then what each way gives in comparison with the file."""
+    """A row of the table: the likeness to the source, then what each way gives in comparison with the file. Under sanitizers what is not
+    the same is not compared: the plain build does that."""
     rate, x = samples_of("file", file)
     cells = []
     for way in WAYS[1:]:
@@ -172,9 +173,9 @@ def row_of(name, file):
         elif got[0] == rate and np.array_equal(got[1], x):
             cells.append("the same")
         else:
-            assert got[0] == rate and alike(got[1], x) > 0.999, (name, way, got[0], len(got[1]), len(x))
+            assert got[0] == rate and (SAN or alike(got[1], x) > 0.999), (name, way, got[0], len(got[1]), len(x))
             cells.append("alike")
-    return [name, f"{rate}", f"{likeness(rate, x):.3f}", *cells]
+    return [name, f"{rate}", "" if SAN else f"{likeness(rate, x):.3f}", *cells]
 
 
 def table(rows):
@@ -208,7 +209,7 @@ def every_way_gives_the_samples_of_the_file(_):
         known[cells[0]] = cells
     for row in rows:
         want = known[row[0]]
-        assert float(row[2]) > 0.7 and abs(float(row[2]) - float(want[2])) < 0.01, (row, want)
+        assert SAN or float(row[2]) > 0.7 and abs(float(row[2]) - float(want[2])) < 0.01, (row, want)
         assert [row[1], *row[3:]] == [want[1], *want[3:]], (row, want)
 
 
@@ -259,7 +260,7 @@ def sound_that_begins_late_keeps_the_time_of_its_container(_):
             of_file = of_file or got
             rate, x = got
             lead = int((LEAD - 0.1) * rate)  # priming is before the sound
-            assert np.abs(x[:lead]).max() < 1e-4 and likeness(rate, x[int(LEAD * rate):]) > 0.9, (file, way)
+            assert np.abs(x[:lead]).max() < 1e-4 and (SAN or likeness(rate, x[int(LEAD * rate):]) > 0.9), (file, way)
             assert abs(len(x) / rate - LEAD - len(pcm()[0]) / 2 / pcm()[1]) < 0.2, (file, way, len(x) / rate)
 
 
@@ -403,25 +404,26 @@ def eventually_no_helper(d):
 
 
 @case
-def damaged_and_cut_files_are_errors_of_their_upload_alone(d):
+def damaged_and_cut_files_are_errors_of_their_upload_alone(_):
     need_samples()
     random.seed(7)
-    for name, file, _, _ in made:
-        with open(path(file), "rb") as f:
-            data = f.read()
-        bad = bytearray(data)
-        for _ in range(40):
-            bad[random.randrange(len(bad))] = random.randrange(256)
-        head = bytearray(data)
-        for _ in range(30):
-            head[random.randrange(8, min(1500, len(head)))] = random.choice((0, 0x7F, 0x80, 0xFF))
-        for body in (data[:len(data) // 3], bytes(bad), bytes(head), data[:40] + data[len(data) // 2:]):
-            code, _, text = d.request("POST", "/v1/transcribe", body)
-            assert code in (200, 400, 413, 415), (name, code, text)
-            assert code == 200 or json.loads(text)["error"]["message"], (name, text)
-    with open(DIGITS, "rb") as f:
-        code, _, text = d.request("POST", "/v1/transcribe?format=text", f.read())
-    assert code == 200 and text.decode().strip() == DIGITS_TEXT
+    with Stenod("limits.audio=60s") as d:  # damaged times make hours of pauses
+        for name, file, _, _ in made:
+            with open(path(file), "rb") as f:
+                data = f.read()
+            bad = bytearray(data)
+            for _ in range(40):
+                bad[random.randrange(len(bad))] = random.randrange(256)
+            head = bytearray(data)
+            for _ in range(30):
+                head[random.randrange(8, min(1500, len(head)))] = random.choice((0, 0x7F, 0x80, 0xFF))
+            for body in (data[:len(data) // 3], bytes(bad), bytes(head), data[:40] + data[len(data) // 2:]):
+                code, _, text = d.request("POST", "/v1/transcribe", body)
+                assert code in (200, 400, 413, 415), (name, code, text)
+                assert code == 200 or json.loads(text)["error"]["message"], (name, text)
+        with open(DIGITS, "rb") as f:
+            code, _, text = d.request("POST", "/v1/transcribe?format=text", f.read())
+        assert code == 200 and text.decode().strip() == DIGITS_TEXT
 
 
 @case

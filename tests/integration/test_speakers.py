@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import toy_speakers as toy
-from daemon import (BUILD, DIGITS, DIGITS_TEXT, OPEN, ROOT, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
+from daemon import (BUILD, DIGITS, DIGITS_TEXT, OPEN, ROOT, SAN, SHARED, SLOW, Skip, Stenod, case, client, converse, eventually, need, pcm, tap,
                     wav)
 
 WORDS = DIGITS_TEXT.split()
@@ -557,6 +557,8 @@ def the_command_names_enrolled_speakers(_d):
 @case
 def the_command_and_the_server_agree(_d):
     need(os.path.join(SHARED, "speakers"))
+    if SAN:
+        raise Skip("the plain build compares; the unit tests run these networks, those above the toys on the same ways")
     models, path = (os.path.join(SHARED, "speakers", p) for p in ("models", "recordings/phone.flac"))
     r = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--speakers", "auto", "--speaker-model", models, path], capture_output=True,
                        text=True, check=True)

@@ -26,6 +26,12 @@
 #define BLOCKS "zoo/tiny/espnet-stream-conformer-op13" /* below the shared folder */
 #define WAV "tests/data/digits.wav"
 enum { ALL = 32 };
+#ifdef STENO_SANITIZE /* numbers are the plain build's to compare; kcheck runs the scalar kernels  \
+                       */
+enum { MOST = 9, SCALAR = 0 };
+#else
+enum { MOST = ALL, SCALAR = 1 };
+#endif
 
 static float *speech;
 static size_t n_speech;
@@ -190,8 +196,8 @@ static void a_stream_says_the_same_among_31_others(void **state)
     (void)state;
     for (size_t i = 0; i < N_PRECISIONS; i++) {
         const struct steno_model_options opt = {.precision = precisions[i]};
-        compare_as(TONES, &opt, ALL, 9);
-        compare_as(DIGITS, &opt, ALL, 9);
+        compare_as(TONES, &opt, MOST, 9);
+        compare_as(DIGITS, &opt, MOST, 9);
     }
 }
 
@@ -210,7 +216,7 @@ static void streams_of_blocks_say_the_same_in_a_batch(void **state)
     snprintf(dir, sizeof dir, "%s/" BLOCKS, root ? root : "../shared");
     for (size_t i = 0; i < N_PRECISIONS; i++) {
         const struct steno_model_options opt = {.precision = precisions[i]};
-        compare_as(dir, &opt, i ? 7 : ALL, 9);
+        compare_as(dir, &opt, i ? 7 : MOST, 9);
     }
 }
 
@@ -297,11 +303,13 @@ static void scores_have_the_same_bits_in_every_batch(void **state)
     (void)state;
     for (size_t i = 0; i < N_PRECISIONS; i++) {
         compare_scores(TONES, NULL, precisions[i], ALL, 0);
-        compare_scores(TONES, "scalar", precisions[i], ALL, 0);
+        if (SCALAR)
+            compare_scores(TONES, "scalar", precisions[i], ALL, 0);
         compare_scores(TONES, "avx2", precisions[i], ALL, 0);
         compare_scores(DIGITS, NULL, precisions[i], ALL, 0);
         compare_scores(DIGITS, "avx2", precisions[i], 7, 0);
-        compare_scores(DIGITS, "scalar", precisions[i], 3, 0);
+        if (SCALAR)
+            compare_scores(DIGITS, "scalar", precisions[i], 3, 0);
     }
 }
 

@@ -682,7 +682,13 @@ static void check_pieces_and_batches(const char *model, enum steno_precision pre
 {
     static const char *const names[] = {"beckett", "intent", "two_cities_16k"};
     enum { N = sizeof names / sizeof *names };
+#ifdef STENO_SANITIZE /* results are the plain build's to compare */
+    static const size_t pieces[] = {160};
+    const int least = 4;
+#else
     static const size_t pieces[] = {160, 5001, SIZE_MAX};
+    const int least = 1;
+#endif
     const struct steno_model_options o = {.threads = 1, .precision = precision};
     char dir[384];
     const char *root = getenv("STENO_SHARED");
@@ -696,7 +702,7 @@ static void check_pieces_and_batches(const char *model, enum steno_precision pre
     assert_int_equal(steno_model_open(&m, dir, &o, NULL), STENO_OK);
     for (int i = 0; i < N; i++)
         a[i] = *audio_of(names[i], 3.0 + 2 * i);
-    for (int beam = 1; beam <= 4; beam += 3) {
+    for (int beam = least; beam <= 4; beam += 3) {
         const struct settings s = {.beam = beam};
         struct result together[N];
         decode_together(m, a, N, &s, together);
