@@ -492,4 +492,4 @@ def boundaries_of_words_are_those_of_the_sound():
 
 
 if __name__ == "__main__":
-    tap()
+    raise SystemExit(tap())

@@ -115,8 +115,9 @@ def rude_clients_do_no_harm(d, path):
 def it_goes_on_until_the_server_ends(d, path):
     p = subprocess.Popen([STENO, "top", "--socket", path, "--interval", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     heads = 0
-    while heads < 3:
-        heads += p.stdout.readline().startswith("stenod ")
+    while heads < 3 and (line := p.stdout.readline()):
+        heads += line.startswith("stenod ")
+    assert heads == 3, p.stderr.read()
     assert d.terminate() == 0
     _, err = p.communicate(timeout=60 * SLOW)
     assert p.returncode == 74 and "gone" in err, (p.returncode, err)
