@@ -2,6 +2,8 @@
 
 #include "base/pages.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,6 +184,23 @@ char *steno_arena_strndup(steno_arena *a, const char *s, size_t n)
 char *steno_arena_strdup(steno_arena *a, const char *s)
 {
     return steno_arena_strndup(a, s, strlen(s));
+}
+
+char *steno_arena_printf(steno_arena *a, const char *fmt, ...)
+{
+    va_list args, again;
+    char *out = NULL;
+    int n;
+    va_start(args, fmt);
+    va_copy(again, args);
+    n = vsnprintf(NULL, 0, fmt, args);
+    if (n >= 0)
+        out = steno_arena_alloc(a, (size_t)n + 1);
+    if (out)
+        (void)vsnprintf(out, (size_t)n + 1, fmt, again);
+    va_end(again);
+    va_end(args);
+    return out;
 }
 
 steno_status steno_arena_failure(const steno_arena *a)

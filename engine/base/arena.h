@@ -36,6 +36,8 @@ steno_status steno_arena_failure(const steno_arena *a);
 char *steno_arena_strdup(steno_arena *a, const char *s);
 /* s may be NULL if n is 0. */
 char *steno_arena_strndup(steno_arena *a, const char *s, size_t n);
+/* A formatted text. */
+char *steno_arena_printf(steno_arena *a, const char *fmt, ...) STENO_PRINTF(2, 3);
 size_t steno_arena_used(const steno_arena *a);
 
 /* Heap blocks with the same alignment and readable tail; release them with steno_aligned_free.

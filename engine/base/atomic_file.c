@@ -75,6 +75,19 @@ void steno_atomic_file_discard(struct steno_atomic_file *f)
     f->fd = -1;
 }
 
+steno_status steno_atomic_file_write(const char *path, const void *bytes, size_t n, mode_t mode,
+                                     bool sync, steno_err *err)
+{
+    struct steno_atomic_file f;
+    steno_status st = steno_atomic_file_open(&f, path, err);
+    if (!st && (!steno_write_whole(f.fd, bytes, n) || (mode != 0600 && fchmod(f.fd, mode))))
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!st)
+        return steno_atomic_file_commit(&f, sync, err);
+    steno_atomic_file_discard(&f);
+    return st;
+}
+
 bool steno_write_whole(int fd, const void *bytes, size_t n)
 {
     const char *p = bytes;

@@ -5,6 +5,7 @@
 #define STENO_BASE_ATOMIC_FILE_H
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -26,6 +27,11 @@ STENO_MUST steno_status steno_atomic_file_commit(struct steno_atomic_file *f, bo
 
 /* Remove the new file; the old file stays. Does nothing if f is not open. */
 void steno_atomic_file_discard(struct steno_atomic_file *f);
+
+/* Replace the file at `path` by one with these n bytes, of mode 0600 or `mode`; sync: wait until
+ * the disk has it. Errors as above. */
+STENO_MUST steno_status steno_atomic_file_write(const char *path, const void *bytes, size_t n,
+                                                mode_t mode, bool sync, steno_err *err);
 
 /* Write all n bytes to a descriptor. False: errno has the reason. */
 bool steno_write_whole(int fd, const void *bytes, size_t n);

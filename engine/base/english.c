@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/ascii.h"
+
 /* Sorted by word. */
 static const struct steno_english_word words[] = {
     {"a", STENO_EN_A, 1, false},
@@ -129,7 +131,7 @@ const struct steno_english_word *steno_english_word(const char *p, size_t n)
     if (n >= sizeof word)
         return &other;
     for (size_t i = 0; i < n; i++)
-        word[i] = (char)(p[i] >= 'A' && p[i] <= 'Z' ? p[i] + ('a' - 'A') : p[i]);
+        word[i] = steno_to_small(p[i]);
     while (low < high) {
         const size_t mid = (low + high) / 2;
         const int order = strcmp(word, words[mid].word);

@@ -347,6 +347,11 @@ const struct steno_json_node *steno_json_get(const struct steno_json_node *objec
     return NULL;
 }
 
+const char *steno_json_text(const struct steno_json_node *n)
+{
+    return n && n->kind == STENO_JSON_STRING ? n->text : NULL;
+}
+
 bool steno_json_int(const struct steno_json_node *n, int64_t min, int64_t max, int64_t *out)
 {
     long long v;

@@ -42,6 +42,8 @@ const struct steno_json_node *steno_json_root(const steno_json *j);
 /* Find a member of an object. NULL if there is none, or if `object` is NULL or not an object.
  * Linear in the number of members. */
 const struct steno_json_node *steno_json_get(const struct steno_json_node *object, const char *key);
+/* The text of a string; NULL for everything else. */
+const char *steno_json_text(const struct steno_json_node *n);
 /* Get an integer in min..max. False for everything else (NULL, fractions, exponents). */
 bool steno_json_int(const struct steno_json_node *n, int64_t min, int64_t max, int64_t *out);
 /* Get a boolean. False unless n is true or false. */

@@ -171,6 +171,23 @@ static void a_place_that_cannot_be_written_is_named(void **state)
     assert_int_equal(steno_atomic_file_open(&f, deep, &err), STENO_ERR_INVAL);
 }
 
+static void a_whole_file_is_written_with_its_mode(void **state)
+{
+    (void)state;
+    struct stat sb;
+    steno_err err;
+    assert_int_equal(steno_atomic_file_write(path, "all of it", 9, 0644, true, NULL), STENO_OK);
+    holds(path, "all of it");
+    gone(temp);
+    assert_int_equal(stat(path, &sb), 0);
+    assert_int_equal(sb.st_mode & 07777, 0644);
+    assert_int_equal(steno_atomic_file_write(path, NULL, 0, 0600, false, NULL), STENO_OK);
+    holds(path, "");
+    assert_int_equal(steno_atomic_file_write("/dev/null/x", "x", 1, 0600, false, &err),
+                     STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "/dev/null/x"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +195,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leftovers_of_a_killed_writer_are_overwritten, begin, end),
         cmocka_unit_test_setup_teardown(the_second_of_two_writers_gets_an_error, begin, end),
         cmocka_unit_test_setup_teardown(an_obstacle_is_named_and_not_touched, begin, end),
+        cmocka_unit_test_setup_teardown(a_whole_file_is_written_with_its_mode, begin, end),
         cmocka_unit_test_setup_teardown(a_place_that_cannot_be_written_is_named, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

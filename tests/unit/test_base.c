@@ -100,6 +100,8 @@ static void arena_blocks_are_aligned_zeroed_and_apart(void **state)
     }
     assert_string_equal(steno_arena_strdup(a, "name"), "name");
     assert_string_equal(steno_arena_strndup(a, "name", 2), "na");
+    assert_string_equal(steno_arena_printf(a, "%.*s-%d", 2, "name", 12), "na-12");
+    assert_string_equal(steno_arena_printf(a, "%s", ""), "");
     steno_arena_free(a);
     steno_arena_free(NULL);
 }

@@ -32,6 +32,8 @@ static void a_document_becomes_a_tree(void **state)
     assert_false(steno_json_int(a->first, 2, 9, &v));
     assert_false(steno_json_int(a->first->next, -9999, 9, &v));
     assert_string_equal(a->first->next->text, "-2.5e3");
+    assert_null(steno_json_text(a->first));
+    assert_null(steno_json_text(NULL));
     assert_true(steno_json_bool(a->first->next->next, &yes) && yes);
     assert_int_equal(steno_json_get(root, "b")->kind, STENO_JSON_OBJECT);
     assert_int_equal(steno_json_get(root, "b")->line, 2);

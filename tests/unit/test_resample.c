@@ -166,6 +166,46 @@ static void reset_starts_a_new_signal(void **state)
     steno_resampler_close(NULL);
 }
 
+struct taken {
+    float x[40000];
+    size_t n, parts;
+};
+
+static steno_status take(void *ctx, const float *x, size_t n, steno_err *err)
+{
+    struct taken *t = ctx;
+    (void)err;
+    assert_in_range(n, 1, STENO_RESAMPLER_PART);
+    if (++t->parts == 7)
+        return STENO_ERR_LIMIT;
+    memcpy(t->x + t->n, x, n * sizeof *x);
+    t->n += n;
+    return STENO_OK;
+}
+
+static void all_of_a_signal_passes_in_parts(void **state)
+{
+    static float x[9000], whole[40000];
+    static struct taken t;
+    steno_resampler *r;
+    size_t n;
+    (void)state;
+    for (size_t i = 0; i < 9000; i++)
+        x[i] = (float)(i % 89) / 89 - 0.5f;
+    n = convert(16000, 32000, x, 9000, 9000, whole, 40000, NULL);
+    assert_int_equal(steno_resampler_open(&r, 16000, 32000, NULL), STENO_OK);
+    assert_int_equal(steno_resampler_pass(r, x, 0, take, &t, NULL), STENO_OK);
+    assert_int_equal(t.parts, 0);
+    assert_int_equal(steno_resampler_pass(r, x, 9000, take, &t, NULL), STENO_OK);
+    assert_int_equal(steno_resampler_pass(r, NULL, 0, take, &t, NULL), STENO_OK);
+    assert_int_equal(t.n, n);
+    assert_memory_equal(t.x, whole, n * sizeof *whole);
+    assert_int_equal(steno_resampler_reset(r, NULL), STENO_OK);
+    assert_int_equal(steno_resampler_pass(r, x, 9000, take, &t, NULL), STENO_ERR_LIMIT);
+    assert_int_equal(t.parts, 7);
+    steno_resampler_close(r);
+}
+
 static void rates_out_of_range_are_refused_with_the_value(void **state)
 {
     steno_resampler *r = NULL;
@@ -186,6 +226,7 @@ int main(void)
         cmocka_unit_test(tones_keep_time_and_amplitude_or_vanish),
         cmocka_unit_test(delay_stays_under_30_milliseconds),
         cmocka_unit_test(reset_starts_a_new_signal),
+        cmocka_unit_test(all_of_a_signal_passes_in_parts),
         cmocka_unit_test(rates_out_of_range_are_refused_with_the_value),
     };
     return cmocka_run_group_tests_name("resample", tests, NULL, NULL);

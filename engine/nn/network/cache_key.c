@@ -89,17 +89,14 @@ static bool read_note(const char *path, struct note *n)
 
 static void write_note(const struct steno_cache_id *id)
 {
-    struct steno_atomic_file file;
     struct note n;
     memset(&n, 0, sizeof n);
     memcpy(n.magic, magic, sizeof magic);
     n.stamp = id->stamp;
     n.model = id->model;
     n.sum = sum_of(&n);
-    if (steno_atomic_file_open(&file, id->note, NULL))
-        return;
-    if (!steno_write_whole(file.fd, &n, sizeof n) || steno_atomic_file_commit(&file, false, NULL))
-        steno_atomic_file_discard(&file);
+    /* without a note the model is hashed again */
+    (void)!steno_atomic_file_write(id->note, &n, sizeof n, 0600, false, NULL);
 }
 
 /* Content of the path: from the note, or hashed now. */

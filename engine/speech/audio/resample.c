@@ -144,6 +144,25 @@ steno_status steno_resampler_flush(steno_resampler *r, float *out, size_t max, s
     return st;
 }
 
+steno_status steno_resampler_pass(steno_resampler *r, const float *in, size_t n,
+                                  steno_resampler_take *take, void *ctx, steno_err *err)
+{
+    float out[STENO_RESAMPLER_PART];
+    steno_status st = STENO_OK;
+    for (size_t used = 0, made = 1; !st && (in ? n > 0 : made > 0); n -= used) {
+        if (in)
+            st = steno_resampler_push(r, in, n, &used, out, STENO_RESAMPLER_PART, &made, err);
+        else
+            st = steno_resampler_flush(r, out, STENO_RESAMPLER_PART, &made, err);
+        if (st == STENO_NEED_MORE)
+            st = STENO_OK;
+        if (!st && made)
+            st = take(ctx, out, made, err);
+        in += in ? used : 0;
+    }
+    return st;
+}
+
 steno_status steno_resampler_reset(steno_resampler *r, steno_err *err)
 {
     r->taken = r->made = 0;

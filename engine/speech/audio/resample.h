@@ -24,6 +24,12 @@ STENO_MUST steno_status steno_resampler_push(steno_resampler *r, const float *in
 /* End the input: call until *made is 0. After that only reset or close is allowed. */
 STENO_MUST steno_status steno_resampler_flush(steno_resampler *r, float *out, size_t max,
                                               size_t *made, steno_err *err);
+#define STENO_RESAMPLER_PART 4096
+typedef steno_status steno_resampler_take(void *ctx, const float *x, size_t n, steno_err *err);
+/* Push all of in [n], or with in NULL end the input, and give what comes out to `take`, in parts of
+ * 1 to STENO_RESAMPLER_PART samples. Errors of take. */
+STENO_MUST steno_status steno_resampler_pass(steno_resampler *r, const float *in, size_t n,
+                                             steno_resampler_take *take, void *ctx, steno_err *err);
 /* Reset for a new signal with the same rates. */
 STENO_MUST steno_status steno_resampler_reset(steno_resampler *r, steno_err *err);
 

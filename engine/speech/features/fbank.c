@@ -287,11 +287,11 @@ static steno_status no_memory_for_fbank(steno_err *err)
 static steno_status allocate_signal(steno_fbank *f, steno_err *err)
 {
     f->cap = 2 * f->length + f->shift + ROOM;
-    f->buf = calloc(f->cap, sizeof *f->buf);
-    f->edge = calloc(f->length, sizeof *f->edge);
-    f->frame = calloc(f->fft_size, sizeof *f->frame);
-    f->power = calloc(f->fft_size / 2 + 1 + STENO_MEL_PAD, sizeof *f->power);
-    return f->buf && f->edge && f->frame && f->power ? STENO_OK : no_memory_for_fbank(err);
+    f->buf = steno_blocks_add(&f->memory, f->cap, sizeof *f->buf);
+    f->edge = steno_blocks_add(&f->memory, f->length, sizeof *f->edge);
+    f->frame = steno_blocks_add(&f->memory, f->fft_size, sizeof *f->frame);
+    f->power = steno_blocks_add(&f->memory, f->fft_size / 2 + 1 + STENO_MEL_PAD, sizeof *f->power);
+    return f->memory.failed ? no_memory_for_fbank(err) : STENO_OK;
 }
 
 /* Compute the parts that any number of signals can share. */
@@ -299,7 +299,7 @@ static steno_status make_tables(steno_fbank *f, steno_err *err)
 {
     const struct steno_fbank_options *o = &f->opt;
     steno_status st;
-    f->window = calloc(f->length, sizeof *f->window);
+    f->window = steno_blocks_add(&f->memory, f->length, sizeof *f->window);
     if (!f->window)
         return no_memory_for_fbank(err);
     steno_window_fill(o->window, f->length, f->window);
@@ -384,7 +384,7 @@ static steno_status share_fft(steno_fbank *f, const steno_fbank *like, steno_err
         return STENO_OK;
     if (!like->fft->block)
         return steno_fft_open(&f->fft, f->fft_size, err);
-    f->scratch = calloc(2 * f->fft_size, sizeof *f->scratch);
+    f->scratch = steno_blocks_add(&f->memory, 2 * f->fft_size, sizeof *f->scratch);
     if (!f->scratch)
         return no_memory_for_fbank(err);
     f->fft = like->fft;
@@ -422,17 +422,11 @@ void steno_fbank_close(steno_fbank *f)
 {
     if (!f)
         return;
-    free(f->buf);
-    free(f->edge);
-    free(f->frame);
-    free(f->power);
-    if (!f->shares) {
-        free(f->window);
+    if (!f->shares)
         steno_mel_close(f->mel);
-    }
     if (!f->shares || !f->scratch) /* with scratch it belongs to another front end */
         steno_fft_close(f->fft);
-    free(f->scratch);
+    steno_blocks_free(&f->memory);
     free(f);
 }
 

@@ -5,6 +5,7 @@
 #include <kiss_fftr.h>
 #include <stdbool.h>
 
+#include "base/array.h"
 #include "speech/features/fbank.h"
 #include "speech/features/fft.h"
 #include "speech/features/mel.h"
@@ -42,6 +43,7 @@ struct steno_fbank {
     float *frame;   /* [fft_size] windowed, followed by zeros */
     float *power;   /* [fft_size/2 + 1 + STENO_MEL_PAD] */
     float *scratch; /* [2 fft_size] for our own transform, whose plan is then only read; or NULL */
+    struct steno_blocks memory; /* of the above, as far as they are this front end's own */
     steno_fft *fft;
     steno_mel *mel;
     struct steno_fbank_tables tables; /* all of the above, in the form of the kernel */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/ascii.h"
 #include "base/buf.h"
 #include "base/path.h"
 #include "formats/onnx_head.h"
@@ -361,21 +362,6 @@ steno_status steno_punctuation_add(struct steno_punctuation_tokens *t, size_t be
     return STENO_OK;
 }
 
-static bool is_capital(char c)
-{
-    return c >= 'A' && c <= 'Z';
-}
-
-static bool is_small(char c)
-{
-    return c >= 'a' && c <= 'z';
-}
-
-static char to_capital(char c)
-{
-    return is_small(c) ? (char)(c - ('a' - 'A')) : c;
-}
-
 steno_status steno_punctuation_find(steno_punctuation_writer *w, const char *text,
                                     struct steno_punctuation *out, steno_err *err)
 {
@@ -385,8 +371,7 @@ steno_status steno_punctuation_find(steno_punctuation_writer *w, const char *tex
     steno_buf_reset(&w->low);
     st = steno_buf_add(&w->low, text, n);
     for (size_t i = 0; !st && i < n; i++)
-        if (is_capital(text[i]))
-            w->low.data[i] = (char)(text[i] + ('a' - 'A'));
+        w->low.data[i] = steno_to_small(text[i]);
     if (st)
         return steno_fail(err, st, "punctuation: %s",
                           st == STENO_ERR_LIMIT ? "the text is too long" : "out of memory");
@@ -415,7 +400,7 @@ static steno_status write_token(steno_punctuation_writer *w, const char *text, s
         st = steno_buf_add(&w->text, text + t->begin, t->end - t->begin);
     if (!st && t->letters != STENO_LETTERS_KEEP)
         for (size_t k = at; k < (t->letters == STENO_LETTERS_UPPER ? w->text.len : at + 1); k++)
-            w->text.data[k] = to_capital(w->text.data[k]);
+            w->text.data[k] = steno_to_capital(w->text.data[k]);
     return st ? st : steno_buf_puts(&w->text, t->mark);
 }
 
@@ -428,7 +413,7 @@ steno_status steno_punctuation_write(steno_punctuation_writer *w, const char *te
     if (st)
         return st;
     for (const char *c = text; *c; c++)
-        small |= is_small(*c);
+        small |= steno_is_small(*c);
     steno_buf_reset(&w->text);
     for (size_t i = 0; !st && i < p.n; i++)
         st = write_token(w, small ? text : w->low.data, i);

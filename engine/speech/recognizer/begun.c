@@ -24,18 +24,6 @@ static bool goes_on_with(const struct steno_begun *b, const struct steno_event *
            (ev->n_words >= b->spoken && !strncmp(ev->text, b->spoken_text, strlen(b->spoken_text)));
 }
 
-/* The text of a and b, the former n bytes. */
-static char *join_texts(steno_arena *arena, const char *a, size_t n, const char *b)
-{
-    const size_t m = strlen(b);
-    char *out = steno_arena_alloc(arena, n + m + 1);
-    if (!out)
-        return NULL;
-    memcpy(out, a, n);
-    memcpy(out + n, b, m + 1);
-    return out;
-}
-
 /* Words of a [n] and b [m] in one list. */
 static struct steno_word *join_words(steno_arena *arena, const struct steno_word *a, size_t n,
                                      const struct steno_word *b, size_t m)
@@ -55,9 +43,8 @@ static steno_status take_begun(struct steno_begun *b, const struct steno_event *
 {
     struct steno_begun next = *b;
     const size_t begin = b->from.spoken ? end_of_words(ev, b->from.spoken) : 0;
-    char *gap = steno_arena_strndup(a, ev->text + begin, b->from.spoken ? blanks : 0);
-    const char *more = gap ? join_texts(a, gap, strlen(gap), now->text) : NULL;
-    char *text = more ? join_texts(a, b->text ? b->text : "", b->from.bytes, more) : NULL;
+    char *text = steno_arena_printf(a, "%.*s%.*s%s", (int)b->from.bytes, b->text ? b->text : "",
+                                    b->from.spoken ? (int)blanks : 0, ev->text + begin, now->text);
     struct steno_word *words = join_words(a, b->words, b->from.words, now->words, now->n_words);
     if (!text || !words)
         return steno_arena_failure(a);
@@ -112,7 +99,7 @@ steno_status steno_begun_apply(const struct steno_begun *b, struct steno_event *
     io->stable_bytes = spoken ? strlen(b->text) : 0;
     if (!spoken)
         return STENO_OK;
-    io->text = join_texts(a, b->text, io->stable_bytes, io->text + strlen(b->spoken_text));
+    io->text = steno_arena_printf(a, "%s%s", b->text, io->text + strlen(b->spoken_text));
     io->words = join_words(a, b->words, n_words, io->words + spoken, io->n_words - spoken);
     io->n_words += n_words;
     io->n_words -= spoken;

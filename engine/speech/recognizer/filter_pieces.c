@@ -80,18 +80,14 @@ bool steno_filter_change(struct steno_filter_text *t, size_t from, size_t to, co
 {
     struct steno_filter_piece *p = &t->piece[from];
     const struct steno_filter_piece *q = &t->piece[to - 1];
-    const size_t n = strlen(text), before = *text ? p->at : 0;
-    const size_t after = *text ? q->n - q->at - q->core_n : 0;
-    char *all = steno_arena_alloc(t->arena, before + n + after + 1);
-    if (!all)
-        return false;
-    memcpy(all, p->text, before);
-    memcpy(all + before, text, n);
-    memcpy(all + before + n, q->text + q->at + q->core_n, after);
-    all[before + n + after] = '\0';
+    const size_t end = q->at + q->core_n; /* of its core */
     p->last = q->last;
-    p->text = all;
-    p->n = before + n + after;
+    p->text = *text ? steno_arena_printf(t->arena, "%.*s%s%.*s", (int)p->at, p->text, text,
+                                         (int)(q->n - end), q->text + end)
+                    : "";
+    if (!p->text)
+        return false;
+    p->n = strlen(p->text);
     p->core = "";
     p->core_n = 0;
     p->changed = t->changed = true;

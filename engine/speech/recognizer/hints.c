@@ -1,7 +1,9 @@
 /* What a request says of its recording, checked against what a model can use. */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/list.h"
 #include "speech/recognizer/model.h"
 #include "speech/text/language.h"
 
@@ -25,27 +27,16 @@ static bool is_detection(const char *language)
     return false;
 }
 
-/* The next of "en de fr" and its length; NULL past the last. */
-static const char *next_code(const char *p, size_t *n)
-{
-    p += strspn(p, " ");
-    *n = strcspn(p, " ");
-    return *n ? p : NULL;
-}
-
 /* The model has the language, by its name there or by the code. */
 static bool has_language(const struct steno_model_info *i, const char *language)
 {
     const char *code = steno_language_code(language);
-    size_t n;
     if (!strcasecmp(language, i->languages))
         return true;
-    for (const char *p = i->languages; (p = next_code(p, &n)); p += n) {
+    for (struct steno_list_item x = steno_list_next(i->languages); x.n;
+         x = steno_list_next(x.p + x.n)) {
         char own[32];
-        if (n >= sizeof own)
-            continue;
-        memcpy(own, p, n);
-        own[n] = '\0';
+        snprintf(own, sizeof own, "%.*s", (int)x.n, x.p);
         if (!strcasecmp(language, own) ||
             (code && steno_language_code(own) && !strcmp(code, steno_language_code(own))))
             return true;

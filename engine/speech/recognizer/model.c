@@ -101,12 +101,44 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
                       dir, file);
 }
 
+/* What else a directory may be; NULL: none of these. */
+static const char *what_else(const char *dir)
+{
+    static const struct {
+        bool (*is)(const char *dir);
+        const char *what;
+    } others[] = {
+        {steno_vad_is_dir, "silero-vad tells speech from silence and is no model (steno transcribe "
+                           "--vad silero, stenod's vad.model)"},
+        {steno_speakers_is_dir, "these networks tell speakers apart and are no model (steno "
+                                "speakers, steno transcribe --speakers auto)"},
+        {steno_punctuator_is_dir, "this network writes marks of text and is no model (steno "
+                                  "punctuate, steno transcribe --punctuation auto)"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].is(dir))
+            return others[i].what;
+    return NULL;
+}
+
+static steno_status no_family(const char *dir, steno_err *err)
+{
+    char names[512];
+    size_t n = 0;
+    for (size_t i = 0; steno_families[i] && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
+                              steno_families[i]->name);
+    return steno_fail(err, STENO_ERR_FORMAT,
+                      "%s: not a model's directory: it has the files of none of the families %s "
+                      "(docs/models.md says which those are)",
+                      dir, names);
+}
+
 /* No family knows the directory. */
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
-    const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
-    char names[512], *file;
-    size_t n = 0;
+    const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir), *what;
+    char *file;
+    size_t n;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
     if (!steno_path_is_dir(dir))
@@ -115,22 +147,9 @@ static steno_status unknown_family(const char *dir, steno_err *err)
                           "or OpenAI, safetensors beside their config.json, an ONNX encoder beside "
                           "its decoder",
                           dir);
-    if (steno_vad_is_dir(dir))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: silero-vad tells speech from silence and is no model (steno "
-                          "transcribe --vad silero, stenod's vad.model)",
-                          dir);
-    if (steno_speakers_is_dir(dir))
-        return steno_fail(
-            err, STENO_ERR_UNSUPPORTED,
-            "%s: these networks tell speakers apart and are no model (steno speakers, "
-            "steno transcribe --speakers auto)",
-            dir);
-    if (steno_punctuator_is_dir(dir))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: this network writes marks of text and is no model (steno punctuate, "
-                          "steno transcribe --punctuation auto)",
-                          dir);
+    what = what_else(dir);
+    if (what)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %s", dir, what);
     if (kaldi)
         return steno_fail(
             err, STENO_ERR_UNSUPPORTED,
@@ -145,14 +164,7 @@ static steno_status unknown_family(const char *dir, steno_err *err)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: there are %zu GGUF and ggml files: the model is one of them", dir,
                           n);
-    n = 0;
-    for (size_t i = 0; steno_families[i] && n < sizeof names; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
-                              steno_families[i]->name);
-    return steno_fail(err, STENO_ERR_FORMAT,
-                      "%s: not a model's directory: it has the files of none of the families %s "
-                      "(docs/models.md says which those are)",
-                      dir, names);
+    return no_family(dir, err);
 }
 
 /* Whether the model writes marks itself: its family does, or marks that end sentences are pieces of

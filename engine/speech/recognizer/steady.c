@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/ascii.h"
+
 #define MOST_WORDS 64 /* that are compared: more of them are shown as they are */
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -36,8 +38,7 @@ static uint64_t key_of(const char *word)
     const size_t n = without_marks(word, strlen(word));
     uint64_t h = 14695981039346656037u;
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)word[i];
-        c = c >= 'A' && c <= 'Z' ? (unsigned char)(c + ('a' - 'A')) : c;
+        const unsigned char c = (unsigned char)steno_to_small(word[i]);
         if (c >= 0x80 || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
             h = (h ^ c) * 1099511628211u;
     }

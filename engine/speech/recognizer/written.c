@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/english.h"
 #include "speech/itn/shield.h"
 
@@ -47,33 +48,18 @@ struct job {
     bool cut; /* the text ends with the last piece */
 };
 
-static bool is_small(char c)
-{
-    return c >= 'a' && c <= 'z';
-}
-
-static bool is_capital(char c)
-{
-    return c >= 'A' && c <= 'Z';
-}
-
-static char to_small(char c)
-{
-    return is_capital(c) ? (char)(c + ('a' - 'A')) : c;
-}
-
 static void make_capitals(char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        text[i] = is_small(text[i]) ? (char)(text[i] - ('a' - 'A')) : text[i];
+        text[i] = steno_to_capital(text[i]);
 }
 
 static void find_cases(const char *text, bool *small, bool *capital)
 {
     *small = *capital = false;
     for (; *text; text++) {
-        *small |= is_small(*text);
-        *capital |= is_capital(*text);
+        *small |= steno_is_small(*text);
+        *capital |= steno_is_capital(*text);
     }
 }
 
@@ -115,7 +101,7 @@ static bool prepare_job(struct job *j)
     j->low = steno_arena_strndup(j->arena, j->in->text, j->n);
     j->word_of = steno_arena_calloc(j->arena, j->n + 1, sizeof *j->word_of);
     for (size_t i = 0; j->low && i < j->n; i++)
-        j->low[i] = to_small(j->low[i]);
+        j->low[i] = steno_to_small(j->low[i]);
     find_cases(j->in->text, &small, &capital);
     j->capitals = capital && !small;
     return j->low && j->word_of;
@@ -232,7 +218,7 @@ static void cut_pieces(struct job *j)
 static bool is_same(const char *word, const char *piece, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (to_small(word[i]) != piece[i]) /* also where the word ends */
+        if (steno_to_small(word[i]) != piece[i]) /* also where the word ends */
             return false;
     return !word[n];
 }
@@ -301,12 +287,10 @@ static bool write_piece(struct job *j, size_t i)
     const char *kept = j->label && j->capitals ? small_word(j, p) : spoken;
     const char *from = counts ? &digit : stays ? kept : at;
     const char *mark = j->label ? mark_behind(j, i, at, p->n) : "";
-    const size_t n_mark = strlen(mark), n = counts ? 1 : p->n;
-    char *text = steno_arena_alloc(j->arena, n + n_mark + 1);
+    const size_t n = counts ? 1 : p->n;
+    char *text = steno_arena_printf(j->arena, "%.*s%s", (int)n, from, mark);
     if (!text)
         return false;
-    memcpy(text, from, n);
-    memcpy(text + n, mark, n_mark);
     if (j->label && one && j->label[p->from.first].letters != STENO_LETTERS_KEEP)
         make_capitals(text, j->label[p->from.first].letters == STENO_LETTERS_UPPER ? n : 1);
     else if (!j->label && j->capitals && !stays)

@@ -69,9 +69,9 @@ void steno_diarization_close(steno_diarization *d)
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-static steno_status take_samples_diarize(steno_diarization *d, const float *x, size_t n,
-                                         steno_err *err)
+static steno_status take_samples_diarize(void *ctx, const float *x, size_t n, steno_err *err)
 {
+    steno_diarization *d = ctx;
     d->samples += (int64_t)n;
     return d->method->take(d, x, n, err);
 }
@@ -79,23 +79,10 @@ static steno_status take_samples_diarize(steno_diarization *d, const float *x, s
 steno_status steno_diarization_push(steno_diarization *d, const float *pcm, size_t n,
                                     steno_err *err)
 {
-    float out[STENO_DIARIZE_BLOCK];
-    size_t used, made;
     if (d->ended)
         return steno_fail(err, STENO_ERR_INVAL, "speakers: the recording has ended");
     d->pushed += (int64_t)n;
-    while (n) {
-        steno_status st =
-            steno_resampler_push(d->resampler, pcm, n, &used, out, STENO_DIARIZE_BLOCK, &made, err);
-        if (st && st != STENO_NEED_MORE)
-            return st;
-        st = take_samples_diarize(d, out, made, err);
-        if (st)
-            return st;
-        pcm += used;
-        n -= used;
-    }
-    return STENO_OK;
+    return n ? steno_resampler_pass(d->resampler, pcm, n, take_samples_diarize, d, err) : STENO_OK;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -130,16 +117,10 @@ static steno_status renumber(steno_diarization *d, steno_err *err)
 
 steno_status steno_diarization_end(steno_diarization *d, steno_err *err)
 {
-    float out[STENO_DIARIZE_BLOCK];
-    size_t made = 1;
-    steno_status st = STENO_OK;
+    steno_status st;
     if (d->ended)
         return STENO_OK;
-    while (!st && made) {
-        st = steno_resampler_flush(d->resampler, out, STENO_DIARIZE_BLOCK, &made, err);
-        if (!st)
-            st = take_samples_diarize(d, out, made, err);
-    }
+    st = steno_resampler_pass(d->resampler, NULL, 0, take_samples_diarize, d, err);
     if (!st)
         st = d->method->end(d, err);
     if (!st)

@@ -6,14 +6,12 @@
 #include "speech/audio/resample.h"
 #include "speech/speakers/diarize.h"
 
-#define STENO_DIARIZE_BLOCK 4096 /* samples that come at once, at most */
-
 struct steno_diarization_method {
     size_t size; /* of what begins with a steno_diarization */
     /* d has options. close follows a failure too, and frees all but d's own fields. */
     steno_status (*open)(steno_diarization *d, steno_err *err);
     void (*close)(steno_diarization *d);
-    /* Take samples [n] at the networks' rate; end: there are no more. */
+    /* Take samples [n <= STENO_RESAMPLER_PART] at the networks' rate; end: there are no more. */
     steno_status (*take)(steno_diarization *d, const float *x, size_t n, steno_err *err);
     steno_status (*end)(steno_diarization *d, steno_err *err);
     /* Make turns and exclusive, of speakers [0, found). */

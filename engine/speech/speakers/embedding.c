@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "speech/features/cmvn.h"
 #include "speech/speakers/metadata.h"
@@ -20,9 +21,9 @@ struct steno_embedder {
     const struct steno_embedding *e;
     steno_session *session;
     steno_fbank *fbank;
-    float *frames; /* [cap, bins] */
-    float *turned; /* [bins, cap], or NULL */
-    size_t cap;
+    float *frames; /* [frames, bins] */
+    float *turned; /* [bins, frames] where channels come first */
+    size_t cap, cap_turned;
 };
 
 bool steno_embedding_is(const steno_onnx_head *h)
@@ -195,20 +196,11 @@ void steno_embedder_close(steno_embedder *m)
 
 static steno_status reserve_embedding(steno_embedder *m, size_t frames, steno_err *err)
 {
-    const size_t bins = m->e->fbank.bins;
-    if (frames <= m->cap)
-        return STENO_OK;
-    free(m->frames);
-    free(m->turned);
-    m->cap = 0;
-    m->turned = NULL;
-    m->frames = malloc(frames * bins * sizeof *m->frames);
-    if (m->e->channels_first)
-        m->turned = malloc(frames * bins * sizeof *m->turned);
-    if (!m->frames || (m->e->channels_first && !m->turned))
-        return steno_fail(err, STENO_ERR_NOMEM, "embedding: out of memory");
-    m->cap = frames;
-    return STENO_OK;
+    const size_t n = frames * m->e->fbank.bins;
+    steno_status st = STENO_RESERVE(&m->frames, &m->cap, n);
+    if (!st && m->e->channels_first)
+        st = STENO_RESERVE(&m->turned, &m->cap_turned, n);
+    return st ? steno_fail(err, st, "embedding: out of memory") : STENO_OK;
 }
 
 /* Normalized features of the samples, frames [*n, bins]. */
@@ -221,14 +213,14 @@ static steno_status features_embedding(steno_embedder *m, const float *samples, 
         return STENO_NEED_MORE;
     st = reserve_embedding(m, (size_t)want, err);
     if (!st)
-        st = steno_fbank_whole(m->fbank, samples, n, m->frames, m->cap, frames);
+        st = steno_fbank_whole(m->fbank, samples, n, m->frames, (size_t)want, frames);
     if (st)
         return st;
     if (m->e->channels_first)
         steno_cmvn_utterance(m->frames, *frames, m->e->fbank.bins, &PER_FEATURE);
     else if (m->e->mean)
         steno_cmvn_utterance(m->frames, *frames, m->e->fbank.bins, &MEAN_ONLY);
-    for (size_t t = 0; m->turned && t < *frames; t++)
+    for (size_t t = 0; m->e->channels_first && t < *frames; t++)
         for (size_t k = 0; k < m->e->fbank.bins; k++)
             m->turned[k * *frames + t] = m->frames[t * m->e->fbank.bins + k];
     return STENO_OK;
@@ -244,7 +236,7 @@ static steno_status run_embedding(steno_embedder *m, size_t frames, const struct
     const struct steno_tensor len = {
         .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &length};
     steno_status st;
-    if (m->turned) {
+    if (m->e->channels_first) {
         x.shape.dim[1] = bins;
         x.shape.dim[2] = t;
         x.data = m->turned;

@@ -223,22 +223,13 @@ static steno_status check_room(const char *dir, const char *path, steno_err *err
 static steno_status write_file_enrolled(const char *path, const struct steno_voiceprint *v,
                                         steno_err *err)
 {
-    struct steno_atomic_file f;
     struct steno_buf text;
     steno_status st;
     steno_buf_init(&text, STENO_VOICEPRINT_MAX);
     st = steno_voiceprint_write(&text, v);
-    st = st ? steno_fail(err, st, "out of memory") : steno_atomic_file_open(&f, path, err);
-    if (st) {
-        steno_buf_free(&text);
-        return st;
-    }
-    if (!steno_write_whole(f.fd, text.data, text.len))
-        st = steno_fail(err, STENO_ERR_IO, "%.300s: %s", path, strerror(errno));
+    st = st ? steno_fail(err, st, "out of memory")
+            : steno_atomic_file_write(path, text.data, text.len, 0600, true, err);
     steno_buf_free(&text);
-    if (!st)
-        return steno_atomic_file_commit(&f, true, err);
-    steno_atomic_file_discard(&f);
     return st;
 }
 

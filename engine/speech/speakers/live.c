@@ -7,7 +7,6 @@
 
 #include "speech/speakers/known.h"
 
-#define BLOCK 4096
 #define NEAR 60.0 /* s: the farthest that a label is looked for */
 
 /* ---- the networks ---------------------------------------------------------------------------- */
@@ -163,31 +162,26 @@ steno_status steno_live_find_people(steno_live_speakers *l, steno_err *err)
 
 /* ---- audio ----------------------------------------------------------------------------------- */
 
-static steno_status take_samples_live(steno_live_speakers *l, steno_live_networks *w,
-                                      const float *x, size_t n, steno_err *err)
+/* Where samples go that come out of the resampler. */
+struct sink {
+    steno_live_speakers *l;
+    steno_live_networks *w;
+};
+
+static steno_status take_samples_live(void *ctx, const float *x, size_t n, steno_err *err)
 {
-    l->samples += (int64_t)n;
-    return l->method->take(l, w, x, n, err);
+    const struct sink *to = ctx;
+    to->l->samples += (int64_t)n;
+    return to->l->method->take(to->l, to->w, x, n, err);
 }
 
 steno_status steno_live_speakers_push(steno_live_speakers *l, steno_live_networks *w,
                                       const float *pcm, size_t n, steno_err *err)
 {
-    float out[BLOCK];
-    size_t used, made;
+    struct sink to = {l, w};
     if (l->ended)
         return steno_fail(err, STENO_ERR_INVAL, "speakers: the audio has ended");
-    while (n) {
-        steno_status st = steno_resampler_push(l->resampler, pcm, n, &used, out, BLOCK, &made, err);
-        if (st && st != STENO_NEED_MORE)
-            return st;
-        st = take_samples_live(l, w, out, made, err);
-        if (st)
-            return st;
-        pcm += used;
-        n -= used;
-    }
-    return STENO_OK;
+    return n ? steno_resampler_pass(l->resampler, pcm, n, take_samples_live, &to, err) : STENO_OK;
 }
 
 steno_status steno_live_speakers_flush(steno_live_speakers *l, steno_live_networks *w,
@@ -198,15 +192,12 @@ steno_status steno_live_speakers_flush(steno_live_speakers *l, steno_live_networ
 
 steno_status steno_live_speakers_end(steno_live_speakers *l, steno_live_networks *w, steno_err *err)
 {
-    float out[BLOCK];
-    size_t made = 1;
-    steno_status st = STENO_OK;
-    while (!l->ended && !st && made) {
-        st = steno_resampler_flush(l->resampler, out, BLOCK, &made, err);
-        if (!st)
-            st = take_samples_live(l, w, out, made, err);
-    }
-    if (l->ended || st)
+    struct sink to = {l, w};
+    steno_status st;
+    if (l->ended)
+        return STENO_OK;
+    st = steno_resampler_pass(l->resampler, NULL, 0, take_samples_live, &to, err);
+    if (st)
         return st;
     l->ended = true;
     return l->method->end(l, w, err);

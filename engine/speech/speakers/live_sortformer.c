@@ -8,8 +8,6 @@
 #include "speech/speakers/sortformer_stream.h"
 #include "speech/speakers/sortformer_voices.h"
 
-#define ROOM 8192 /* samples that come at once, at most */
-
 struct live_sortformer {
     steno_live_speakers base;
     struct steno_sortformer_stream stream;
@@ -62,7 +60,8 @@ static steno_status open_live_sortformer(steno_live_speakers *base, steno_err *e
 {
     struct live_sortformer *l = live_sortformer_of(base);
     const struct steno_sortformer *s = &base->speakers->sortformer;
-    const size_t ahead = (s->live.chunk + s->live.right + 1) * STENO_SORTFORMER_SAMPLES + ROOM;
+    const size_t ahead =
+        (s->live.chunk + s->live.right + 1) * STENO_SORTFORMER_SAMPLES + STENO_RESAMPLER_PART;
     const steno_status st =
         steno_sortformer_stream_open(&l->stream, s, &s->live, label_rows, l, err);
     base->shift = STENO_SORTFORMER_SAMPLES / s->parts;

@@ -59,7 +59,7 @@ static steno_status open_recording(steno_diarization *d, steno_err *err)
     st = steno_embedder_open(&r->embedder, &speakers->embedding, speakers->threads, err);
     return st ? st
               : steno_sortformer_voices_open(&r->voices, s, speakers->embedding.dim,
-                                             ahead + STENO_DIARIZE_BLOCK, err);
+                                             ahead + STENO_RESAMPLER_PART, err);
 }
 
 static void close_recording(steno_diarization *d)

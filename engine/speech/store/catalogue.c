@@ -144,6 +144,26 @@ static steno_status size_and_sum(const struct reader *r, const struct steno_json
     return STENO_OK;
 }
 
+/* A list of texts; what: one of them, for messages. */
+static steno_status texts(const struct reader *r, const struct steno_json_node *object,
+                          const char *key, size_t most, const char *what, const char *const **out,
+                          size_t *count)
+{
+    const struct steno_json_node *n = NULL;
+    const char **to;
+    void *room = NULL;
+    steno_status st = children(r, object, key, STENO_JSON_LIST, most, sizeof *to, &n, &room);
+    to = room;
+    *out = (const char *const *)to;
+    for (; !st && n; n = n->next) {
+        if (n->kind != STENO_JSON_STRING || !*n->text)
+            return steno_fail(r->err, STENO_ERR_FORMAT, "%s: line %zu: %s is a text", r->file,
+                              n->line, what);
+        to[(*count)++] = n->text;
+    }
+    return st;
+}
+
 /* ---- sources --------------------------------------------------------------------------------- */
 
 static steno_status read_packages(const struct reader *r, const struct steno_json_node *object,
@@ -287,19 +307,11 @@ static steno_status read_picks(const struct reader *r, const struct steno_json_n
 {
     const struct steno_json_node *n = NULL;
     struct steno_catalogue_file *file = NULL;
-    const char **to = NULL;
     void *room = NULL;
-    steno_status st =
-        children(r, object, "pick", STENO_JSON_LIST, STENO_CATALOGUE_FILES, sizeof *to, &n, &room);
+    steno_status st = texts(r, object, "pick", STENO_CATALOGUE_FILES, "a pattern", &model->picks,
+                            &model->n_picks);
     if (!st && !steno_json_int(steno_json_get(object, "bytes"), 1, MAX_BYTES, &model->bytes))
         return fault(r, object, "'bytes' must be a number above 0");
-    to = room;
-    for (; !st && n; n = n->next) {
-        if (n->kind != STENO_JSON_STRING || !*n->text)
-            return fault(r, n, "a pattern is a text");
-        to[model->n_picks++] = n->text;
-    }
-    model->picks = (const char *const *)to;
     if (st || !steno_json_get(object, "known"))
         return st;
     st = children(r, object, "known", STENO_JSON_OBJECT, STENO_CATALOGUE_FILES, sizeof *file, &n,
@@ -312,28 +324,6 @@ static steno_status read_picks(const struct reader *r, const struct steno_json_n
         file->name = n->key;
         model->n_files++;
     }
-    return st;
-}
-
-static steno_status read_aliases(const struct reader *r, const struct steno_json_node *object,
-                                 struct steno_catalogue_model *model)
-{
-    const struct steno_json_node *n = NULL;
-    const char **to = NULL;
-    void *room = NULL;
-    steno_status st;
-    if (!steno_json_get(object, "aliases"))
-        return STENO_OK;
-    st =
-        children(r, object, "aliases", STENO_JSON_LIST, STENO_CATALOGUE_MAX, sizeof *to, &n, &room);
-    to = room;
-    for (size_t i = 0; !st && n; n = n->next) {
-        if (n->kind != STENO_JSON_STRING || !*n->text)
-            return fault(r, n, "an alias is a text");
-        to[i++] = n->text;
-        model->n_aliases = i;
-    }
-    model->aliases = (const char *const *)to;
     return st;
 }
 
@@ -381,7 +371,10 @@ static steno_status read_model(const struct reader *r, const struct steno_json_n
         st = read_convert(r, object, m);
     if (!st && confidence)
         st = steno_confidence_map_read(&m->confidence, confidence, r->file, r->err);
-    return st ? st : read_aliases(r, object, m);
+    return st || !steno_json_get(object, "aliases")
+               ? st
+               : texts(r, object, "aliases", STENO_CATALOGUE_MAX, "an alias", &m->aliases,
+                       &m->n_aliases);
 }
 
 static steno_status read_models(const struct reader *r, const struct steno_json_node *root,

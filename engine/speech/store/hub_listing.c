@@ -67,18 +67,13 @@ steno_status steno_choose_end(const struct steno_chosen *c, const struct steno_c
     return STENO_OK;
 }
 
-static const char *text_of_key(const struct steno_json_node *object, const char *key)
-{
-    const struct steno_json_node *t = steno_json_get(object, key);
-    return t && t->kind == STENO_JSON_STRING ? t->text : NULL;
-}
-
 /* {"type":"file","path":"a.onnx","size":1,"oid":"...","lfs":{"oid":"SHA-256","size":1}} */
 static steno_status choose_entry(struct steno_chosen *io, const struct steno_catalogue_model *m,
                                  const struct steno_json_node *entry, steno_err *err)
 {
-    const char *type = text_of_key(entry, "type"), *path = text_of_key(entry, "path");
-    const char *sum = text_of_key(steno_json_get(entry, "lfs"), "oid");
+    const char *type = steno_json_text(steno_json_get(entry, "type"));
+    const char *path = steno_json_text(steno_json_get(entry, "path"));
+    const char *sum = steno_json_text(steno_json_get(steno_json_get(entry, "lfs"), "oid"));
     uint8_t sha256[STENO_SHA256_BYTES];
     bool summed = sum && steno_sha256_parse(sum, sha256);
     int64_t bytes;
@@ -128,7 +123,7 @@ steno_status steno_record_read(struct steno_chosen *out, const void *bytes, size
     if (!st && root->kind != STENO_JSON_OBJECT)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: must be an object", name);
     for (const struct steno_json_node *f = st ? NULL : root->first; f && !st; f = f->next) {
-        const char *sum = text_of_key(f, "sha256");
+        const char *sum = steno_json_text(steno_json_get(f, "sha256"));
         uint8_t sha256[STENO_SHA256_BYTES];
         int64_t size;
         if (!steno_catalogue_harmless_path(f->key) || !sum || !steno_sha256_parse(sum, sha256) ||

@@ -48,12 +48,11 @@ static steno_status from_json(const char *page, size_t n, const char *file,
     st = steno_fail(err, STENO_ERR_INVAL, "the package index does not have %s", file);
     if (files && files->kind == STENO_JSON_LIST)
         for (const struct steno_json_node *f = files->first; f; f = f->next) {
-            const struct steno_json_node *name = steno_json_get(f, "filename"),
-                                         *url = steno_json_get(f, "url");
-            if (!name || name->kind != STENO_JSON_STRING || strcmp(name->text, file) || !url ||
-                url->kind != STENO_JSON_STRING)
+            const char *name = steno_json_text(steno_json_get(f, "filename"));
+            const char *url = steno_json_text(steno_json_get(f, "url"));
+            if (!name || strcmp(name, file) || !url)
                 continue;
-            st = copy_link(out, url->text, strlen(url->text), false, err);
+            st = copy_link(out, url, strlen(url), false, err);
             break;
         }
     steno_json_close(json);

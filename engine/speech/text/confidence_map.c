@@ -1,11 +1,9 @@
 #include "speech/text/confidence_map.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/atomic_file.h"
 #include "base/buf.h"
@@ -115,20 +113,12 @@ steno_status steno_confidence_map_store(const struct steno_confidence_map *m, co
                                         steno_err *err)
 {
     char *path = steno_path_join(dir, STENO_CONFIDENCE_FILE);
-    struct steno_atomic_file f;
     struct steno_buf text;
-    steno_status st = STENO_OK;
+    steno_status st;
     steno_buf_init(&text, MAX_FILE);
-    if (!path || write_map(m, &text))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-    if (!st)
-        st = steno_atomic_file_open(&f, path, err);
-    if (!st && (!steno_write_whole(f.fd, text.data, text.len) || fchmod(f.fd, 0644))) {
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-        steno_atomic_file_discard(&f);
-    } else if (!st) {
-        st = steno_atomic_file_commit(&f, true, err);
-    }
+    st = !path || write_map(m, &text)
+             ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir)
+             : steno_atomic_file_write(path, text.data, text.len, 0644, true, err);
     steno_buf_free(&text);
     free(path);
     return st;

@@ -11,10 +11,8 @@
 
 struct steno_turn_recent {
     steno_resampler *resampler;
-    float *clean; /* [BLOCK] */
-    float *made;  /* [cap_made] of one block */
-    float *pcm;   /* [cap], n of them used */
-    size_t cap_made, n, cap;
+    float *pcm; /* [cap], n of them used */
+    size_t n, cap;
 };
 
 steno_status steno_turn_recent_open(steno_turn_recent **out, int rate, steno_err *err)
@@ -22,13 +20,6 @@ steno_status steno_turn_recent_open(steno_turn_recent **out, int rate, steno_err
     steno_turn_recent *r = calloc(1, sizeof *r);
     steno_status st =
         r ? steno_resampler_open(&r->resampler, rate, STENO_TURN_RATE, err) : STENO_ERR_NOMEM;
-    if (!st) {
-        r->cap_made = steno_resampler_max_out(r->resampler, BLOCK);
-        r->cap_made = r->cap_made < BLOCK ? BLOCK : r->cap_made;
-        r->clean = malloc(BLOCK * sizeof *r->clean);
-        r->made = malloc(r->cap_made * sizeof *r->made);
-        st = r->clean && r->made ? STENO_OK : STENO_ERR_NOMEM;
-    }
     if (st) {
         steno_turn_recent_close(r);
         return st == STENO_ERR_NOMEM ? steno_fail(err, st, "turn: out of memory") : st;
@@ -42,8 +33,6 @@ void steno_turn_recent_close(steno_turn_recent *r)
     if (!r)
         return;
     steno_resampler_close(r->resampler);
-    free(r->clean);
-    free(r->made);
     free(r->pcm);
     free(r);
 }
@@ -76,47 +65,32 @@ static bool reserve_recent(steno_turn_recent *r, size_t k)
     return true;
 }
 
-static steno_status take_recent(steno_turn_recent *r, size_t made, steno_err *err)
+static steno_status take_recent(void *ctx, const float *x, size_t n, steno_err *err)
 {
-    if (!made)
-        return STENO_OK;
-    if (!reserve_recent(r, made))
+    steno_turn_recent *r = ctx;
+    if (!reserve_recent(r, n))
         return steno_fail(err, STENO_ERR_NOMEM, "turn: out of memory");
-    memcpy(r->pcm + r->n, r->made, made * sizeof *r->pcm);
-    r->n += made;
+    memcpy(r->pcm + r->n, x, n * sizeof *r->pcm);
+    r->n += n;
     return STENO_OK;
 }
 
 steno_status steno_turn_recent_push(steno_turn_recent *r, const float *pcm, size_t n,
                                     steno_err *err)
 {
-    while (n) {
-        const size_t k = n < BLOCK ? n : BLOCK;
-        size_t used, made = 0;
-        steno_status st;
-        steno_pcm_clean(pcm, k, r->clean);
-        st = steno_resampler_push(r->resampler, r->clean, k, &used, r->made, r->cap_made, &made,
-                                  err);
-        if (!st || st == STENO_NEED_MORE)
-            st = take_recent(r, made, err);
-        if (st)
-            return st;
-        pcm += used;
-        n -= used;
+    float clean[BLOCK];
+    steno_status st = STENO_OK;
+    for (size_t k; n && !st; pcm += k, n -= k) {
+        k = n < BLOCK ? n : BLOCK;
+        steno_pcm_clean(pcm, k, clean);
+        st = steno_resampler_pass(r->resampler, clean, k, take_recent, r, err);
     }
-    return STENO_OK;
+    return st;
 }
 
 steno_status steno_turn_recent_end(steno_turn_recent *r, steno_err *err)
 {
-    size_t made;
-    steno_status st;
-    do {
-        st = steno_resampler_flush(r->resampler, r->made, r->cap_made, &made, err);
-        if (!st)
-            st = take_recent(r, made, err);
-    } while (!st && made);
-    return st;
+    return steno_resampler_pass(r->resampler, NULL, 0, take_recent, r, err);
 }
 
 steno_status steno_turn_recent_reset(steno_turn_recent *r, steno_err *err)

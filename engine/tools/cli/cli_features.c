@@ -130,8 +130,9 @@ static steno_status reserve_frames(struct features *f, size_t more, steno_err *e
     return STENO_OK;
 }
 
-static steno_status add_samples(struct features *f, const float *pcm, size_t n, steno_err *err)
+static steno_status add_samples(void *ctx, const float *pcm, size_t n, steno_err *err)
 {
+    struct features *f = ctx;
     size_t used, made;
     steno_status st;
     do {
@@ -149,33 +150,10 @@ static steno_status add_samples(struct features *f, const float *pcm, size_t n, 
     return STENO_OK;
 }
 
-static steno_status resample(struct features *f, const float *pcm, size_t n, steno_err *err)
-{
-    float out[BLOCK];
-    size_t used, made;
-    steno_status st;
-    do {
-        st = steno_resampler_push(f->resampler, pcm, n, &used, out, BLOCK, &made, err);
-        if (st <= STENO_NEED_MORE)
-            st = add_samples(f, out, made, err);
-        if (st)
-            return st;
-        pcm += used;
-        n -= used;
-    } while (n);
-    return STENO_OK;
-}
-
 static steno_status finish_features(struct features *f, steno_err *err)
 {
-    float out[BLOCK];
     size_t made;
-    steno_status st;
-    do {
-        st = steno_resampler_flush(f->resampler, out, BLOCK, &made, err);
-        if (!st)
-            st = add_samples(f, out, made, err);
-    } while (!st && made);
+    steno_status st = steno_resampler_pass(f->resampler, NULL, 0, add_samples, f, err);
     while (!st) {
         st = reserve_frames(f, 16, err);
         if (!st)
@@ -200,7 +178,7 @@ static steno_status read_recording(struct features *f, steno_audio *a, const str
         st = steno_audio_read(a, pcm, step, &n, err);
         if (st || !n)
             break;
-        st = resample(f, pcm, n, err);
+        st = steno_resampler_pass(f->resampler, pcm, n, add_samples, f, err);
     }
     return st ? st : finish_features(f, err);
 }

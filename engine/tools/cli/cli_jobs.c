@@ -483,20 +483,6 @@ static steno_status fetch_result(const struct jobs *j, const char *id, struct st
     return st ? steno_fail_in(err, st, "%s", id) : STENO_OK;
 }
 
-static steno_status write_file(const char *path, const struct steno_buf *b, steno_err *err)
-{
-    struct steno_atomic_file f;
-    steno_status st = steno_atomic_file_open(&f, path, err);
-    if (st)
-        return st;
-    if (!steno_write_whole(f.fd, b->data ? b->data : "", b->len)) {
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-        steno_atomic_file_discard(&f);
-        return st;
-    }
-    return steno_atomic_file_commit(&f, false, err);
-}
-
 /* The name of a recording without its folder and its ending: *n bytes. */
 static const char *stem_of(const struct job *b, size_t *n)
 {
@@ -533,7 +519,7 @@ static steno_status save_result(const struct jobs *j, const struct job *b, steno
     snprintf(path, sizeof path, "%s/%.*s%s%s.%s", j->output, (int)n, stem, taken ? "." : "",
              taken ? b->id : "", endings[j->format_at]);
     if (!st)
-        st = write_file(path, &out, err);
+        st = steno_atomic_file_write(path, out.data, out.len, 0600, false, err);
     if (!st)
         printf("%s\t%s\n", b->id, path);
     steno_buf_free(&out);
