@@ -27,10 +27,11 @@ struct ended {
 
 struct steno_joint {
     struct steno_joint_options o;
-    struct steno_blocks fixed; /* arrays whose sizes are those of the options */
-    steno_ctc_prefix *prefix;  /* NULL: no CTC */
-    size_t k;                  /* tokens per hypothesis that CTC scores, including eos */
-    float *sum, *part;         /* [beam, vocab]: the weighted sum; the scores of one scorer */
+    struct steno_blocks fixed;  /* arrays whose sizes are those of the options */
+    struct steno_blocks tokens; /* now, next, prev */
+    steno_ctc_prefix *prefix;   /* NULL: no CTC */
+    size_t k;                   /* tokens per hypothesis that CTC scores, including eos */
+    float *sum, *part;          /* [beam, vocab]: the weighted sum; the scores of one scorer */
     float *partial_scores; /* [beam, vocab] weighted scores of a partial scorer; NULL: not yet */
     bool has_partial_scores;
     float *key;   /* [beam, vocab] scores of the scorer that selects the pre-beam; NULL: the sum
@@ -112,9 +113,7 @@ void steno_joint_close(steno_joint *j)
         return;
     steno_ctc_prefix_close(j->prefix);
     steno_blocks_free(&j->fixed);
-    free(j->now);
-    free(j->next);
-    free(j->prev);
+    steno_blocks_free(&j->tokens);
     free(j->results);
     free(j->ended);
     free(j);
@@ -451,33 +450,28 @@ static size_t to_length(double ratio, size_t frames)
 static steno_status reserve_tokens(steno_joint *j, size_t max_len)
 {
     size_t cap = j->cap ? j->cap : 256;
-    int32_t *now, *next, *prev;
+    int32_t **const lists[] = {&j->now, &j->next, &j->prev}, *wide[3];
+    struct steno_blocks tokens = {0};
     if (max_len + 2 <= j->cap)
         return STENO_OK;
     while (cap < max_len + 2)
         cap *= 2;
-    now = malloc(j->o.beam * cap * sizeof *now);
-    next = malloc(j->o.beam * cap * sizeof *next);
-    prev = malloc(j->o.beam * cap * sizeof *prev);
-    if (!now || !next || !prev) {
-        free(now);
-        free(next);
-        free(prev);
+    for (size_t k = 0; k < 3; k++)
+        wide[k] = steno_blocks_add(&tokens, j->o.beam * cap, sizeof *wide[k]);
+    if (tokens.failed) {
+        steno_blocks_free(&tokens);
         return STENO_ERR_NOMEM;
     }
-    for (size_t i = 0; i < j->o.beam && j->cap; i++) {
-        memcpy(now + i * cap, j->now + i * j->cap, j->cap * sizeof *now);
-        memcpy(prev + i * cap, j->prev + i * j->cap, j->cap * sizeof *prev);
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t i = 0; i < j->o.beam && j->cap; i++)
+            memcpy(wide[k] + i * cap, *lists[k] + i * j->cap, j->cap * sizeof *wide[k]);
+        *lists[k] = wide[k];
     }
-    free(j->now);
-    free(j->next);
-    free(j->prev);
-    j->now = now;
-    j->next = next;
-    j->prev = prev;
+    steno_blocks_free(&j->tokens);
+    j->tokens = tokens;
     j->cap = cap;
     for (size_t i = 0; i < j->n; i++)
-        j->rows[i] = now + i * cap;
+        j->rows[i] = j->now + i * cap;
     return STENO_OK;
 }
 

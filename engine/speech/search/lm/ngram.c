@@ -65,6 +65,20 @@ static steno_status oom(const struct reader *r)
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
+/* Twice the slots, or the first ones, and none of them taken. */
+static bool grow_slots(int32_t **slots, size_t *n, size_t first)
+{
+    const size_t more = *n ? 2 * *n : first;
+    int32_t *new = malloc(more * sizeof *new);
+    if (!new)
+        return false;
+    memset(new, 0xFF, more * sizeof *new);
+    free(*slots);
+    *slots = new;
+    *n = more;
+    return true;
+}
+
 static size_t word_slot(const steno_ngram *m, const char *word, size_t n)
 {
     size_t at = (size_t)XXH3_64bits(word, n) & (m->n_word_slots - 1);
@@ -78,14 +92,8 @@ static size_t word_slot(const steno_ngram *m, const char *word, size_t n)
 
 static bool rehash_words(steno_ngram *m)
 {
-    size_t n = m->n_word_slots ? 2 * m->n_word_slots : 1024;
-    int32_t *slots = malloc(n * sizeof *slots);
-    if (!slots)
+    if (!grow_slots(&m->word_slots, &m->n_word_slots, 1024))
         return false;
-    memset(slots, 0xFF, n * sizeof *slots);
-    free(m->word_slots);
-    m->word_slots = slots;
-    m->n_word_slots = n;
     for (int32_t i = 0; i < m->n_words; i++)
         m->word_slots[word_slot(m, m->words[i], strlen(m->words[i]))] = i;
     return true;
@@ -121,14 +129,8 @@ static size_t node_slot(const steno_ngram *m, int32_t parent, int32_t word)
 
 static bool rehash_nodes(steno_ngram *m)
 {
-    size_t n = m->n_slots ? 2 * m->n_slots : 4096;
-    int32_t *slots = malloc(n * sizeof *slots);
-    if (!slots)
+    if (!grow_slots(&m->slots, &m->n_slots, 4096))
         return false;
-    memset(slots, 0xFF, n * sizeof *slots);
-    free(m->slots);
-    m->slots = slots;
-    m->n_slots = n;
     for (int32_t i = 1; i < m->n; i++)
         m->slots[node_slot(m, m->parents[i], m->nodes[i].word)] = i;
     return true;
