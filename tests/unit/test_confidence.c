@@ -143,7 +143,7 @@ static void few_words_give_no_map(void **state)
     steno_err err;
     (void)state;
     memset(s, 0, sizeof s);
-    assert_int_equal(confidence_fit(s, 39, &m, &err), STENO_ERR_INVAL);
+    assert_int_equal(confidence_fit(s, 39, &m, &err), STENO_ERR_FORMAT);
     assert_string_equal(err.msg, "39 words are too few for a map: it needs 40");
 }
 
