@@ -357,37 +357,33 @@ static int transcribe(const struct job *j, const char *name)
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-/* What is given for a form of output that it does nothing for; NULL: nothing. */
-static const char *idle_option(const struct job *j, const char **forms)
+/* EX_OK; EX_USAGE with the reason printed: an option that does nothing for this form of output. */
+static int check_forms(const struct job *j)
 {
     const bool vtt = j->format == CLI_FORMAT_SRT || j->format == CLI_FORMAT_VTT;
-    const bool lines = vtt || j->format == CLI_FORMAT_LRC;
-    const bool json = j->format == CLI_FORMAT_JSON || j->format == CLI_FORMAT_WHISPER ||
-                      j->format == CLI_FORMAT_WHISPERX;
-    *forms = "srt, vtt or lrc";
-    if (!lines && j->subtitle.line_chars)
-        return "--max-line-width";
-    if (!lines && j->subtitle.lines)
-        return "--max-line-count";
-    if (!lines && j->subtitle.line_words)
-        return "--max-words-per-line";
-    *forms = "srt or vtt";
-    if (!vtt && j->subtitle.highlight)
-        return "--highlight-words";
-    *forms = "json or nbest";
-    if (j->stream_opt.n_best && j->format != CLI_FORMAT_JSON && j->format != CLI_FORMAT_NBEST)
-        return "--nbest";
-    *forms = "text, and JSON has them";
-    return j->words && j->format != CLI_FORMAT_TEXT && !json ? "--words" : NULL;
+    const bool json = j->format == CLI_FORMAT_JSON;
+    const bool words = json || j->format == CLI_FORMAT_TEXT || j->format == CLI_FORMAT_WHISPER ||
+                       j->format == CLI_FORMAT_WHISPERX;
+    int rc = EX_OK;
+    if (!vtt && j->format != CLI_FORMAT_LRC)
+        rc = cli_idle("transcribe", "--max-line-width, --max-line-count, --max-words-per-line",
+                      "is for --format srt, vtt or lrc");
+    if (rc == EX_OK && !vtt)
+        rc = cli_idle("transcribe", "--highlight-words", "is for --format srt or vtt");
+    if (rc == EX_OK && !json && j->format != CLI_FORMAT_NBEST)
+        rc = cli_idle("transcribe", "--nbest", "is for --format json or nbest");
+    if (rc == EX_OK && !words)
+        rc = cli_idle("transcribe", "--words, --word-times",
+                      "is for --format text, and JSON has them");
+    return rc;
 }
 
 static int check_job(struct job *j, const char *const *files, int n)
 {
-    const char *forms, *idle;
     if (!n)
         return cli_usage("transcribe: no recording given");
-    if ((idle = idle_option(j, &forms)))
-        return cli_usage("transcribe: %s is for --format %s", idle, forms);
+    if (check_forms(j))
+        return EX_USAGE;
     for (int i = 0; i < n && j->aligner_dir; i++)
         if (!strcmp(files[i], "-"))
             return cli_usage("transcribe: --align-model: standard input cannot be heard twice");
