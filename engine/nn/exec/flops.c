@@ -140,15 +140,13 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     bool two = n->n_in >= 2 && in[0] && in[1] && n->n_out && out[0];
     if (!two)
         return 0;
-    if (!strcmp(t, "MatMul") || !strcmp(t, "Linear") || !strcmp(t, "MatMulInteger") ||
-        !strcmp(t, "FusedMatMul"))
+    if (steno_op_type_in(t, "MatMul Linear MatMulInteger FusedMatMul"))
         return matmul(in, out[0]);
-    if (!strcmp(t, "AbsorbedAttention") || !strcmp(t, "AbsorbedNormAttention"))
+    if (steno_op_type_in(t, "AbsorbedAttention AbsorbedNormAttention"))
         return absorbed_attention(n, in, out[0]);
     if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
         return gemm(n, in, out[0]);
-    if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv") ||
-        !strcmp(t, "DepthwiseConv1d") || !strcmp(t, "ConvNhwc"))
+    if (steno_op_type_in(t, "Conv ConvInteger FusedConv DepthwiseConv1d ConvNhwc"))
         return conv(in, out[0]);
     if (!strcmp(t, "Attention") && !strcmp(n->domain, "ai.steno"))
         return attention(n, in, out[0]);

@@ -159,7 +159,7 @@ STENO_MUST steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in,
 void *steno_op_scratch(struct steno_op_ctx *ctx, size_t n);
 const steno_kernels *steno_op_kernels(const struct steno_op_ctx *ctx);
 /* Call fn(arg, part) for part in [0, n_parts) on the session's worker team, this thread included,
- * and wait for all. Runs inline when the team has one thread. */
+ * and wait for all. Runs inline when the team has one thread, or for one part. */
 void steno_op_parallel(struct steno_op_ctx *ctx, int n_parts, void (*fn)(void *arg, int part),
                        void *arg);
 int steno_op_threads(const struct steno_op_ctx *ctx);

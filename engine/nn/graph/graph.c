@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct steno_graph *root_of(struct steno_graph *g)
-{
-    while (g->parent)
-        g = g->parent;
-    return g;
-}
-
 static steno_status no_memory(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the graph, or over its limit");
@@ -131,7 +124,7 @@ static struct steno_constant *const_of(const struct steno_tensor *t)
 steno_status steno_graph_set_const(struct steno_graph *g, steno_value_id v,
                                    const struct steno_tensor *t, bool owned, steno_err *err)
 {
-    struct steno_graph *root = root_of(g);
+    struct steno_graph *root = steno_graph_root(g);
     struct steno_constant *c;
     size_t bytes;
     steno_status st = steno_shape_bytes(&t->shape, t->dtype, &bytes);
@@ -264,7 +257,7 @@ size_t steno_graph_const_bytes(const struct steno_graph *g)
 
 int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param)
 {
-    struct steno_graph *root = root_of(g);
+    struct steno_graph *root = steno_graph_root(g);
     const char *copy;
     for (int i = 0; i < root->n_symbols; i++)
         if (!strcmp(root->symbols[i].name, dim_param))
@@ -310,6 +303,12 @@ const char *steno_node_str(const struct steno_node *n, const char *name, const c
 {
     const struct steno_attr *a = attr_of_kind(n, name, STENO_ATTR_STRING);
     return a ? a->s : fallback;
+}
+
+struct steno_graph *steno_node_graph(const struct steno_node *n, const char *name)
+{
+    const struct steno_attr *a = steno_node_attr(n, name);
+    return a && a->kind == STENO_ATTR_GRAPH ? a->g : NULL;
 }
 
 const int64_t *steno_node_ints(const struct steno_node *n, const char *name, size_t *count)
@@ -477,4 +476,13 @@ steno_status steno_graph_add_region(struct steno_graph *g, const char *type, con
     g->regions[g->n_regions] = r;
     *out = g->n_regions++;
     return STENO_OK;
+}
+
+bool steno_op_type_in(const char *type, const char *types)
+{
+    const size_t n = strlen(type);
+    for (const char *p = types; n && (p = strstr(p, type)); p += n)
+        if ((p == types || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
+            return true;
+    return false;
 }

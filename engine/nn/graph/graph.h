@@ -179,6 +179,13 @@ struct steno_graph {
 
 /* Make a new graph with its own arena (parent NULL) or in the parent's arena. */
 struct steno_graph *steno_graph_new(struct steno_graph *parent);
+/* The main graph that g is or belongs to. */
+static inline struct steno_graph *steno_graph_root(const struct steno_graph *g)
+{
+    while (g->parent)
+        g = g->parent;
+    return (struct steno_graph *)(uintptr_t)g;
+}
 /* Accepts NULL. The caller that prepared the operators' state (priv) has released it
  * (nn/network/network.c). */
 void steno_graph_free(struct steno_graph *g);
@@ -287,6 +294,8 @@ static inline steno_value_id steno_node_in(const struct steno_node *n, int i)
 {
     return i >= 0 && i < n->n_in ? n->in[i] : STENO_NONE;
 }
+/* True if `type` is a word of `types`, operators that are separated by spaces. */
+bool steno_op_type_in(const char *type, const char *types);
 /* Attributes, as initializers. */
 #define STENO_INT_ATTR(NAME, VALUE)                                                                \
     {                                                                                              \
@@ -306,6 +315,7 @@ const struct steno_attr *steno_node_attr(const struct steno_node *n, const char 
 int64_t steno_node_int(const struct steno_node *n, const char *name, int64_t fallback);
 float steno_node_float(const struct steno_node *n, const char *name, float fallback);
 const char *steno_node_str(const struct steno_node *n, const char *name, const char *fallback);
+struct steno_graph *steno_node_graph(const struct steno_node *n, const char *name); /* or NULL */
 /* Borrowed array or NULL; *count = 0 when absent. */
 const int64_t *steno_node_ints(const struct steno_node *n, const char *name, size_t *count);
 

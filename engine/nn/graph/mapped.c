@@ -14,13 +14,6 @@
 
 #define READ_BLOCK ((size_t)1 << 20) /* bytes of the file that are resident while it is read */
 
-static const struct steno_graph *root(const struct steno_graph *g)
-{
-    while (g->parent)
-        g = g->parent;
-    return g;
-}
-
 struct steno_constant *steno_constant_of(const struct steno_tensor *t)
 {
     struct steno_constant *c;
@@ -106,7 +99,7 @@ const void *steno_constant_bytes(const struct steno_tensor *constant)
 steno_status steno_graph_fetch(struct steno_graph *g, steno_value_id v, steno_err *err)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    return t ? fetch(steno_constant_of(t), root(g), err) : STENO_OK;
+    return t ? fetch(steno_constant_of(t), steno_graph_root(g), err) : STENO_OK;
 }
 
 void steno_graph_unfetch(struct steno_graph *g, steno_value_id v)
@@ -155,7 +148,7 @@ steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
 
 void steno_graph_rest_map(struct steno_graph *g)
 {
-    const struct steno_graph *r = root(g);
+    const struct steno_graph *r = steno_graph_root(g);
     if (r->map.n)
         steno_pages_rest(r->map.p, r->map.n);
 }

@@ -63,6 +63,11 @@ static inline steno_dtype steno_dtype_element_of(steno_dtype sequence)
     return (steno_dtype)((unsigned)sequence - STENO_SEQUENCE);
 }
 
+static inline bool steno_dtype_is_byte(steno_dtype t)
+{
+    return t == STENO_U8 || t == STENO_I8;
+}
+
 /* Extents; dim >= 0 is known, dim < 0 is symbolic: STENO_DIM_ANY, or -(2 + symbol number). */
 #define STENO_DIM_ANY (-1)
 #define STENO_RANK_ANY (-1)

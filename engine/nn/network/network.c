@@ -261,13 +261,11 @@ steno_status steno_network_resolve(struct steno_graph *g, steno_err *err)
 
 static int has_bytes(struct steno_graph *g, void *arg)
 {
-    static const char *const types[] = {
-        "MatMulInteger",        "ConvInteger",           "QLinearMatMul", "QLinearConv",
-        "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "IntLinear"};
+    static const char types[] = "MatMulInteger ConvInteger QLinearMatMul QLinearConv "
+                                "MatMulIntegerToFloat DynamicQuantizeMatMul IntLinear";
     int found = 0;
     for (int32_t i = 0; !found && i < g->n_nodes; i++) {
-        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-            found |= !strcmp(g->nodes[i].op_type, types[t]);
+        found = steno_op_type_in(g->nodes[i].op_type, types);
         if (!found)
             found = steno_node_each_graph(&g->nodes[i], has_bytes, arg);
     }

@@ -192,54 +192,34 @@ static const char *location_of(const Onnx__Tensor *m)
     return "";
 }
 
-/* Copy elements from the typed field to dst; false if the field's count is not `count`. */
+/* Copy elements from the typed field to dst; false if the field's count is not `count`. Small types
+ * are in the low bytes of wider ones. */
 static bool from_typed(const Onnx__Tensor *m, steno_dtype t, size_t count, void *dst)
 {
-    size_t n;
-    switch (t) {
-    case STENO_F32:
-        if ((n = m->n_float_data) == count && n)
-            memcpy(dst, m->float_data, n * sizeof(float));
-        return n == count;
-    case STENO_F64:
-        if ((n = m->n_double_data) == count && n)
-            memcpy(dst, m->double_data, n * sizeof(double));
-        return n == count;
-    case STENO_I64:
-        if ((n = m->n_int64_data) == count && n)
-            memcpy(dst, m->int64_data, n * sizeof(int64_t));
-        return n == count;
-    case STENO_U64:
-        if ((n = m->n_uint64_data) == count && n)
-            memcpy(dst, m->uint64_data, n * sizeof(uint64_t));
-        return n == count;
-    case STENO_U32:
+    const size_t size = steno_dtype_size(t);
+    const char *from = (const char *)m->int32_data;
+    size_t n = m->n_int32_data, width = sizeof(int32_t);
+    if (t == STENO_F32) {
+        from = (const char *)m->float_data;
+        n = m->n_float_data;
+    } else if (t == STENO_F64) {
+        from = (const char *)m->double_data;
+        n = m->n_double_data;
+        width = sizeof(double);
+    } else if (t == STENO_I64) {
+        from = (const char *)m->int64_data;
+        n = m->n_int64_data;
+        width = sizeof(int64_t);
+    } else if (t == STENO_U64 || t == STENO_U32) {
+        from = (const char *)m->uint64_data;
         n = m->n_uint64_data;
-        for (size_t i = 0; n == count && i < n; i++)
-            ((uint32_t *)dst)[i] = (uint32_t)m->uint64_data[i];
-        return n == count;
-    case STENO_I32:
-        if ((n = m->n_int32_data) == count && n)
-            memcpy(dst, m->int32_data, n * sizeof(int32_t));
-        return n == count;
-    case STENO_I16:
-    case STENO_U16:
-    case STENO_F16:
-    case STENO_BF16:
-        n = m->n_int32_data;
-        for (size_t i = 0; n == count && i < n; i++)
-            ((uint16_t *)dst)[i] = (uint16_t)m->int32_data[i];
-        return n == count;
-    case STENO_I8:
-    case STENO_U8:
-    case STENO_BOOL:
-        n = m->n_int32_data;
-        for (size_t i = 0; n == count && i < n; i++)
-            ((uint8_t *)dst)[i] = (uint8_t)m->int32_data[i];
-        return n == count;
-    default:
-        return false;
+        width = sizeof(uint64_t);
     }
+    if (n != count || !steno_dtype_is_element(t))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)dst + i * size, from + i * width, size);
+    return true;
 }
 
 static steno_status shape_of_dims(const char *name, const int64_t *dims, size_t rank,

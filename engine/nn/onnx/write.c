@@ -56,11 +56,7 @@ steno_status steno_write_import(struct writer *w, const char *domain, int versio
  * (the parts of Split, the values of a body), or nobody knows. */
 static bool keeps_count(const struct steno_node *n)
 {
-    static const char *const types[] = {"If", "Loop", "Scan", "Split"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!*n->domain && !strcmp(n->op_type, types[i]))
-            return true;
-    return !n->op;
+    return !n->op || (!*n->domain && steno_op_type_in(n->op_type, "If Loop Scan Split"));
 }
 
 static steno_status connect(struct writer *w, const struct write_scope *s,

@@ -262,10 +262,7 @@ steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_at
     j.scratch = steno_mul_size(j.parts, j.part_bytes, &total) ? steno_op_scratch(ctx, total) : NULL;
     if (!j.scratch)
         return steno_ops_nomem(ctx, err);
-    if (j.parts == 1)
-        part_attention(&j, 0);
-    else
-        steno_op_parallel(ctx, (int)j.parts, part_attention, &j);
+    steno_op_parallel(ctx, (int)j.parts, part_attention, &j);
     return STENO_OK;
 }
 

@@ -65,11 +65,6 @@ static size_t pos_blocks(const struct steno_attention *a, int64_t *origin)
     return (size_t)((int64_t)(a->rows + a->keys + TILE) - *origin) / TILE + 1;
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Reserve `n` times `each` floats at the end of the layout. False: overflow. */
 static bool put_attention_tiled(struct steno_attention_tiles *t, size_t *at, size_t n, size_t each)
 {
@@ -150,12 +145,12 @@ bool steno_attention_tiles_init(struct steno_attention_tiles *t, const struct st
         for (size_t i = 0; i < a->rows; i += TILE) {
             size_t n;
             shift_source(a, i, a->rows - i < TILE ? a->rows - i : TILE, &first, &n);
-            count = max_size(count, n);
+            count = steno_ops_larger(count, n);
         }
     } else if (a->p.data) {
         count = t->tile;
     }
-    ok = put_attention_tiled(t, &t->at_q, max_size(count, t->tile), 2 * a->size) &&
+    ok = put_attention_tiled(t, &t->at_q, steno_ops_larger(count, t->tile), 2 * a->size) &&
          put_attention_tiled(t, &t->at_s, t->tile, block) &&
          put_attention_tiled(t, &t->at_p, count, t->pos_ld) &&
          put_attention_tiled(t, &t->at_o, t->tile, a->v_size) &&
@@ -164,9 +159,9 @@ bool steno_attention_tiles_init(struct steno_attention_tiles *t, const struct st
          put_attention_tiled(t, &t->at_pos, a->p.data && steno_attention_wraps(a) ? block : 0, 1);
     if (!ok)
         return false;
-    work = max_size(k->gemm_f32_work(t->tile, block, a->size),
-                    k->gemm_f32_work(t->tile, a->v_size, block));
-    work = a->p.data ? max_size(work, k->gemm_f32_work(count, width, a->size)) : work;
+    work = steno_ops_larger(k->gemm_f32_work(t->tile, block, a->size),
+                            k->gemm_f32_work(t->tile, a->v_size, block));
+    work = a->p.data ? steno_ops_larger(work, k->gemm_f32_work(count, width, a->size)) : work;
     if (!put_attention_tiled(t, &t->at_work, work / sizeof(float) + 1, 1))
         return false;
     if (!many_tiles(a))

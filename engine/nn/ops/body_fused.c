@@ -318,17 +318,15 @@ static double activation_param(const struct steno_body *b, size_t i, double othe
 /* out0 = the activation of x that FusedConv names, with its defaults (nn/ops/op_conv.c). */
 static void conv_activation(struct steno_body *b, const char *x)
 {
-    static const char *const plain[] = {"Relu", "Sigmoid", "Tanh", "Softplus", "Softsign"};
     static const struct {
         const char *type;
         double alpha;
     } scaled[] = {{"LeakyRelu", 0.01}, {"Elu", 1}, {"ThresholdedRelu", 1}};
     const char *act = steno_node_str(b->node, "activation", "");
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-        if (!strcmp(act, plain[i])) {
-            steno_body_add(b, "out0 = %s(%s)", act, x);
-            return;
-        }
+    if (steno_op_type_in(act, "Relu Sigmoid Tanh Softplus Softsign")) {
+        steno_body_add(b, "out0 = %s(%s)", act, x);
+        return;
+    }
     for (size_t i = 0; i < sizeof scaled / sizeof scaled[0]; i++)
         if (!strcmp(act, scaled[i].type)) {
             steno_body_add(b, "out0 = %s<alpha = %s>(%s)", act,

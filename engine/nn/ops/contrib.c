@@ -2,11 +2,6 @@
 
 #include <math.h>
 
-static bool is_byte(steno_dtype t)
-{
-    return t == STENO_U8 || t == STENO_I8;
-}
-
 static float byte_at(const struct steno_tensor *t, size_t i)
 {
     const uint8_t *u = t->data;
@@ -31,7 +26,7 @@ const char *steno_int8_check(const struct steno_int8 *w)
 {
     size_t cols, matrices, m, c;
     int rank = w->q->shape.rank;
-    if (!is_byte(w->q->dtype) || w->scale->dtype != STENO_F32 ||
+    if (!steno_dtype_is_byte(w->q->dtype) || w->scale->dtype != STENO_F32 ||
         (w->zero && w->zero->dtype != w->q->dtype))
         return "weights must be u8 or i8, their scale f32, their zero point of the weights' type";
     if (rank < 1)

@@ -208,6 +208,11 @@ double steno_ops_get_f64(const struct steno_tensor *t, size_t i)
     return d;
 }
 
+void steno_ops_set_f64(struct steno_tensor *t, size_t i, double v)
+{
+    steno_ops_store_f64((char *)t->data + i * steno_dtype_size(t->dtype), t->dtype, &v, 1);
+}
+
 int64_t steno_ops_get_i64(const struct steno_tensor *t, size_t i)
 {
     int64_t v = 0;

@@ -89,7 +89,7 @@ steno_status steno_prepare_pack_i8(struct steno_prepare *pc, int w_in, int zero_
     if (has_zero)
         z = steno_prepare_const(pc, zero_in);
     zeros = z ? steno_numel(z) : 0;
-    if (!w || !steno_ops_is_byte(w->dtype) || w->shape.rank != 2 || !steno_numel(w) ||
+    if (!w || !steno_dtype_is_byte(w->dtype) || w->shape.rank != 2 || !steno_numel(w) ||
         (has_zero && (!z || !z->data || z->dtype != w->dtype ||
                       (zeros != 1 && zeros != (size_t)w->shape.dim[1]))))
         return STENO_OK;
@@ -133,10 +133,7 @@ void steno_ops_gemm_i8(struct steno_op_ctx *ctx, const struct steno_gemm_i8 *g)
         j.parts = MAX_PARTS;
     if (most < (double)j.parts)
         j.parts = most < 2 ? 1 : (size_t)most;
-    if (j.parts == 1)
-        run_part_int8(&j, 0);
-    else
-        steno_op_parallel(ctx, (int)j.parts, run_part_int8, &j);
+    steno_op_parallel(ctx, (int)j.parts, run_part_int8, &j);
 }
 
 /* ---- products as operators have them ---- */
@@ -171,9 +168,9 @@ steno_status steno_ops_product_i8_plan(struct steno_op_ctx *ctx, const struct st
     wrong = steno_matmul_plan(&x->a->shape, &bs, p);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    if (!steno_ops_is_byte(x->a->dtype))
+    if (!steno_dtype_is_byte(x->a->dtype))
         return steno_ops_bad_type(ctx, err, x->a->dtype);
-    if (!x->w && !steno_ops_is_byte(x->b->dtype))
+    if (!x->w && !steno_dtype_is_byte(x->b->dtype))
         return steno_ops_bad_type(ctx, err, x->b->dtype);
     if (!zero_fits(x->a, x->a_zero, int8_rows_of(x->a), p->k ? steno_numel(x->a) / p->k : 0) ||
         (!x->w && !zero_fits(x->b, x->b_zero, p->n, p->n * matrices(x->b))))

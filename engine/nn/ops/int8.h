@@ -19,11 +19,6 @@ struct steno_packed_i8 {
     void *own; /* the block if it is freed with this struct, NULL if it is the network's */
 };
 
-static inline bool steno_ops_is_byte(steno_dtype t)
-{
-    return t == STENO_U8 || t == STENO_I8;
-}
-
 /* Pack 8-bit weights q [K,N], or [N,K] when trans. zero: NULL, one or N entries of q's type; the
  * caller has checked it. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_packed_i8_new(const steno_kernels *k, const void *q, steno_dtype t,

@@ -23,6 +23,10 @@ static inline bool steno_ops_is_half(steno_dtype t)
 {
     return t == STENO_F16 || t == STENO_BF16;
 }
+static inline bool steno_ops_f32_or_half(steno_dtype t)
+{
+    return t == STENO_F32 || steno_ops_is_half(t);
+}
 bool steno_ops_is_int(steno_dtype t); /* false for bool */
 
 /* IEEE 754 binary16 and bfloat16. Rounds to nearest even; overflow gives infinity. */
@@ -66,6 +70,7 @@ void steno_ops_load_i64(int64_t *dst, const void *src, steno_dtype t, size_t n);
 
 /* Element i of a tensor of any numeric type. */
 double steno_ops_get_f64(const struct steno_tensor *t, size_t i);
+void steno_ops_set_f64(struct steno_tensor *t, size_t i, double v);
 int64_t steno_ops_get_i64(const struct steno_tensor *t, size_t i);
 
 /* The elements of t as f32 (f64): t's own data if it has that type, else a converted copy in
@@ -105,6 +110,10 @@ STENO_MUST steno_status steno_ops_bad_type(const struct steno_op_ctx *ctx, steno
                                            steno_dtype t);
 
 /* ---- shapes ---- */
+static inline size_t steno_ops_larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
 /* Resolve an axis; a negative one counts from the end. False: outside [-rank, rank). */
 static inline bool steno_ops_axis(int64_t axis, int rank, int *out)
 {

@@ -123,9 +123,6 @@ steno_status steno_ops_linear(struct steno_op_ctx *ctx, const struct steno_weigh
         j.parts = MAX_PARTS;
     if (most < (double)j.parts)
         j.parts = most < 2 ? 1 : (size_t)most;
-    if (j.parts == 1)
-        run_part_linear(&j, 0);
-    else
-        steno_op_parallel(ctx, (int)j.parts, run_part_linear, &j);
+    steno_op_parallel(ctx, (int)j.parts, run_part_linear, &j);
     return STENO_OK;
 }

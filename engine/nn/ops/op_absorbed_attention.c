@@ -319,10 +319,7 @@ static steno_status run_absorbed(struct steno_op_ctx *ctx, steno_err *err)
                               err);
     if (st)
         return st;
-    if (j.parts == 1)
-        attend_part(&j, 0);
-    else
-        steno_op_parallel(ctx, (int)j.parts, attend_part, &j);
+    steno_op_parallel(ctx, (int)j.parts, attend_part, &j);
     ep.alpha = 1;
     for (size_t h = 0; !st && h < l->heads; h++) {
         ep.bias = bias ? (const float *)bias->data + h * l->v_size : NULL;

@@ -304,13 +304,12 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
     int64_t heads = steno_node_int(n, "num_heads", 0),
             dim = steno_node_int(n, "rotary_embedding_dim", 0);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *ct = steno_op_in(ctx, 1),
-                              *st_ = steno_op_in(ctx, 2), *ids;
+                              *st_ = steno_op_in(ctx, 2), *ids = steno_op_in(ctx, 3);
     struct steno_tensor *y;
     const float *fx, *cs, *sn;
     float *fy;
     size_t batch, rows, size, half, entries, total;
     steno_status st;
-    ids = steno_op_in(ctx, 3);
     flat = x->shape.rank == 3;
     if ((x->shape.rank != 3 && x->shape.rank != 4) || !steno_ops_is_float(x->dtype) ||
         !steno_shape_equal(&ct->shape, &st_->shape) || ct->shape.rank != (ids ? 2 : 3))

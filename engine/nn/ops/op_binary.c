@@ -105,24 +105,10 @@ DEF_INTS(prelu, a < 0 ? U(a) * U(b) : U(a), ((void)b, a))
 DEF_INTS(and, a &b, a &b)
 DEF_INTS(or, a | b, a | b)
 DEF_INTS(xor, a ^ b, a ^ b)
-DEF(shl, u8, uint8_t, uint8_t, ushift(a, b, true))
-DEF(shl, u16, uint16_t, uint16_t, ushift(a, b, true))
-DEF(shl, u32, uint32_t, uint32_t, ushift(a, b, true))
-DEF(shl, u64, uint64_t, uint64_t, ushift(a, b, true))
-DEF(shl, i8, int8_t, int8_t, ushift(U(a), U(b), true))
-DEF(shl, i16, int16_t, int16_t, ushift(U(a), U(b), true))
-DEF(shl, i32, int32_t, int32_t, ushift(U(a), U(b), true))
-DEF(shl, i64, int64_t, int64_t, ushift(U(a), U(b), true))
+DEF_INTS(shl, ushift(U(a), U(b), true), ushift(a, b, true))
 /* Arithmetic shift for signed numbers: a shift past the width gives the sign. */
 #define SSHR(a, b) ((a) >> ((b) < 0 || (b) > 62 ? 63 : (b)))
-DEF(shr, i8, int8_t, int8_t, SSHR((int64_t)a, b))
-DEF(shr, i16, int16_t, int16_t, SSHR((int64_t)a, b))
-DEF(shr, i32, int32_t, int32_t, SSHR((int64_t)a, b))
-DEF(shr, i64, int64_t, int64_t, SSHR(a, b))
-DEF(shr, u8, uint8_t, uint8_t, ushift(a, b, false))
-DEF(shr, u16, uint16_t, uint16_t, ushift(a, b, false))
-DEF(shr, u32, uint32_t, uint32_t, ushift(a, b, false))
-DEF(shr, u64, uint64_t, uint64_t, ushift(a, b, false))
+DEF_INTS(shr, SSHR((int64_t)a, b), ushift(a, b, false))
 DEF_CMP(eq, ==)
 DEF_CMP(lt, <)
 DEF_CMP(le, <=)
@@ -135,8 +121,6 @@ DEF(leq, bool, uint8_t, uint8_t, !a == !b)
 
 #define INTS(N)                                                                                    \
     [STENO_I8] = N##_i8, [STENO_I16] = N##_i16, [STENO_I32] = N##_i32, [STENO_I64] = N##_i64,      \
-    [STENO_U8] = N##_u8, [STENO_U16] = N##_u16, [STENO_U32] = N##_u32, [STENO_U64] = N##_u64
-#define UINTS(N)                                                                                   \
     [STENO_U8] = N##_u8, [STENO_U16] = N##_u16, [STENO_U32] = N##_u32, [STENO_U64] = N##_u64
 #define FLOATS(N) [STENO_F32] = N##_f32, [STENO_F64] = N##_f64
 #define SLOT(NAME) offsetof(steno_kernels, NAME)
@@ -277,12 +261,10 @@ static steno_status run_binary(struct steno_op_ctx *ctx, steno_err *err)
     const struct binary_row *row = find_binary(steno_op_node(ctx));
     struct steno_shape s;
     struct steno_tensor *y;
-    const struct steno_tensor *a, *b;
+    const struct steno_tensor *a = steno_op_in(ctx, 0), *b = steno_op_in(ctx, 1);
     steno_status st = steno_ops_bshape(ctx, 2, &s, err);
     if (st)
         return st;
-    a = steno_op_in(ctx, 0);
-    b = steno_op_in(ctx, 1);
     st = steno_op_out(ctx, 0, row->compare ? STENO_BOOL : a->dtype, &s, &y, err);
     return st ? st : run_pair(ctx, row, a, b, y, err);
 }
@@ -303,7 +285,7 @@ static steno_status run_prelu(struct steno_op_ctx *ctx, steno_err *err)
 /* Pow keeps the type of the base; the exponent may be of another type. */
 static steno_status run_pow(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *e;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *e = steno_op_in(ctx, 1);
     const struct steno_shape *in[2];
     struct steno_shape s;
     struct steno_tensor *y;
@@ -312,8 +294,6 @@ static steno_status run_pow(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_bshape(ctx, 2, &s, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
-    e = steno_op_in(ctx, 1);
     if ((!steno_ops_is_float(x->dtype) && !steno_ops_is_int(x->dtype)) ||
         (!steno_ops_is_float(e->dtype) && !steno_ops_is_int(e->dtype)))
         return steno_ops_bad_type(ctx, err, steno_ops_is_float(x->dtype) ? e->dtype : x->dtype);
@@ -410,11 +390,8 @@ static steno_status run_many(struct steno_op_ctx *ctx, steno_err *err)
         if (y->dtype == STENO_F32)
             steno_op_kernels(ctx)->affine_f32(y->data, y->data, n, (float)scale, 0);
         else
-            for (size_t i = 0; i < n; i++) {
-                double v = steno_ops_get_f64(y, i) * scale;
-                steno_ops_store_f64((char *)y->data + i * steno_dtype_size(y->dtype), y->dtype, &v,
-                                    1);
-            }
+            for (size_t i = 0; i < n; i++)
+                steno_ops_set_f64(y, i, steno_ops_get_f64(y, i) * scale);
     }
     return st;
 }

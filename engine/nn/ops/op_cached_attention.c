@@ -116,11 +116,6 @@ static void run_own(struct steno_op_ctx *ctx, struct cached *c)
 
 /* ---- rows that all hypotheses share, in f32 ---- */
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Two products for each head: scores of all queries and keys, and weighted sums of the values. */
 static void f32_head(const struct cached *c, size_t h, char *mem)
 {
@@ -221,8 +216,6 @@ static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
 {
     if (!c->rows.n)
         memset(c->y, 0, c->batch * c->heads * c->v_size * sizeof *c->y);
-    else if (c->parts == 1)
-        shared_part(c, 0);
     else
         steno_op_parallel(ctx, (int)c->parts, shared_part, c);
 }
@@ -254,8 +247,8 @@ static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *byt
     else
         c->part_bytes =
             c->score_bytes +
-            steno_aligned(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
-                                 c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
+            steno_aligned(steno_ops_larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
+                                           c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
     *bytes = steno_aligned(c->heads * c->batch * sizeof *c->sum) + c->parts * c->part_bytes;
     return true;
 }
@@ -364,7 +357,7 @@ static steno_status each_view(struct steno_op_ctx *ctx, const struct cached *all
             return steno_op_fail(ctx, err, STENO_ERR_INVAL, "search %zu: %s", i, wrong);
         if (!(c.new_kv ? own_bytes(&c, &bytes) : shared_bytes(ctx, &c, &bytes)))
             return steno_ops_nomem(ctx, err);
-        *most = larger(*most, bytes);
+        *most = steno_ops_larger(*most, bytes);
         at += c.batch;
         if (!scratch || !c.batch)
             continue;

@@ -5,11 +5,6 @@
 
 #include <math.h>
 
-static bool f32_or_half(steno_dtype t)
-{
-    return t == STENO_F32 || steno_ops_is_half(t);
-}
-
 /* ---- Gelu, BiasGelu, FastGelu, QuickGelu ---- y = f(x + bias), bias along the last axis */
 struct gelu_job {
     const steno_kernels *k;
@@ -46,7 +41,7 @@ static steno_status run_gelu(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *x = steno_op_in(ctx, 0), *b = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     steno_status st;
-    if (!f32_or_half(x->dtype) || (b && b->dtype != x->dtype))
+    if (!steno_ops_f32_or_half(x->dtype) || (b && b->dtype != x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     j.n = x->shape.rank ? (size_t)x->shape.dim[x->shape.rank - 1] : 1;
     if (b && (steno_numel(b) != j.n || b->shape.rank != 1))
@@ -75,7 +70,7 @@ static steno_status row_param(struct steno_op_ctx *ctx, int in, size_t n, const 
     *out = NULL;
     if (!t)
         return STENO_OK;
-    if (steno_numel(t) != n || !f32_or_half(t->dtype))
+    if (steno_numel(t) != n || !steno_ops_f32_or_half(t->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d does not fit rows of %zu", in, n);
     *out = steno_ops_as_f32(ctx, t);
     return *out ? STENO_OK : steno_ops_nomem(ctx, err);
@@ -133,7 +128,7 @@ static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
     const float *fx, *fs, *gamma, *beta = NULL, *bias;
     size_t n, rows;
     steno_status st;
-    if (!f32_or_half(x->dtype) || skip->dtype != x->dtype || x->shape.rank < 2)
+    if (!steno_ops_f32_or_half(x->dtype) || skip->dtype != x->dtype || x->shape.rank < 2)
         return steno_ops_bad_type(ctx, err, x->dtype);
     n = (size_t)x->shape.dim[x->shape.rank - 1];
     st = row_param(ctx, 2, n, &gamma, err);
@@ -264,7 +259,7 @@ static steno_status run_fused_matmul(struct steno_op_ctx *ctx, steno_err *err)
     float *fy;
     bool swapped = false;
     steno_status st;
-    if (!f32_or_half(steno_op_in(ctx, 0)->dtype) ||
+    if (!steno_ops_f32_or_half(steno_op_in(ctx, 0)->dtype) ||
         steno_op_in(ctx, 1)->dtype != steno_op_in(ctx, 0)->dtype)
         return steno_ops_bad_type(ctx, err, steno_op_in(ctx, 0)->dtype);
     a = factor(ctx, false, &sa, NULL);

@@ -11,11 +11,6 @@ struct dims {
     size_t batch, rows, new_kv, past, keys, heads, size, v_size;
 };
 
-static bool f32_or_half(steno_dtype t)
-{
-    return t == STENO_F32 || steno_ops_is_half(t);
-}
-
 static steno_status no_fit(const struct steno_op_ctx *ctx, const char *what, steno_err *err)
 {
     return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s does not fit the other inputs", what);
@@ -74,7 +69,7 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "this form of mask is not supported");
     if (bias) {
         const struct steno_shape *s = &bias->shape;
-        if (s->rank != 4 || !f32_or_half(bias->dtype) ||
+        if (s->rank != 4 || !steno_ops_f32_or_half(bias->dtype) ||
             (s->dim[0] != 1 && (size_t)s->dim[0] != nb) ||
             (s->dim[1] != 1 && (size_t)s->dim[1] != d->heads) || (size_t)s->dim[2] != d->rows ||
             (size_t)s->dim[3] != d->keys)
@@ -216,8 +211,8 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
                  : k->shape.dim[1] != heads || v->shape.dim[1] != heads ||
                        (size_t)k->shape.dim[3] != d->size))
         return "query, key and value do not fit each other";
-    if (bias &&
-        (steno_numel(bias) != d->heads * (2 * d->size + d->v_size) || !f32_or_half(bias->dtype)))
+    if (bias && (steno_numel(bias) != d->heads * (2 * d->size + d->v_size) ||
+                 !steno_ops_f32_or_half(bias->dtype)))
         return "bias does not fit";
     d->past = 0;
     if ((past != NULL) != (steno_op_in(ctx, 7) != NULL))
@@ -275,7 +270,7 @@ static steno_status run_mha(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     for (int i = 0; i < 3; i++)
-        if (!f32_or_half(steno_op_in(ctx, i)->dtype))
+        if (!steno_ops_f32_or_half(steno_op_in(ctx, i)->dtype))
             return steno_ops_bad_type(ctx, err, steno_op_in(ctx, i)->dtype);
     wrong = mha_dims(ctx, &d);
     if (wrong)
@@ -349,8 +344,9 @@ static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, siz
     qk = sizes ? sizes[0] : w->shape.dim[1] / 3;
     v = sizes ? sizes[2] : w->shape.dim[1] / 3;
     if (qk % heads || v % heads || qk < 1 || v < 1 || 2 * qk + v != w->shape.dim[1] ||
-        (bias && ((int64_t)steno_numel(bias) != w->shape.dim[1] || !f32_or_half(bias->dtype))) ||
-        (past && !f32_or_half(past->dtype)))
+        (bias &&
+         ((int64_t)steno_numel(bias) != w->shape.dim[1] || !steno_ops_f32_or_half(bias->dtype))) ||
+        (past && !steno_ops_f32_or_half(past->dtype)))
         return no_fit(ctx, "the weight", err);
     d->batch = (size_t)x->shape.dim[0];
     d->rows = d->new_kv = (size_t)x->shape.dim[1];
@@ -450,7 +446,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     steno_dtype t;
     steno_status st;
     t = is_quantized(n) ? STENO_F32 : steno_op_in(ctx, 0)->dtype;
-    if (!f32_or_half(t) || (!is_quantized(n) && steno_op_in(ctx, 1)->dtype != t))
+    if (!steno_ops_f32_or_half(t) || (!is_quantized(n) && steno_op_in(ctx, 1)->dtype != t))
         return steno_ops_bad_type(ctx, err, t);
     if (steno_node_int(n, "do_rotary", 0) || steno_node_int(n, "past_present_share_buffer", 0))
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,

@@ -10,11 +10,6 @@ static bool is_index(const struct steno_tensor *t)
     return t->dtype == STENO_I32 || t->dtype == STENO_I64;
 }
 
-static bool f32_or_half(steno_dtype t)
-{
-    return t == STENO_F32 || steno_ops_is_half(t);
-}
-
 /* ---- EmbedLayerNormalization ---- input_ids, segment_ids, word, position and segment tables,
  * gamma, beta, mask, position_ids; outputs: normalized, mask_index, sum */
 struct table { /* [rows, hidden]; ids select the row, and repeat after n_ids */
@@ -30,7 +25,7 @@ static steno_status read_table(struct steno_op_ctx *ctx, int in, int ids_in, siz
     *out = (struct table){.t = t, .ids = ids};
     if (!t)
         return STENO_OK;
-    if (t->shape.rank != 2 || (size_t)t->shape.dim[1] != hidden || !f32_or_half(t->dtype))
+    if (t->shape.rank != 2 || (size_t)t->shape.dim[1] != hidden || !steno_ops_f32_or_half(t->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "table %d is not [rows, %zu]", in, hidden);
     out->rows = (size_t)t->shape.dim[0];
     out->n_ids = ids ? steno_numel(ids) : 0;
@@ -86,7 +81,7 @@ static steno_status embed_param(struct steno_op_ctx *ctx, int in, size_t hidden,
                                 steno_err *err)
 {
     const struct steno_tensor *t = steno_op_in(ctx, in);
-    if (!t || steno_numel(t) != hidden || !f32_or_half(t->dtype))
+    if (!t || steno_numel(t) != hidden || !steno_ops_f32_or_half(t->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d must have %zu elements", in,
                              hidden);
     *out = steno_ops_as_f32(ctx, t);
@@ -95,7 +90,7 @@ static steno_status embed_param(struct steno_op_ctx *ctx, int in, size_t hidden,
 
 static steno_status run_embed(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *ids, *word;
+    const struct steno_tensor *ids = steno_op_in(ctx, 0), *word = steno_op_in(ctx, 2);
     struct steno_tensor *y, *sum_out = NULL;
     struct steno_shape s;
     struct table t[3];
@@ -106,8 +101,6 @@ static steno_status run_embed(struct steno_op_ctx *ctx, steno_err *err)
     if (!steno_op_in(ctx, 0) || !steno_op_in(ctx, 2) || !steno_op_in(ctx, 3) ||
         !steno_op_in(ctx, 5) || !steno_op_in(ctx, 6))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "an input is missing");
-    ids = steno_op_in(ctx, 0);
-    word = steno_op_in(ctx, 2);
     if (ids->shape.rank != 2 || word->shape.rank != 2 || word->shape.dim[1] < 1 || !is_index(ids) ||
         (steno_op_in(ctx, 1) != NULL) != (steno_op_in(ctx, 4) != NULL))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "ids and tables must have rank 2");
@@ -176,7 +169,7 @@ static const char *rotary_dims(const struct steno_op_ctx *ctx, struct rotary *r)
     int64_t dim = steno_node_int(n, "rotary_embedding_dim", 0);
     if ((x->rank != 3 && x->rank != 4) || c->rank != 2 ||
         !steno_shape_equal(c, &steno_op_in(ctx, 3)->shape) ||
-        !f32_or_half(steno_op_in(ctx, 0)->dtype))
+        !steno_ops_f32_or_half(steno_op_in(ctx, 0)->dtype))
         return "the input must have rank 3 or 4, both caches the same shape of rank 2";
     if (heads < 0 || dim < 0 || (x->rank == 3 && dim > 0 && !heads) || c->dim[1] < 1 ||
         c->dim[1] > INT32_MAX)
@@ -276,7 +269,7 @@ static steno_status run_position_bias(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_node *n = steno_op_node(ctx);
     bool both = steno_node_int(n, "is_bidirectional", 0) != 0;
     int64_t far = steno_node_int(n, "max_distance", 128), buckets, heads, len[2];
-    const struct steno_tensor *t;
+    const struct steno_tensor *t = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     struct steno_shape s;
     const float *f;
@@ -292,11 +285,10 @@ static steno_status run_position_bias(struct steno_op_ctx *ctx, steno_err *err)
     }
     if (st)
         return st;
-    t = steno_op_in(ctx, 0);
     buckets = t->shape.rank == 2 ? t->shape.dim[0] : 0;
     heads = t->shape.rank == 2 ? t->shape.dim[1] : 0;
     if (buckets < (both ? 4 : 2) || buckets > 1 << 24 || far <= buckets / (both ? 4 : 2) ||
-        far > INT32_MAX || !f32_or_half(t->dtype))
+        far > INT32_MAX || !steno_ops_f32_or_half(t->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "%lld buckets do not fit a distance of %lld", (long long)buckets,
                              (long long)far);
@@ -392,7 +384,7 @@ static steno_status run_gated(struct steno_op_ctx *ctx, steno_err *err)
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     for (int i = 0; i < 6; i++) {
-        if (!f32_or_half(steno_op_in(ctx, i)->dtype))
+        if (!steno_ops_f32_or_half(steno_op_in(ctx, i)->dtype))
             return steno_ops_bad_type(ctx, err, steno_op_in(ctx, i)->dtype);
         *to[i] = steno_ops_as_f32(ctx, steno_op_in(ctx, i));
         if (!*to[i])

@@ -59,7 +59,7 @@ static steno_status activation(struct steno_op_ctx *ctx, const struct slots *s, 
     int32_t z;
     if (s->a_scale >= 0) {
         scale = steno_op_in(ctx, s->a_scale);
-        if (!steno_ops_is_byte(x->dtype) || scale->dtype != STENO_F32)
+        if (!steno_dtype_is_byte(x->dtype) || scale->dtype != STENO_F32)
             return steno_ops_bad_type(ctx, err, x->dtype);
         if (steno_numel(scale) != 1 || (zero && steno_numel(zero) != 1))
             return steno_op_fail(ctx, err, STENO_ERR_INVAL,
@@ -259,7 +259,7 @@ static steno_status run_qgemm(struct steno_op_ctx *ctx, steno_err *err)
             st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", i);
     if (st)
         return st;
-    if (yz && (!steno_ops_is_byte(yz->dtype) || steno_numel(yz) != 1))
+    if (yz && (!steno_dtype_is_byte(yz->dtype) || steno_numel(yz) != 1))
         return steno_ops_bad_type(ctx, err, yz->dtype);
     w.q = steno_op_in(ctx, 3);
     w.scale = steno_op_in(ctx, 4);

@@ -6,12 +6,6 @@
 /* a loop of more iterations is treated as one that never ends */
 #define MAX_ITERATIONS (1 << 24)
 
-static struct steno_graph *body_of(const struct steno_node *n, const char *attr)
-{
-    const struct steno_attr *a = steno_node_attr(n, attr);
-    return a && a->kind == STENO_ATTR_GRAPH ? a->g : NULL;
-}
-
 static steno_status copy_out(struct steno_op_ctx *ctx, int i, const struct steno_tensor *from,
                              steno_err *err)
 {
@@ -58,7 +52,7 @@ static steno_status prepare_if(struct steno_prepare *pc, void **priv, steno_err 
     const char *const names[] = {"then_branch", "else_branch"};
     (void)priv;
     for (int i = 0; i < 2; i++) {
-        const struct steno_graph *g = body_of(n, names[i]);
+        const struct steno_graph *g = steno_node_graph(n, names[i]);
         if (!g)
             return steno_fail(err, STENO_ERR_FORMAT, "node '%s': %s is missing", n->name, names[i]);
         if (g->n_inputs || g->n_outputs < n->n_out)
@@ -78,7 +72,8 @@ static steno_status infer_if(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *n = steno_infer_node(ic);
     const struct steno_tensor *cond = steno_infer_value(ic, 0);
-    struct steno_graph *g[2] = {body_of(n, "then_branch"), body_of(n, "else_branch")};
+    struct steno_graph *g[2] = {steno_node_graph(n, "then_branch"),
+                                steno_node_graph(n, "else_branch")};
     steno_dtype dtype[MAX_CARRIED] = {STENO_DT_NONE};
     struct steno_shape shape[MAX_CARRIED];
     int outs = n->n_out < MAX_CARRIED ? n->n_out : MAX_CARRIED, seen = 0;
@@ -214,7 +209,7 @@ static steno_status stack(struct steno_op_ctx *ctx, int out, const struct collec
 static steno_status prepare_loop(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
-    const struct steno_graph *g = body_of(n, "body");
+    const struct steno_graph *g = steno_node_graph(n, "body");
     int carried = n->n_in - 2;
     (void)priv;
     if (!g)
@@ -248,7 +243,7 @@ static steno_status infer_loop_body(struct steno_infer *ic, struct steno_graph *
 static steno_status infer_loop(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *n = steno_infer_node(ic);
-    struct steno_graph *g = body_of(n, "body");
+    struct steno_graph *g = steno_node_graph(n, "body");
     steno_dtype dtype[MAX_CARRIED + 2];
     struct steno_shape shape[MAX_CARRIED + 2];
     int carried = n->n_in - 2;
@@ -300,7 +295,7 @@ static steno_status trip_count(const struct steno_op_ctx *ctx, int64_t *max, ste
 
 static steno_status run_loop(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_graph *g = body_of(steno_op_node(ctx), "body");
+    const struct steno_graph *g = steno_node_graph(steno_op_node(ctx), "body");
     int carried = steno_op_n_in(ctx) - 2, scans = steno_op_n_out(ctx) - carried;
     const struct steno_tensor *in[MAX_CARRIED + 2], *out[MAX_CARRIED + 2];
     struct collector *c = steno_op_scratch(ctx, ((size_t)scans + 1) * sizeof *c);
@@ -352,7 +347,7 @@ struct scan {
 
 static steno_status scan_layout(const struct steno_node *n, struct scan *sc, steno_err *err)
 {
-    const struct steno_graph *g = body_of(n, "body");
+    const struct steno_graph *g = steno_node_graph(n, "body");
     int64_t scans = steno_node_int(n, "num_scan_inputs", 0);
     size_t k[4];
     if (!g || scans < 1 || scans > n->n_in || n->n_in > MAX_CARRIED || n->n_out > MAX_CARRIED ||
@@ -404,7 +399,7 @@ static steno_status infer_scan(struct steno_infer *ic, steno_err *err)
         len = shape[i].dim[axis];
         steno_ops_remove_axis(&shape[i], axis);
     }
-    st = steno_infer_subgraph(ic, body_of(n, "body"), dtype, shape, n->n_in, err);
+    st = steno_infer_subgraph(ic, steno_node_graph(n, "body"), dtype, shape, n->n_in, err);
     for (int i = 0; i < n->n_out && !st; i++) {
         steno_dtype t;
         struct steno_shape s;
@@ -489,7 +484,7 @@ static steno_status run_scan(struct steno_op_ctx *ctx, steno_err *err)
         st = copy_out(ctx, i, in[i], err);
     for (int i = 0; i < sc.outs && !st; i++) {
         if (!c[i].count)
-            declared(&c[i], body_of(n, "body"), sc.states + i);
+            declared(&c[i], steno_node_graph(n, "body"), sc.states + i);
         st = stack(ctx, sc.states + i, &c[i], sc.out_axes ? sc.out_axes[i] : 0,
                    sc.out_dirs && sc.out_dirs[i], err);
     }
@@ -507,7 +502,7 @@ struct scan8 {
 
 static steno_status scan8_layout(const struct steno_node *n, struct scan8 *sc, steno_err *err)
 {
-    const struct steno_graph *g = body_of(n, "body");
+    const struct steno_graph *g = steno_node_graph(n, "body");
     int64_t scans = steno_node_int(n, "num_scan_inputs", 0);
     size_t count;
     if (!g || scans < 1 || scans >= n->n_in || n->n_in > MAX_CARRIED || n->n_out > MAX_CARRIED ||
@@ -570,7 +565,7 @@ static steno_status infer_scan8(struct steno_infer *ic, steno_err *err)
             memcpy(dims, s.dim, sizeof dims);
     }
     if (!st)
-        st = steno_infer_subgraph(ic, body_of(n, "body"), dtype, shape, n->n_in - 1, err);
+        st = steno_infer_subgraph(ic, steno_node_graph(n, "body"), dtype, shape, n->n_in - 1, err);
     for (int i = 0; i < 2; i++)
         if (dims[i] == STENO_DIM_ANY)
             dims[i] = steno_infer_new_dim(ic);
@@ -706,7 +701,7 @@ static steno_status run_scan8(struct steno_op_ctx *ctx, steno_err *err)
         struct steno_shape s;
         if (y[i] || !steno_op_wants(ctx, i))
             continue;
-        declared(&c, body_of(n, "body"), i);
+        declared(&c, steno_node_graph(n, "body"), i);
         s = i < sc.states
                 ? steno_op_in(ctx, 1 + i)->shape
                 : behind(&c.shape, 2, (const int64_t[]){(int64_t)sc.batch, (int64_t)sc.seq});

@@ -99,9 +99,9 @@ static steno_status read_factors(struct steno_op_ctx *ctx, int w_in, int x_zero,
     f->x_zero = steno_op_in(ctx, x_zero);
     f->w_zero = steno_op_in(ctx, w_zero);
     f->packed = steno_op_priv(ctx);
-    if (!steno_ops_is_byte(f->x->dtype) || !steno_ops_is_byte(f->w->dtype))
+    if (!steno_dtype_is_byte(f->x->dtype) || !steno_dtype_is_byte(f->w->dtype))
         return steno_ops_bad_type(ctx, err,
-                                  steno_ops_is_byte(f->x->dtype) ? f->w->dtype : f->x->dtype);
+                                  steno_dtype_is_byte(f->x->dtype) ? f->w->dtype : f->x->dtype);
     ok = !f->x_zero || (f->x_zero->dtype == f->x->dtype && steno_numel(f->x_zero) == 1);
     ok = ok && (!f->w_zero || (f->w_zero->dtype == f->w->dtype &&
                                (steno_numel(f->w_zero) == 1 ||
@@ -144,8 +144,8 @@ static steno_status prepare_with(struct steno_prepare *pc, int w_in, int zero_in
     steno_status st;
     if (has_zero)
         z = steno_prepare_const(pc, zero_in);
-    if (!w || !w->data || !steno_ops_is_byte(w->dtype) || w->shape.rank < 3 || w->shape.rank > 4 ||
-        !steno_numel(w) || steno_node_int(n, "group", 1) != 1 ||
+    if (!w || !w->data || !steno_dtype_is_byte(w->dtype) || w->shape.rank < 3 ||
+        w->shape.rank > 4 || !steno_numel(w) || steno_node_int(n, "group", 1) != 1 ||
         (has_zero && (!z || z->dtype != w->dtype ||
                       (steno_numel(z) != 1 && steno_numel(z) != (size_t)w->shape.dim[0]))))
         return STENO_OK;
@@ -390,7 +390,8 @@ static void requantize(struct steno_op_ctx *ctx, const struct geometry *g, const
 /* Inputs: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32, optional). */
 static steno_status run_qlinear_conv(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *ws, *bias, *yz;
+    const struct steno_tensor *ws = steno_op_in(ctx, 4), *bias = steno_op_in(ctx, 8),
+                              *yz = steno_op_in(ctx, 7);
     struct geometry g;
     struct factors f;
     struct steno_tensor *y;
@@ -399,14 +400,11 @@ static steno_status run_qlinear_conv(struct steno_op_ctx *ctx, steno_err *err)
                                &steno_op_in(ctx, 3)->shape, &g, err);
     if (st)
         return st;
-    ws = steno_op_in(ctx, 4);
-    yz = steno_op_in(ctx, 7);
-    bias = steno_op_in(ctx, 8);
     if (!one(ctx, 1) || !one(ctx, 6) || !one(ctx, 7) ||
         (steno_numel(ws) != 1 && steno_numel(ws) != g.c_out) ||
         (bias && steno_numel(bias) != g.c_out))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scales, zero points or bias do not fit");
-    if (!steno_ops_is_byte(yz->dtype))
+    if (!steno_dtype_is_byte(yz->dtype))
         return steno_ops_bad_type(ctx, err, yz->dtype);
     st = read_factors(ctx, 3, 2, 5, &f, err);
     if (!st)

@@ -288,7 +288,7 @@ static void sum_elements(const struct sum *s, struct steno_tensor *y)
         if (!empty)
             inner_sum(s, base, &f, &u);
         if (steno_ops_is_float(y->dtype))
-            steno_ops_store_f64((char *)y->data + i * size, y->dtype, &f, 1);
+            steno_ops_set_f64(y, i, f);
         else
             memcpy((char *)y->data + i * size, &u, size);
         for (int k = p->n_out - 1; k >= 0 && ++idx[k] == p->out.dim[k]; k--)

@@ -25,7 +25,7 @@ static bool check_int(struct steno_op_ctx *ctx, const struct steno_packed_i8 *l)
     const struct steno_tensor *q = steno_op_in(ctx, 0), *z = steno_op_in(ctx, 2);
     const struct steno_tensor *qs = steno_op_in(ctx, 4), *ws = steno_op_in(ctx, 5);
     const struct steno_tensor *bias = steno_op_in(ctx, 6);
-    return q && (q->dtype == STENO_U8 || q->dtype == STENO_I8) && q->shape.rank >= 1 &&
+    return q && steno_dtype_is_byte(q->dtype) && q->shape.rank >= 1 &&
            q->shape.dim[q->shape.rank - 1] == (int64_t)l->k && z && z->dtype == q->dtype &&
            steno_numel(z) == 1 && qs && qs->dtype == STENO_F32 && steno_numel(qs) == 1 && ws &&
            ws->dtype == STENO_F32 && (steno_numel(ws) == 1 || steno_numel(ws) == l->n) &&
@@ -53,7 +53,8 @@ static bool spread_over_rows(struct steno_op_ctx *ctx, struct steno_gemm_i8 *g)
 static steno_status run_int_linear(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_packed_i8 *l = steno_op_priv(ctx);
-    const struct steno_tensor *q = steno_op_in(ctx, 0), *ws, *bias = steno_op_in(ctx, 6);
+    const struct steno_tensor *q = steno_op_in(ctx, 0), *ws = steno_op_in(ctx, 5),
+                              *bias = steno_op_in(ctx, 6);
     struct steno_gemm_epilogue ep = {.alpha = 1};
     struct steno_gemm_i8 g = {.ep = &ep};
     int32_t zero;
@@ -68,7 +69,6 @@ static steno_status run_int_linear(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (st || !steno_numel(y))
         return st;
-    ws = steno_op_in(ctx, 5);
     g.scale = steno_ops_scales(ctx, *(const float *)steno_op_in(ctx, 4)->data, ws->data,
                                steno_numel(ws) > 1, l->n);
     if (!g.scale)

@@ -258,7 +258,7 @@ static steno_status infer_gather_elements(struct steno_infer *ic, steno_err *err
 
 static steno_status run_scatter_elements(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *t, *u;
+    const struct steno_tensor *x, *t, *u = steno_op_in(ctx, 2);
     enum scatter_mode mode = scatter_mode(steno_op_node(ctx));
     const int64_t *idx;
     struct steno_tensor *y;
@@ -268,7 +268,6 @@ static steno_status run_scatter_elements(struct steno_op_ctx *ctx, steno_err *er
     steno_status st = elements_args(ctx, &x, &t, &idx, &axis, err);
     if (st)
         return st;
-    u = steno_op_in(ctx, 2);
     if (!steno_shape_equal(&u->shape, &t->shape) || u->dtype != x->dtype || mode == SCATTER_BAD)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "updates or reduction do not fit");
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);

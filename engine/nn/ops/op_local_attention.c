@@ -203,10 +203,7 @@ static steno_status run_local(struct steno_op_ctx *ctx, steno_err *err)
     l.y = y->data;
     if (!allocate(ctx, &l))
         return steno_ops_nomem(ctx, err);
-    if (l.parts == 1)
-        part_local_attention(&l, 0);
-    else
-        steno_op_parallel(ctx, (int)l.parts, part_local_attention, &l);
+    steno_op_parallel(ctx, (int)l.parts, part_local_attention, &l);
     return STENO_OK;
 }
 

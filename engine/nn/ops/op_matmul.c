@@ -340,7 +340,7 @@ static steno_status run_plain_gemm(struct steno_op_ctx *ctx, struct steno_tensor
 {
     const struct steno_node *node = steno_op_node(ctx);
     const struct steno_weights *w = steno_op_priv(ctx);
-    const struct steno_tensor *a = steno_op_in(ctx, 0), *b, *c;
+    const struct steno_tensor *a = steno_op_in(ctx, 0), *b, *c = steno_op_in(ctx, 2);
     float alpha = steno_node_float(node, "alpha", 1), beta = steno_node_float(node, "beta", 1);
     struct steno_gemm_epilogue ep = {.alpha = alpha};
     struct steno_shape s, r, bs;
@@ -350,7 +350,6 @@ static steno_status run_plain_gemm(struct steno_op_ctx *ctx, struct steno_tensor
     bool row;
     steno_status st;
     b = w ? NULL : steno_op_in(ctx, 1);
-    c = steno_op_in(ctx, 2);
     bs = w ? shape_of(w, steno_node_int(node, "transB", 0) != 0) : b->shape;
     wrong = gemm_plan(node, &a->shape, &bs, &s, &k);
     if (!wrong && (a->dtype != (w ? STENO_F32 : b->dtype) || (c && c->dtype != a->dtype)))

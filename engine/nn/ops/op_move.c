@@ -204,7 +204,7 @@ static const char *split_lengths(int64_t dim, const int64_t *given, size_t n_giv
 static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     int64_t given[MAX_PARTS], len[MAX_PARTS];
     int axis, n_out = steno_op_n_out(ctx);
     size_t n_given, e, outer, row, at = 0;
@@ -213,7 +213,6 @@ static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_axes(ctx, "split", 1, given, MAX_PARTS, &n_given, &found, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     if (!steno_ops_axis(steno_node_int(node, "axis", 0), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if (n_out < 1 || n_out > MAX_PARTS)
@@ -368,7 +367,7 @@ static steno_status slice_args_run(struct steno_op_ctx *ctx, struct slice_args *
 
 static steno_status run_slice(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct slice_args a;
     struct slice p;
     struct steno_shape s;
@@ -378,7 +377,6 @@ static steno_status run_slice(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = slice_args_run(ctx, &a, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     wrong = slice_plan(&x->shape, &a, &p);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
@@ -451,7 +449,7 @@ static steno_status infer_slice(struct steno_infer *ic, steno_err *err)
 /* ---- Tile ---- */
 static steno_status run_tile(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_shape s;
     struct steno_tensor *y;
     int64_t rep[STENO_MAX_RANK], filled[STENO_MAX_RANK], ds[STENO_MAX_RANK], ss[STENO_MAX_RANK];
@@ -459,7 +457,6 @@ static steno_status run_tile(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_ints(ctx, 1, rep, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     s = x->shape;
     if (n != (size_t)s.rank)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu repeats do not fit rank %d", n,
@@ -630,7 +627,7 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
                                                   : PAD_CONSTANT;
     int64_t pads[2 * STENO_MAX_RANK], axes[STENO_MAX_RANK], before[STENO_MAX_RANK],
         after[STENO_MAX_RANK];
-    const struct steno_tensor *x, *value;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *value = steno_op_in(ctx, 2);
     struct steno_tensor *y;
     struct steno_shape s;
     size_t n, n_axes;
@@ -641,7 +638,6 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
         st = steno_ops_axes(ctx, "axes", 3, axes, STENO_MAX_RANK, &n_axes, &has_axes, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     s = x->shape;
     wrong = pad_amounts(pads, n, axes, n_axes, has_axes, s.rank, before, after);
     for (int i = 0; i < s.rank && !wrong; i++) {
@@ -655,7 +651,6 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st)
         return st;
-    value = steno_op_in(ctx, 2);
     if (value && steno_numel(value) >= 1 && value->dtype == x->dtype) {
         memcpy(&fill, value->data, steno_dtype_size(x->dtype));
     } else if (!value) {

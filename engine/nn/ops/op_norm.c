@@ -163,7 +163,7 @@ static steno_status stat_out(struct steno_op_ctx *ctx, int i, const struct steno
 {
     struct steno_shape s = *x;
     *out = NULL;
-    if (i >= steno_op_n_out(ctx) || !steno_op_wants(ctx, i))
+    if (!steno_op_wants(ctx, i))
         return STENO_OK;
     for (int d = axis; d < s.rank; d++)
         s.dim[d] = 1;
@@ -203,11 +203,9 @@ static steno_status layer_general(struct steno_op_ctx *ctx, const struct steno_t
         for (size_t i = r * n; i < (r + 1) * n; i++)
             yd[i] = (xd[i] - mean) * inv * gamma[i] + (beta ? beta[i] : 0);
         if (mean_out)
-            steno_ops_store_f64((char *)mean_out->data + r * steno_dtype_size(stash), stash, &mean,
-                                1);
+            steno_ops_set_f64(mean_out, r, mean);
         if (inv_out)
-            steno_ops_store_f64((char *)inv_out->data + r * steno_dtype_size(stash), stash, &inv,
-                                1);
+            steno_ops_set_f64(inv_out, r, inv);
     }
     steno_ops_put_f64(y, yd);
     return STENO_OK;
@@ -226,7 +224,7 @@ static bool is_row(const struct steno_tensor *t, const struct steno_shape *x, in
 
 static bool wants_stats(const struct steno_op_ctx *ctx)
 {
-    return (steno_op_wants(ctx, 1)) || (steno_op_wants(ctx, 2));
+    return steno_op_wants(ctx, 1) || steno_op_wants(ctx, 2);
 }
 
 /* ONNX Runtime's optimizer has its own name for it, in the domain of ONNX. */
@@ -291,26 +289,22 @@ static steno_status run_lp(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     int64_t p = steno_node_int(node, "p", 2);
-    const struct steno_tensor *x = steno_op_in(ctx, 0);
+    const struct steno_tensor *x;
     struct steno_tensor *y;
     const double *xd;
     double *yd;
     size_t outer, n, inner;
     int axis;
-    steno_status st;
-    if (!steno_ops_is_float(x->dtype))
-        return steno_ops_bad_type(ctx, err, x->dtype);
+    steno_status st = steno_ops_float_input(ctx, &x, &xd, err);
+    if (st)
+        return st;
     if (!steno_ops_axis(steno_node_int(node, "axis", -1), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if (p != 1 && p != 2)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "p is %lld, expected 1 or 2", (long long)p);
-    st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
+    st = steno_ops_float_output(ctx, x->dtype, &x->shape, &y, &yd, err);
     if (st)
         return st;
-    xd = steno_ops_as_f64(ctx, x);
-    yd = steno_ops_out_f64(ctx, y);
-    if (!xd || !yd)
-        return steno_ops_nomem(ctx, err);
     outer = steno_ops_prod(&x->shape, 0, axis);
     n = (size_t)x->shape.dim[axis];
     inner = steno_ops_prod(&x->shape, axis + 1, x->shape.rank);
@@ -330,7 +324,7 @@ static steno_status run_lp(struct steno_op_ctx *ctx, steno_err *err)
 /* (x - mean) / (std + 1e-9) over the given axes, [0,2,3] by default. */
 static steno_status run_mvn(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     int64_t axes[STENO_MAX_RANK], stride[STENO_MAX_RANK];
     struct steno_shape groups;
@@ -341,7 +335,6 @@ static steno_status run_mvn(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_axes(ctx, "axes", -1, axes, STENO_MAX_RANK, &n_axes, &found, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!found) {
@@ -570,14 +563,13 @@ static steno_status run_batch(struct steno_op_ctx *ctx, steno_err *err)
         }
         for (int o = 1; o < 3 && !st; o++) {
             struct steno_tensor *run;
-            if (o >= steno_op_n_out(ctx) || !steno_op_wants(ctx, o))
+            if (!steno_op_wants(ctx, o))
                 continue;
             st = steno_op_out(ctx, o, p[2 + o]->dtype, &p[2 + o]->shape, &run, err);
-            for (size_t k = 0; !st && k < c; k++) {
-                double v = pd[2 + o][k] * momentum + stat[(size_t)(o - 1) * c + k] * (1 - momentum);
-                steno_ops_store_f64((char *)run->data + k * steno_dtype_size(run->dtype),
-                                    run->dtype, &v, 1);
-            }
+            for (size_t k = 0; !st && k < c; k++)
+                steno_ops_set_f64(run, k,
+                                  pd[2 + o][k] * momentum +
+                                      stat[(size_t)(o - 1) * c + k] * (1 - momentum));
         }
         if (st)
             return st;

@@ -196,10 +196,7 @@ static steno_status run_step(struct steno_op_ctx *ctx, struct past *p, steno_err
     if (!p->scores || !p->sum || (wide && !p->wide))
         return steno_ops_nomem(ctx, err);
     for (p->b = 0; p->b < p->a.batch; p->b++)
-        if (p->parts == 1)
-            heads_part(p, 0);
-        else
-            steno_op_parallel(ctx, (int)p->parts, heads_part, p);
+        steno_op_parallel(ctx, (int)p->parts, heads_part, p);
     return STENO_OK;
 }
 

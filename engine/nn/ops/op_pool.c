@@ -124,7 +124,7 @@ static double pool_window(const struct steno_pooling *p, const double *x, const 
 
 static bool pool_takes(enum steno_pool_kind kind, steno_dtype t)
 {
-    return steno_ops_is_float(t) || (kind == STENO_POOL_MAX && (t == STENO_I8 || t == STENO_U8));
+    return steno_ops_is_float(t) || (kind == STENO_POOL_MAX && steno_dtype_is_byte(t));
 }
 
 static steno_status run_pool(struct steno_op_ctx *ctx, steno_err *err)

@@ -115,7 +115,7 @@ static bool quantize_bytes(struct steno_op_ctx *ctx, const struct rows *r, const
                            steno_dtype from, void *y, steno_dtype to, size_t at, size_t step,
                            size_t n)
 {
-    if (from != STENO_F32 || !steno_ops_is_byte(to) || (step && n > 1))
+    if (from != STENO_F32 || !steno_dtype_is_byte(to) || (step && n > 1))
         return false;
     steno_ops_quantize(ctx, y, x, n, r->scale[at], r->zero ? (int32_t)r->zero[at] : 0,
                        to == STENO_I8);
@@ -141,14 +141,12 @@ static void quantize_row(const struct rows *r, const void *x, steno_dtype from, 
 static steno_status run_quantize(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct rows r;
-    const struct steno_tensor *x, *z;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *z = steno_op_in(ctx, 2);
     struct steno_tensor *y;
     steno_dtype t;
     steno_status st = read_rows(ctx, &r, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
-    z = steno_op_in(ctx, 2);
     t = quantized_type(steno_op_node(ctx), z ? z->dtype : STENO_DT_NONE);
     if (!t)
         t = STENO_U8;
@@ -205,7 +203,7 @@ static bool dequantize_bytes(const struct steno_op_ctx *ctx, const struct rows *
                  n = by_column ? q->axis : q->inner;
     const uint8_t *from = x->data;
     float *to = y->data;
-    if (!steno_ops_is_byte(x->dtype) || y->dtype != STENO_F32 || q->blocks)
+    if (!steno_dtype_is_byte(x->dtype) || y->dtype != STENO_F32 || q->blocks)
         return false;
     for (size_t i = 0; i < rows; i++, from += n, to += n) {
         const size_t at = q->n == 1 || by_column ? 0 : i % q->axis;
@@ -225,13 +223,12 @@ static bool dequantize_bytes(const struct steno_op_ctx *ctx, const struct rows *
 static steno_status run_dequantize(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct rows r;
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     steno_dtype t = (steno_dtype)steno_node_int(steno_op_node(ctx), "output_dtype", 0);
     steno_status st = read_rows(ctx, &r, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     if (!t)
         t = steno_op_in(ctx, 1)->dtype;
     if (!steno_ops_is_int(x->dtype) || !steno_ops_is_float(t))
@@ -366,7 +363,7 @@ static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_gemm_i8 plain = {0};
     struct steno_matmul p;
     struct steno_tensor *y;
-    const struct steno_tensor *yz;
+    const struct steno_tensor *yz = steno_op_in(ctx, 7);
     const double *s[3];
     double *d, zero;
     int32_t *c;
@@ -381,13 +378,12 @@ static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
     x.b = x.w ? NULL : steno_op_in(ctx, 3);
     x.a_zero = steno_op_in(ctx, 2);
     x.b_zero = steno_op_in(ctx, 5);
-    yz = steno_op_in(ctx, 7);
     st = steno_ops_product_i8_plan(ctx, &x, &p, err);
     if (!st)
         st = qlinear_scales(ctx, &p, s, n_scales, err);
     if (st)
         return st;
-    if (!steno_ops_is_byte(yz->dtype) || steno_numel(yz) != 1)
+    if (!steno_dtype_is_byte(yz->dtype) || steno_numel(yz) != 1)
         return steno_ops_bad_type(ctx, err, yz->dtype);
     st = steno_op_out(ctx, 0, yz->dtype, &p.out, &y, err);
     if (st || !steno_numel(y))

@@ -11,7 +11,7 @@ static steno_status run_cum(struct steno_op_ctx *ctx, steno_err *err)
     bool product = !strcmp(node->op_type, "CumProd"), ints;
     bool exclusive = steno_node_int(node, "exclusive", 0) != 0;
     bool reverse = steno_node_int(node, "reverse", 0) != 0;
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     int64_t a[1];
     size_t n_axis, outer, n, inner, e;
@@ -19,7 +19,6 @@ static steno_status run_cum(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_ints(ctx, 1, a, 1, &n_axis, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     if (n_axis != 1 || !steno_ops_axis(a[0], x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     ints = steno_ops_is_int(x->dtype);
@@ -126,7 +125,7 @@ static steno_status run_topk(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_node *node = steno_op_node(ctx);
     bool largest = steno_node_int(node, "largest", 1) != 0, is_float;
     int (*order)(const void *, const void *);
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *values, *where;
     struct candidate *c;
     struct steno_shape s;
@@ -136,7 +135,6 @@ static steno_status run_topk(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = topk_k(ctx, &k, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     is_float = steno_ops_is_float(x->dtype);
     if (!is_float && !steno_ops_is_int(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
@@ -317,12 +315,11 @@ static steno_status infer_onehot(struct steno_infer *ic, steno_err *err)
 static steno_status run_trilu(struct steno_op_ctx *ctx, steno_err *err)
 {
     bool upper = steno_node_int(steno_op_node(ctx), "upper", 1) != 0;
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *kt;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *kt = steno_op_in(ctx, 1);
     struct steno_tensor *y;
     int64_t k = 0, rows, cols;
     size_t e, batch;
     steno_status st;
-    kt = steno_op_in(ctx, 1);
     if (kt && steno_numel(kt) == 1)
         k = steno_ops_get_i64(kt, 0);
     if (x->shape.rank < 2)
@@ -454,24 +451,19 @@ static steno_status run_eye(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     int64_t k = steno_node_int(node, "k", 0);
-    steno_dtype t;
-    size_t e;
-    double one = 1;
+    steno_dtype t = (steno_dtype)steno_node_int(node, "dtype", x->dtype);
     steno_status st;
-    t = (steno_dtype)steno_node_int(node, "dtype", x->dtype);
     if (x->shape.rank != 2 || !steno_dtype_is_element(t))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the input must have rank 2");
     st = steno_op_out(ctx, 0, t, &x->shape, &y, err);
     if (st)
         return st;
-    e = steno_dtype_size(t);
-    memset(y->data, 0, steno_numel(y) * e);
+    memset(y->data, 0, steno_numel(y) * steno_dtype_size(t));
     if (k > x->shape.dim[1] || k < -x->shape.dim[0])
         return STENO_OK;
     for (int64_t r = 0; r < x->shape.dim[0]; r++)
         if (r + k >= 0 && r + k < x->shape.dim[1])
-            steno_ops_store_f64((char *)y->data + (size_t)(r * x->shape.dim[1] + r + k) * e, t,
-                                &one, 1);
+            steno_ops_set_f64(y, (size_t)(r * x->shape.dim[1] + r + k), 1);
     return STENO_OK;
 }
 

@@ -191,7 +191,7 @@ static steno_status infer_change(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_insert(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 1);
     struct steno_tensor *t;
     struct sequence s;
     size_t at;
@@ -200,7 +200,6 @@ static steno_status run_insert(struct steno_op_ctx *ctx, steno_err *err)
         st = position(ctx, 2, s.n, s.n, s.n, &at, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 1);
     if (x->dtype != s.dtype)
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "a tensor of %s for a sequence of %s",
                              steno_dtype_name(x->dtype), steno_dtype_name(s.dtype));

@@ -351,14 +351,13 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 (Steele, Lea, Flood 2
  * are dropped by a generator with a fixed seed: the same input gives the same output. */
 static steno_status run_dropout(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *ratio_in, *mode;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *ratio_in = steno_op_in(ctx, 1),
+                              *mode = steno_op_in(ctx, 2);
     struct steno_tensor *y, *mask = NULL;
     uint64_t state = (uint64_t)steno_node_int(steno_op_node(ctx), "seed", 0);
     double ratio = 0.5;
-    size_t n, e;
+    size_t n;
     steno_status st;
-    ratio_in = steno_op_in(ctx, 1);
-    mode = steno_op_in(ctx, 2);
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (ratio_in && steno_numel(ratio_in) == 1)
@@ -378,23 +377,17 @@ static steno_status run_dropout(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     n = steno_numel(x);
-    e = steno_dtype_size(x->dtype);
     if (ratio == 0) {
-        memmove(y->data, x->data, n * e);
-        for (size_t i = 0; mask && i < n; i++) {
-            double one = 1;
-            steno_ops_store_f64((char *)mask->data + i * steno_dtype_size(mask->dtype), mask->dtype,
-                                &one, 1);
-        }
+        memmove(y->data, x->data, n * steno_dtype_size(x->dtype));
+        for (size_t i = 0; mask && i < n; i++)
+            steno_ops_set_f64(mask, i, 1);
         return STENO_OK;
     }
     for (size_t i = 0; i < n; i++) {
         bool keep = (double)(next_random(&state) >> 11) * 0x1p-53 >= ratio;
-        double v = keep ? steno_ops_get_f64(x, i) / (1 - ratio) : 0, m = keep;
-        steno_ops_store_f64((char *)y->data + i * e, y->dtype, &v, 1);
+        steno_ops_set_f64(y, i, keep ? steno_ops_get_f64(x, i) / (1 - ratio) : 0);
         if (mask)
-            steno_ops_store_f64((char *)mask->data + i * steno_dtype_size(mask->dtype), mask->dtype,
-                                &m, 1);
+            steno_ops_set_f64(mask, i, keep);
     }
     return STENO_OK;
 }
@@ -412,7 +405,7 @@ static steno_status infer_dropout(struct steno_infer *ic, steno_err *err)
 /* ---- Expand ---- */
 static steno_status run_expand(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_shape want = {0}, s;
     struct steno_tensor *y;
     int64_t in[STENO_MAX_RANK], ss[STENO_MAX_RANK], ds[STENO_MAX_RANK];
@@ -421,7 +414,6 @@ static steno_status run_expand(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_ints(ctx, 1, want.dim, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     want.rank = (int)n;
     if (!steno_shape_known(&want) || steno_shape_broadcast(&x->shape, &want, &s))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "cannot expand %s to %s",

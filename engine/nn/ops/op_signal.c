@@ -146,7 +146,7 @@ static steno_status run_dft(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     int64_t axis = steno_node_int(node, "axis", node->opset < 20 ? 1 : -2), length = -1;
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_tensor *y;
     struct dft d;
     struct fft f;
@@ -160,7 +160,6 @@ static steno_status run_dft(struct steno_op_ctx *ctx, steno_err *err)
         st = one_int(ctx, 2, &axis, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     wrong = dft_plan(node, &x->shape, axis, length, &d);
@@ -263,7 +262,7 @@ static steno_status infer_stft(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *w;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 2);
     struct steno_tensor *y;
     struct steno_shape s;
     struct fft f;
@@ -276,8 +275,6 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = one_int(ctx, 1, &hop, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
-    w = steno_op_in(ctx, 2);
     wrong =
         steno_ops_is_float(x->dtype) ? stft_signal(&x->shape) : "the signal must be floating point";
     if (wrong)
@@ -377,7 +374,7 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
             v = 0.42 - 0.5 * cos(a) + 0.08 * cos(2 * a);
             break;
         }
-        steno_ops_store_f64((char *)y->data + (size_t)i * steno_dtype_size(t), t, &v, 1);
+        steno_ops_set_f64(y, (size_t)i, v);
     }
     return STENO_OK;
 }
@@ -409,12 +406,9 @@ static steno_status run_mel(struct steno_op_ctx *ctx, steno_err *err)
     rows = (int64_t)v[1] / 2 + 1;
     s.dim[0] = rows;
     s.dim[1] = (int64_t)v[0];
-    st = steno_op_out(ctx, 0, t, &s, &y, err);
+    st = steno_ops_float_output(ctx, t, &s, &y, &d, err);
     if (st)
         return st;
-    d = steno_ops_out_f64(ctx, y);
-    if (!d)
-        return steno_ops_nomem(ctx, err);
     memset(d, 0, steno_numel(y) * sizeof *d);
     low = mel_of(v[3]);
     step = (mel_of(v[4]) - low) / (double)(s.dim[1] + 2);

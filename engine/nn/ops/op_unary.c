@@ -187,6 +187,12 @@ static void apply_f32(const struct unary_job *j, float *y, const float *x, size_
         apply_exact(j, y, x, n);
 }
 
+static void apply_f64(const struct unary_job *j, double *y, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = j->row->f64(x[i], &j->args);
+}
+
 static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x, size_t n)
 {
     float buf[HALF_CHUNK];
@@ -201,8 +207,10 @@ static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x
 /* Abs, Neg, Sign, Relu of signed integers; the smallest number wraps around. Unsigned integers are
  * handled elsewhere. */
 #define INT_APPLY(T, U)                                                                            \
-    static void apply_##T(const struct unary_job *j, T *y, const T *x, size_t n)                   \
+    static void apply_##T(const struct unary_job *j, size_t begin, size_t n)                       \
     {                                                                                              \
+        T *y = (T *)j->y + begin;                                                                  \
+        const T *x = (const T *)j->x + begin;                                                      \
         switch (j->row->type[0]) {                                                                 \
         case 'A':                                                                                  \
             for (size_t i = 0; i < n; i++)                                                         \
@@ -246,47 +254,26 @@ static void apply_unsigned(const struct unary_job *j, size_t begin, size_t n)
 
 static void range(void *arg, size_t begin, size_t end)
 {
+    static void (*const ints[])(const struct unary_job *j, size_t begin, size_t n) = {
+        [STENO_I8] = apply_int8_t,    [STENO_I16] = apply_int16_t, [STENO_I32] = apply_int32_t,
+        [STENO_I64] = apply_int64_t,  [STENO_U8] = apply_unsigned, [STENO_U16] = apply_unsigned,
+        [STENO_U32] = apply_unsigned, [STENO_U64] = apply_unsigned};
     const struct unary_job *j = arg;
     size_t n = end - begin;
-    switch (j->dtype) {
-    case STENO_F32:
+    if (j->dtype == STENO_F32)
         apply_f32(j, (float *)j->y + begin, (const float *)j->x + begin, n);
-        break;
-    case STENO_F64:
-        for (size_t i = begin; i < end; i++)
-            ((double *)j->y)[i] = j->row->f64(((const double *)j->x)[i], &j->args);
-        break;
-    case STENO_F16:
-    case STENO_BF16:
+    else if (j->dtype == STENO_F64)
+        apply_f64(j, (double *)j->y + begin, (const double *)j->x + begin, n);
+    else if (steno_ops_is_half(j->dtype))
         apply_half(j, (uint16_t *)j->y + begin, (const uint16_t *)j->x + begin, n);
-        break;
-    case STENO_I8:
-        apply_int8_t(j, (int8_t *)j->y + begin, (const int8_t *)j->x + begin, n);
-        break;
-    case STENO_I16:
-        apply_int16_t(j, (int16_t *)j->y + begin, (const int16_t *)j->x + begin, n);
-        break;
-    case STENO_I32:
-        apply_int32_t(j, (int32_t *)j->y + begin, (const int32_t *)j->x + begin, n);
-        break;
-    case STENO_I64:
-        apply_int64_t(j, (int64_t *)j->y + begin, (const int64_t *)j->x + begin, n);
-        break;
-    default:
-        apply_unsigned(j, begin, n);
-        break;
-    }
+    else
+        ints[j->dtype](j, begin, n);
 }
 
 static bool unary_takes(const struct unary_row *row, steno_dtype t)
 {
-    static const char *const with_ints[] = {"Abs", "Neg", "Sign", "Relu"};
-    if (steno_ops_is_float(t))
-        return true;
-    for (size_t i = 0; i < sizeof with_ints / sizeof with_ints[0]; i++)
-        if (!strcmp(row->type, with_ints[i]))
-            return steno_ops_is_int(t);
-    return false;
+    return steno_ops_is_float(t) ||
+           (steno_ops_is_int(t) && steno_op_type_in(row->type, "Abs Neg Sign Relu"));
 }
 
 /* alpha and beta, under the names that the operator uses. */

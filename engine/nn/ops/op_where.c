@@ -30,9 +30,15 @@ WHERE(where2, uint16_t)
 WHERE(where4, uint32_t)
 WHERE(where8, uint64_t)
 
+/* By the size of an element. */
+static void (*const where[])(const struct steno_broadcast *b, void *y, const uint8_t *c,
+                             const void *x, const void *z) = {
+    [1] = where1, [2] = where2, [4] = where4, [8] = where8};
+
 static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *c, *x, *z;
+    const struct steno_tensor *c = steno_op_in(ctx, 0), *x = steno_op_in(ctx, 1),
+                              *z = steno_op_in(ctx, 2);
     const struct steno_shape *in[3];
     struct steno_shape s;
     struct steno_tensor *y;
@@ -40,9 +46,6 @@ static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_bshape(ctx, 3, &s, err);
     if (st)
         return st;
-    c = steno_op_in(ctx, 0);
-    x = steno_op_in(ctx, 1);
-    z = steno_op_in(ctx, 2);
     if (c->dtype != STENO_BOOL || x->dtype != z->dtype || !steno_dtype_is_element(x->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT,
                              "the inputs must be bool and two of one type, not %s, %s, %s",
@@ -55,20 +58,7 @@ static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
     in[1] = &x->shape;
     in[2] = &z->shape;
     steno_broadcast_init(&b, &s, in, 3);
-    switch (steno_dtype_size(x->dtype)) {
-    case 1:
-        where1(&b, y->data, c->data, x->data, z->data);
-        break;
-    case 2:
-        where2(&b, y->data, c->data, x->data, z->data);
-        break;
-    case 4:
-        where4(&b, y->data, c->data, x->data, z->data);
-        break;
-    default:
-        where8(&b, y->data, c->data, x->data, z->data);
-        break;
-    }
+    where[steno_dtype_size(x->dtype)](&b, y->data, c->data, x->data, z->data);
     return STENO_OK;
 }
 
@@ -90,9 +80,10 @@ struct bounds {
 };
 
 #define CLIP(TAG, T, FIELD_LO, FIELD_HI)                                                           \
-    static void clip_##TAG(T *y, const T *x, size_t n, const struct bounds *k)                     \
+    static void clip_##TAG(void *yv, const void *xv, size_t n, const struct bounds *k)             \
     {                                                                                              \
-        T lo = (T)k->FIELD_LO, hi = (T)k->FIELD_HI;                                                \
+        T *y = yv, lo = (T)k->FIELD_LO, hi = (T)k->FIELD_HI;                                       \
+        const T *x = xv;                                                                           \
         for (size_t i = 0; i < n; i++) {                                                           \
             T v = x[i];                                                                            \
             v = k->has_lo && v < lo ? lo : v;                                                      \
@@ -109,6 +100,11 @@ CLIP(u8, uint8_t, ilo, ihi)
 CLIP(u16, uint16_t, ilo, ihi)
 CLIP(u32, uint32_t, ilo, ihi)
 CLIP(u64, uint64_t, ilo, ihi)
+
+static void (*const clips[])(void *y, const void *x, size_t n, const struct bounds *k) = {
+    [STENO_F32] = clip_f32, [STENO_F64] = clip_f64, [STENO_I8] = clip_i8, [STENO_I16] = clip_i16,
+    [STENO_I32] = clip_i32, [STENO_I64] = clip_i64, [STENO_U8] = clip_u8, [STENO_U16] = clip_u16,
+    [STENO_U32] = clip_u32, [STENO_U64] = clip_u64};
 
 static void clip_half(uint16_t *y, const uint16_t *x, steno_dtype t, size_t n,
                       const struct bounds *k)
@@ -154,47 +150,12 @@ static steno_status run_clip(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     n = steno_numel(x);
-    switch (x->dtype) {
-    case STENO_F32:
-        if (k.has_lo && k.has_hi)
-            steno_op_kernels(ctx)->clip_f32(y->data, x->data, n, (float)k.lo, (float)k.hi);
-        else
-            clip_f32(y->data, x->data, n, &k);
-        break;
-    case STENO_F64:
-        clip_f64(y->data, x->data, n, &k);
-        break;
-    case STENO_F16:
-    case STENO_BF16:
+    if (x->dtype == STENO_F32 && k.has_lo && k.has_hi)
+        steno_op_kernels(ctx)->clip_f32(y->data, x->data, n, (float)k.lo, (float)k.hi);
+    else if (steno_ops_is_half(x->dtype))
         clip_half(y->data, x->data, x->dtype, n, &k);
-        break;
-    case STENO_I8:
-        clip_i8(y->data, x->data, n, &k);
-        break;
-    case STENO_I16:
-        clip_i16(y->data, x->data, n, &k);
-        break;
-    case STENO_I32:
-        clip_i32(y->data, x->data, n, &k);
-        break;
-    case STENO_I64:
-        clip_i64(y->data, x->data, n, &k);
-        break;
-    case STENO_U8:
-        clip_u8(y->data, x->data, n, &k);
-        break;
-    case STENO_U16:
-        clip_u16(y->data, x->data, n, &k);
-        break;
-    case STENO_U32:
-        clip_u32(y->data, x->data, n, &k);
-        break;
-    case STENO_U64:
-        clip_u64(y->data, x->data, n, &k);
-        break;
-    default:
-        return steno_ops_bad_type(ctx, err, x->dtype);
-    }
+    else
+        clips[x->dtype](y->data, x->data, n, &k);
     return STENO_OK;
 }
 

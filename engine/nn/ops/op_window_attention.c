@@ -224,10 +224,7 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     if (!allocate(ctx, &w))
         return steno_ops_nomem(ctx, err);
-    if (w.parts == 1)
-        part_window_attention(&w, 0);
-    else
-        steno_op_parallel(ctx, (int)w.parts, part_window_attention, &w);
+    steno_op_parallel(ctx, (int)w.parts, part_window_attention, &w);
     return STENO_OK;
 }
 

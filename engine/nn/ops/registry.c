@@ -29,42 +29,17 @@ bool steno_op_has_rare(void)
     return *rare_families != NULL;
 }
 
-/* Those of nn/rare_ops without a domain. */
-static const char *const rare_names[] = {
-    "AffineGrid",
-    "Bernoulli",
-    "CenterCropPad",
-    "Col2Im",
-    "DeformConv",
-    "DepthToSpace",
-    "Det",
-    "GridSample",
-    "LRN",
-    "MaxRoiPool",
-    "MaxUnpool",
-    "NegativeLogLikelihoodLoss",
-    "NonMaxSuppression",
-    "Optional",
-    "OptionalGetElement",
-    "OptionalHasElement",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-    "RoiAlign",
-    "SoftmaxCrossEntropyLoss",
-    "SpaceToDepth",
-    "Unique",
-};
-
 bool steno_op_is_rare(const char *domain, const char *type)
 {
+    static const char names[] = "AffineGrid Bernoulli CenterCropPad Col2Im DeformConv "
+                                "DepthToSpace Det GridSample LRN MaxRoiPool MaxUnpool "
+                                "NegativeLogLikelihoodLoss NonMaxSuppression Optional "
+                                "OptionalGetElement OptionalHasElement RandomNormal "
+                                "RandomNormalLike RandomUniform RandomUniformLike RoiAlign "
+                                "SoftmaxCrossEntropyLoss SpaceToDepth Unique";
     if (!strcmp(domain, "ai.onnx.preview"))
         return !strcmp(type, "FlexAttention");
-    for (size_t i = 0; !*domain && i < sizeof rare_names / sizeof rare_names[0]; i++)
-        if (!strcmp(type, rare_names[i]))
-            return true;
-    return false;
+    return !*domain && steno_op_type_in(type, names);
 }
 
 const struct steno_op *steno_op_find(const char *domain, const char *type, int opset)

@@ -113,7 +113,7 @@ static bool find_bytes(const struct steno_prepare *pc, int in, int scale_in, str
     b->w = steno_prepare_const(pc, in);
     b->scale = scale_in < n->n_in ? steno_prepare_const(pc, scale_in) : NULL;
     b->zero = scale_in + 1 < n->n_in ? steno_prepare_const(pc, scale_in + 1) : NULL;
-    if (!b->w || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 || !steno_numel(b->w) ||
+    if (!b->w || !steno_dtype_is_byte(b->w->dtype) || b->w->shape.rank != 2 || !steno_numel(b->w) ||
         !b->scale || !b->scale->data || b->scale->dtype != STENO_F32)
         return false;
     cols = (size_t)b->w->shape.dim[1];

@@ -260,17 +260,9 @@ steno_status steno_cut_prove_table(struct cut *c, const struct steno_node *n)
 
 /* ---- every other node works on each position by itself -------------------------------------- */
 
-static const char *const elementwise[] = {"Add",       "Sub",
-                                          "Mul",       "Div",
-                                          "Relu",      "Sigmoid",
-                                          "Tanh",      "Erf",
-                                          "Sqrt",      "Exp",
-                                          "Neg",       "Pow",
-                                          "Gelu",      "Cast",
-                                          "Swish",     "LeakyRelu",
-                                          "Elu",       "Identity",
-                                          "HardSwish", "Mish",
-                                          "Softplus",  "DynamicQuantizeLinear"};
+static const char elementwise[] =
+    "Add Sub Mul Div Relu Sigmoid Tanh Erf Sqrt Exp Neg Pow Gelu Cast Swish LeakyRelu Elu Identity "
+    "HardSwish Mish Softplus DynamicQuantizeLinear";
 
 /* False for constants of more than one row: they would hold one row per position. */
 static bool row_constants(const struct cut *c, const struct steno_node *n)
@@ -307,21 +299,16 @@ static bool per_position(const struct cut *c, const struct steno_node *n)
         return !c->dep[n->in[1]];
     if (steno_pass_is_ours(n, "Attention"))
         return true; /* find_attention has checked it */
-    if (*n->domain)
-        return false;
-    for (size_t i = 0; i < sizeof elementwise / sizeof *elementwise; i++)
-        if (!strcmp(n->op_type, elementwise[i]))
-            return row_constants(c, n);
-    if (!strcmp(n->op_type, "MatMul") || !strcmp(n->op_type, "Gemm"))
+    if (steno_pass_is_any(n, elementwise))
+        return row_constants(c, n);
+    if (steno_pass_is_any(n, "MatMul Gemm"))
         return !c->dep[n->in[1]];
-    if (!strcmp(n->op_type, "LayerNormalization") || !strcmp(n->op_type, "RMSNormalization"))
+    if (steno_pass_is_any(n, "LayerNormalization RMSNormalization LogSoftmax Softmax"))
         return last_axis(c, n, -1);
-    if (!strcmp(n->op_type, "LogSoftmax") || !strcmp(n->op_type, "Softmax"))
-        return last_axis(c, n, -1);
-    if (!strcmp(n->op_type, "Gather"))
+    if (steno_pass_is(n, "Gather"))
         return of_gather(c, n);
     return steno_cut_is_slice(c, n, -1) || steno_cut_is_slice(c, n, 1) ||
-           steno_cut_is_table(c, n) || !strcmp(n->op_type, "Concat");
+           steno_cut_is_table(c, n) || steno_pass_is(n, "Concat");
 }
 
 steno_status steno_cut_prove_nodes(struct cut *c)

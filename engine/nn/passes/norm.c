@@ -82,19 +82,13 @@ static bool normalises_last(const struct steno_graph *g, const struct steno_node
     return steno_pass_is(n, "LayerNormalization") && rank >= 1 &&
            (axis == -1 || axis == rank - 1) &&
            steno_pass_vector(g, n->in[1], g->values[n->in[0]].shape.dim[rank - 1]) &&
-           (n->n_in < 3 || n->in[2] == STENO_NONE ||
-            steno_pass_vector(g, n->in[2], g->values[n->in[0]].shape.dim[rank - 1]));
+           steno_pass_vector_or_none(g, n, 2, g->values[n->in[0]].shape.dim[rank - 1]);
 }
 
 /* Elementwise operators of the algebra. Piecewise ones (Clip, Min, Max, Relu, Abs) are not. */
 static bool is_arithmetic(const struct steno_node *n)
 {
-    static const char *const types[] = {"Add", "Sub", "Mul",  "Div",
-                                        "Neg", "Pow", "Sqrt", "Reciprocal"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (steno_pass_is(n, types[i]))
-            return steno_cone_code(n) != 0;
-    return false;
+    return steno_pass_is_any(n, "Add Sub Mul Div Neg Pow Sqrt Reciprocal") && steno_cone_code(n);
 }
 
 static bool norm_takes(const struct steno_graph *g, const struct steno_cone *c,
@@ -384,7 +378,7 @@ static bool result(const struct steno_graph *g, struct norm *m, int i)
         return normalised(g, m, n, &a, y);
     if (steno_cone_inputs(n) > 1 && !norm_input(g, m, n, 1, &b))
         return false;
-    if (steno_pass_is(n, "Add") || steno_pass_is(n, "Sub"))
+    if (steno_pass_is_any(n, "Add Sub"))
         return add_norm(m, &a, &b, steno_pass_is(n, "Sub") ? -1 : 1, y);
     if (steno_pass_is(n, "Mul"))
         return multiply_norm(m, &a, &b, y);
@@ -526,9 +520,7 @@ steno_status steno_pass_norms(struct steno_graph *g, bool rms, int *changed, ste
     steno_status st = m.rows ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (int32_t i = g->n_nodes - 1; !st && i >= 0; i--) { /* from the end: the whole chain */
         const struct steno_node *n = &g->nodes[i];
-        if (!n->dead && n->out[0] != STENO_NONE &&
-            (steno_pass_is(n, "Add") || steno_pass_is(n, "Sub") || steno_pass_is(n, "Mul") ||
-             steno_pass_is(n, "Div")))
+        if (!n->dead && n->out[0] != STENO_NONE && (steno_pass_is_any(n, "Add Sub Mul Div")))
             st = try_end(g, &g->nodes[i], &m, rms ? RMS : LAYER, changed, err);
     }
     steno_arena_free(m.rows);

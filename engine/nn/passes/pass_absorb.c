@@ -41,12 +41,12 @@ static bool few_rows(struct steno_graph *g, steno_value_id v, int *left)
         return s->dim[1] > 0 && s->dim[1] <= MOST_ROWS;
     if (steno_pass_is(n, "Slice"))
         return last_rows(g, n) || few_rows(g, n->in[0], left);
-    if (steno_pass_is(n, "Add") || steno_pass_is(n, "Mul"))
+    if (steno_pass_is_any(n, "Add Mul"))
         return (g->values[n->in[0]].constant || few_rows(g, n->in[0], left)) &&
                (g->values[n->in[1]].constant || few_rows(g, n->in[1], left));
     if (steno_pass_is_ours(n, "Linear") || steno_pass_is_ours(n, "Attention") ||
-        steno_pass_is_ours(n, "AbsorbedAttention") || steno_pass_is(n, "LayerNormalization") ||
-        steno_pass_is(n, "Relu") || steno_pass_is(n, "MatMul") || steno_pass_is(n, "Swish"))
+        steno_pass_is_ours(n, "AbsorbedAttention") ||
+        steno_pass_is_any(n, "LayerNormalization Relu MatMul Swish"))
         return few_rows(g, n->in[0], left);
     return false;
 }

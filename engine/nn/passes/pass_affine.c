@@ -40,11 +40,10 @@ static int64_t channels(const struct steno_graph *g, const struct steno_node *op
 
 static bool find_op(struct steno_graph *g, struct affine *a, steno_value_id y)
 {
-    static const char *const types[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    a->op = NULL;
-    for (size_t i = 0; i < sizeof types / sizeof *types && !a->op; i++)
-        a->op = steno_pass_only_use(g, y, types[i]);
-    if (!a->op || g->values[y].shape.rank < 2 || g->values[y].dtype != STENO_F32)
+    a->op = steno_pass_producer(g, y);
+    if (!steno_pass_is_any(a->op, "Conv ConvTranspose Gemm MatMul") ||
+        !steno_pass_read_once(g, y) || g->values[y].shape.rank < 2 ||
+        g->values[y].dtype != STENO_F32)
         return false;
     a->w = a->op->in[1];
     a->b = steno_node_in(a->op, 2);
@@ -197,13 +196,12 @@ static steno_status rewrite(struct steno_graph *g, struct affine *a, steno_err *
 steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env,
                                struct steno_node *n, int *changed, steno_err *err)
 {
-    static const char *const types[] = {"Add", "Sub", "Mul", "Div", NULL};
     struct affine a = {.after = n};
     const bool bn = steno_pass_is(n, "BatchNormalization");
     bool found = false;
     steno_status st = STENO_OK;
     (void)env;
-    if (!bn && !steno_pass_is_any(n, types))
+    if (!bn && !steno_pass_is_any(n, "Add Sub Mul Div"))
         return STENO_OK;
     for (int k = 0; k < (bn ? 1 : n->n_in) && !found; k++)
         found = find_op(g, &a, n->in[k]);

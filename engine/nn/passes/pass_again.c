@@ -19,30 +19,25 @@
 /* True if n gives what `before` gave. */
 static bool idempotent(const struct steno_node *n, const struct steno_node *before)
 {
-    static const char *const same[] = {"Relu", "Abs", "Ceil", "Floor", "Round", "Sign", NULL};
-    static const char *const whole[] = {"Ceil", "Floor", "Round", NULL};
-    static const char *const positive[] = {"Relu", "Abs",      "Sigmoid",     "Softmax",
-                                           "Exp",  "Softplus", "HardSigmoid", NULL};
-    if (steno_pass_is_any(n, same) && steno_pass_is(before, n->op_type))
+    static const char whole[] = "Ceil Floor Round";
+    if (steno_pass_is_any(n, "Relu Abs Ceil Floor Round Sign") && steno_pass_is(before, n->op_type))
         return true;
     if (steno_pass_is_any(n, whole) && steno_pass_is_any(before, whole))
         return true;
-    return (steno_pass_is(n, "Relu") || steno_pass_is(n, "Abs")) &&
-           steno_pass_is_any(before, positive);
+    return steno_pass_is_any(n, "Relu Abs") &&
+           steno_pass_is_any(before, "Relu Abs Sigmoid Softmax Exp Softplus HardSigmoid");
 }
 
 static bool involution(const struct steno_node *n, const struct steno_node *before)
 {
-    static const char *const types[] = {"Neg", "Not", NULL};
-    return steno_pass_is_any(n, types) && steno_pass_is(before, n->op_type);
+    return steno_pass_is_any(n, "Neg Not") && steno_pass_is(before, n->op_type);
 }
 
 /* True if v is 0 and 1 only: truth values as numbers. */
 static bool is_mask(struct steno_graph *g, steno_value_id v)
 {
-    static const char *const views[] = {"Unsqueeze", "Squeeze", "Reshape", "Expand", NULL};
     const struct steno_node *n = steno_pass_producer(g, v);
-    for (int i = 0; i < 8 && steno_pass_is_any(n, views); i++)
+    for (int i = 0; i < 8 && steno_pass_is_any(n, "Unsqueeze Squeeze Reshape Expand"); i++)
         n = steno_pass_producer(g, n->in[0]);
     return steno_pass_is(n, "Cast") && g->values[n->in[0]].dtype == STENO_BOOL &&
            g->values[v].dtype == STENO_F32;
@@ -99,11 +94,10 @@ static bool swap_where(struct steno_graph *g, struct steno_node *n)
 
 static bool again_largest(struct steno_graph *g, struct steno_node *n)
 {
-    static const char *const soft[] = {"Softmax", "LogSoftmax", NULL};
     struct steno_node *s = steno_pass_is(n, "ArgMax") ? steno_pass_producer(g, n->in[0]) : NULL;
     int64_t axis, along;
     int rank;
-    if (!steno_pass_is_any(s, soft) || s->opset < 13)
+    if (!steno_pass_is_any(s, "Softmax LogSoftmax") || s->opset < 13)
         return false;
     rank = g->values[n->in[0]].shape.rank;
     axis = steno_node_int(n, "axis", 0);

@@ -168,8 +168,7 @@ static bool keeps_shape(const struct steno_graph *g, const struct steno_node *n,
 static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    while (n && steno_pass_read_once(g, v) && f->n_gone < 6 &&
-           (steno_pass_is(n, "Mul") || steno_pass_is(n, "Div"))) {
+    while (n && steno_pass_read_once(g, v) && f->n_gone < 6 && steno_pass_is_any(n, "Mul Div")) {
         double c;
         int side = steno_pass_is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
         if ((!side && !steno_pass_scalar(g, n->in[1], &c)) || !keeps_shape(g, n, side) ||
@@ -232,7 +231,7 @@ static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, st
     for (;;) {
         struct steno_node *n = steno_pass_producer(g, v);
         double c;
-        if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || !steno_pass_read_once(g, v) ||
+        if (!steno_pass_is_any(n, "Mul Div") || !steno_pass_read_once(g, v) ||
             !steno_pass_scalar(g, n->in[1], &c) || g->values[n->in[0]].shape.rank != 4 ||
             !keeps_shape(g, n, 0) || !isnormal((float)c) || f->n_gone > 12)
             return v;
@@ -552,8 +551,7 @@ static void free_scores(struct steno_graph *g, struct steno_node *shape)
     for (int steps = 0; steps < 4; steps++) {
         double c;
         n = steno_pass_producer(g, v);
-        if ((steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) &&
-            steno_pass_scalar(g, n->in[1], &c))
+        if (steno_pass_is_any(n, "Mul Div") && steno_pass_scalar(g, n->in[1], &c))
             v = n->in[0];
         else if (steno_pass_is(n, "Add"))
             v = n->in[steno_pass_is(steno_pass_producer(g, n->in[0]), "MatMul") ? 0 : 1];

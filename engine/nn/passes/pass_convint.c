@@ -19,7 +19,7 @@ struct found {
 
 static bool is_bytes(const struct steno_tensor *t)
 {
-    return t && t->data && (t->dtype == STENO_U8 || t->dtype == STENO_I8);
+    return t && t->data && steno_dtype_is_byte(t->dtype);
 }
 
 /* A constant of f32 with one number, or one for each of n channels along axis 1 of the output. */

@@ -12,12 +12,11 @@ static steno_value_id repeated_heads(struct steno_graph *g, steno_value_id wide)
 {
     const struct steno_node *expand = steno_pass_producer(g, wide), *apart;
     const struct steno_shape *y = &g->values[wide].shape, *u, *x;
-    if (!(steno_pass_is(expand, "Expand") || steno_pass_is(expand, "Tile")) || y->rank != 5)
+    if (!steno_pass_is_any(expand, "Expand Tile") || y->rank != 5)
         return STENO_NONE;
     apart = steno_pass_producer(g, expand->in[0]);
     u = &g->values[expand->in[0]].shape;
-    if (!(steno_pass_is(apart, "Unsqueeze") || steno_pass_is(apart, "Reshape")) || u->rank != 5 ||
-        u->dim[2] != 1)
+    if (!steno_pass_is_any(apart, "Unsqueeze Reshape") || u->rank != 5 || u->dim[2] != 1)
         return STENO_NONE;
     x = &g->values[apart->in[0]].shape;
     if (x->rank != 4)

@@ -62,43 +62,36 @@ static bool zero_of_integers(const struct steno_graph *g, const struct steno_nod
            steno_pass_same_shape(g, n->in[in], n->out[0]);
 }
 
-/* Return the number of the input that output 0 equals, or -1. */
-static int passes_on(const struct steno_graph *g, const struct steno_node *n)
+static bool gives_first(const struct steno_graph *g, const struct steno_node *n)
 {
-    const char *t = n->op_type;
-    bool shape = n->n_in && n->in[0] != STENO_NONE && steno_pass_same_shape(g, n->in[0], n->out[0]);
-    if (!strcmp(t, "Identity"))
-        return 0;
-    if (!strcmp(t, "Dropout"))
-        return n->opset < 7            ? steno_node_int(n, "is_test", 0) != 0 ? 0 : -1
-               : absent_or(g, n, 2, 0) ? 0
-                                       : -1;
-    if (!strcmp(t, "Cast"))
+    const bool shape = steno_pass_same_shape(g, n->in[0], n->out[0]);
+    if (steno_pass_is(n, "Dropout"))
+        return n->opset < 7 ? steno_node_int(n, "is_test", 0) != 0 : absent_or(g, n, 2, 0);
+    if (steno_pass_is(n, "Cast"))
         return g->values[n->in[0]].dtype &&
-                       g->values[n->in[0]].dtype == (steno_dtype)steno_node_int(n, "to", 0)
-                   ? 0
-                   : -1;
-    if (!strcmp(t, "Transpose"))
-        return in_order(n) ? 0 : -1;
-    if (!strcmp(t, "Concat") || !strcmp(t, "Sum") || !strcmp(t, "Max") || !strcmp(t, "Min") ||
-        !strcmp(t, "Mean"))
-        return n->n_in == 1 ? 0 : -1;
-    if (!strcmp(t, "Split"))
-        return n->n_out == 1 && shape ? 0 : -1;
-    if (!strcmp(t, "Reshape") || !strcmp(t, "Expand") || !strcmp(t, "Tile") ||
-        !strcmp(t, "Flatten"))
-        return shape ? 0 : -1;
-    if (!strcmp(t, "Slice"))
-        return shape && n->opset >= 10 && absent_or(g, n, 4, 1) ? 0 : -1;
-    if (!strcmp(t, "Pad"))
-        return shape && all_zero_pads(g, n) ? 0 : -1;
-    if (!strcmp(t, "Add") || !strcmp(t, "Sub"))
-        return neutral(g, n, 1, 0) ? 0 : *t == 'A' && neutral(g, n, 0, 0) ? 1 : -1;
-    if (!strcmp(t, "Mul") && (zero_of_integers(g, n, 0) || zero_of_integers(g, n, 1)))
-        return zero_of_integers(g, n, 0) ? 0 : 1;
-    if (!strcmp(t, "Mul") || !strcmp(t, "Div") || !strcmp(t, "Pow"))
-        return neutral(g, n, 1, 1) ? 0 : *t == 'M' && neutral(g, n, 0, 1) ? 1 : -1;
-    return -1;
+               g->values[n->in[0]].dtype == (steno_dtype)steno_node_int(n, "to", 0);
+    if (steno_pass_is(n, "Transpose"))
+        return in_order(n);
+    if (steno_pass_is_any(n, "Concat Sum Max Min Mean"))
+        return n->n_in == 1;
+    if (steno_pass_is(n, "Split"))
+        return n->n_out == 1 && shape;
+    if (steno_pass_is(n, "Slice"))
+        return shape && n->opset >= 10 && absent_or(g, n, 4, 1);
+    if (steno_pass_is(n, "Pad"))
+        return shape && all_zero_pads(g, n);
+    if (steno_pass_is(n, "Mul") && zero_of_integers(g, n, 0))
+        return true;
+    return steno_pass_is(n, "Identity") ||
+           (shape && steno_pass_is_any(n, "Reshape Expand Tile Flatten")) ||
+           (steno_pass_is_any(n, "Add Sub") && neutral(g, n, 1, 0)) ||
+           (steno_pass_is_any(n, "Mul Div Pow") && neutral(g, n, 1, 1));
+}
+
+static bool gives_second(const struct steno_graph *g, const struct steno_node *n)
+{
+    return (steno_pass_is(n, "Add") && neutral(g, n, 0, 0)) ||
+           (steno_pass_is(n, "Mul") && (zero_of_integers(g, n, 1) || neutral(g, n, 0, 1)));
 }
 
 steno_status steno_pass_identity(struct steno_graph *g, const struct steno_pass_env *env,
@@ -112,7 +105,7 @@ steno_status steno_pass_identity(struct steno_graph *g, const struct steno_pass_
         return STENO_OK;
     for (int k = 0; k < n->n_in; k++) /* sorted: earlier nodes are done */
         n->in[k] = steno_graph_replacement_of(g, n->in[k]);
-    in = steno_pass_one_output(g, n) ? passes_on(g, n) : -1;
+    in = !steno_pass_one_output(g, n) ? -1 : gives_first(g, n) ? 0 : gives_second(g, n) ? 1 : -1;
     if (in >= 0 && steno_pass_replace(g, n->out[0], n->in[in])) {
         n->dead = true;
         ++*changed;

@@ -23,9 +23,7 @@ struct found {
 
 static bool one_element(const struct steno_graph *g, steno_value_id v)
 {
-    const struct steno_value *x = &g->values[v];
-    return x->dtype == STENO_F32 &&
-           (x->shape.rank == 0 || (x->shape.rank == 1 && x->shape.dim[0] == 1));
+    return g->values[v].dtype == STENO_F32 && steno_pass_one_element(g, v);
 }
 
 static bool weight_scale(const struct steno_graph *g, steno_value_id v, int64_t n)
@@ -55,7 +53,7 @@ static bool int8_weights(const struct steno_graph *g, const struct steno_node *n
 {
     const struct steno_tensor *w = steno_pass_const(g, n, 1), *z = steno_pass_const(g, n, 3);
     if (!w || !w->data || w->shape.rank != 2 || !steno_numel(w) || n->n_in < 3 ||
-        g->values[n->in[0]].shape.rank < 2 || (w->dtype != STENO_I8 && w->dtype != STENO_U8) ||
+        g->values[n->in[0]].shape.rank < 2 || !steno_dtype_is_byte(w->dtype) ||
         n->in[2] == STENO_NONE || g->values[n->in[2]].shape.rank != 0)
         return false;
     if (steno_node_in(n, 3) == STENO_NONE)

@@ -43,11 +43,6 @@ struct walk {
     int n_blocks;
 };
 
-static bool layers_is(const struct steno_node *n, const char *domain, const char *type)
-{
-    return n && !strcmp(n->domain, domain) && !strcmp(n->op_type, type);
-}
-
 static bool has_body(const struct steno_node *n)
 {
     for (int k = 0; k < n->n_attr; k++)
@@ -58,7 +53,7 @@ static bool has_body(const struct steno_node *n)
 
 static bool is_product(const struct steno_node *n)
 {
-    return layers_is(n, "ai.steno", "Linear") || layers_is(n, "ai.steno", "IntLinear");
+    return steno_pass_is_ours(n, "Linear") || steno_pass_is_ours(n, "IntLinear");
 }
 
 /* True if a path leads from the base to node i. Marks all nodes on such paths. */
@@ -101,17 +96,17 @@ static bool inside(const struct walk *w, int32_t i)
 
 static bool is_swoosh(const struct steno_node *n)
 {
-    return layers_is(n, "ai.steno", "Swoosh") ||
+    return steno_pass_is_ours(n, "Swoosh") ||
            (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
 }
 
 /* The kind of a Zipformer block, which has no normalisation. */
 static enum kind zipformer_kind(const struct steno_node *n)
 {
-    return layers_is(n, "ai.steno", "WeightedValues")    ? SELF_ATTENTION
-           : layers_is(n, "ai.steno", "NonlinAttention") ? NONLIN_MODULE
-           : layers_is(n, "ai.steno", "ChunkConv")       ? CONV_MODULE
-                                                         : NO_BLOCK;
+    return steno_pass_is_ours(n, "WeightedValues")    ? SELF_ATTENTION
+           : steno_pass_is_ours(n, "NonlinAttention") ? NONLIN_MODULE
+           : steno_pass_is_ours(n, "ChunkConv")       ? CONV_MODULE
+                                                      : NO_BLOCK;
 }
 
 static enum kind layers_kind_of(const struct walk *w, int32_t end)
@@ -128,20 +123,19 @@ static enum kind layers_kind_of(const struct walk *w, int32_t end)
             kind = zipformer_kind(n);
             bare++;
         }
-        if (layers_is(n, "ai.steno", "AttentionWeights"))
+        if (steno_pass_is_ours(n, "AttentionWeights"))
             return NO_BLOCK;
         swoosh += is_swoosh(n);
         products += is_product(n);
-        norms += layers_is(n, "", "LayerNormalization");
-        if (layers_is(n, "ai.steno", "Attention") ||
-            layers_is(n, "ai.steno", "AbsorbedAttention") ||
-            layers_is(n, "ai.steno", "LocalAttention")) {
+        norms += steno_pass_is(n, "LayerNormalization");
+        if (steno_pass_is_ours(n, "Attention") || steno_pass_is_ours(n, "AbsorbedAttention") ||
+            steno_pass_is_ours(n, "LocalAttention")) {
             int32_t k = w->g->values[n->in[1]].producer;
             if (kind)
                 return NO_BLOCK;
             kind = k > w->first && inside(w, k) ? SELF_ATTENTION : CROSS_ATTENTION;
-        } else if (layers_is(n, "ai.steno", "DepthwiseConv1d") ||
-                   (layers_is(n, "", "Conv") && steno_node_int(n, "group", 1) > 1)) {
+        } else if (steno_pass_is_ours(n, "DepthwiseConv1d") ||
+                   (steno_pass_is(n, "Conv") && steno_node_int(n, "group", 1) > 1)) {
             if (kind)
                 return NO_BLOCK;
             kind = CONV_MODULE;
@@ -192,13 +186,13 @@ static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
     steno_value_id terms[2] = {STENO_NONE, STENO_NONE};
     bool took = false;
     steno_status st = STENO_OK;
-    if (layers_is(n, "", "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
+    if (steno_pass_is(n, "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
         n = steno_pass_producer(w->g, n->in[0]);
-    if (layers_is(n, "ai.steno", "Linear") && n->n_in > 3)
+    if (steno_pass_is_ours(n, "Linear") && n->n_in > 3)
         terms[0] = n->in[3];
-    else if (layers_is(n, "ai.steno", "IntLinear") && n->n_in > 7)
+    else if (steno_pass_is_ours(n, "IntLinear") && n->n_in > 7)
         terms[0] = n->in[7];
-    else if (layers_is(n, "", "Add"))
+    else if (steno_pass_is(n, "Add"))
         memcpy(terms, n->in, sizeof terms);
     for (int k = 0; !st && !took && k < 2; k++) {
         const struct steno_node *cut;
@@ -206,7 +200,7 @@ static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
             continue;
         st = try_block(w, end, terms[k], &took, err);
         cut = steno_pass_producer(w->g, terms[k]);
-        if (!st && !took && layers_is(cut, "", "Slice"))
+        if (!st && !took && steno_pass_is(cut, "Slice"))
             st = try_block(w, end, cut->in[0], &took, err);
     }
     return st;
@@ -285,12 +279,12 @@ static steno_status zipformer_layer(struct walk *w, int32_t end, int *changed, s
     int weights = 0;
     int32_t r;
     steno_status st;
-    if (!layers_is(n, "ai.steno", "Bypass") ||
-        !layers_is(steno_pass_producer(w->g, n->in[1]), "ai.steno", "BiasNorm") ||
+    if (!steno_pass_is_ours(n, "Bypass") ||
+        !steno_pass_is_ours(steno_pass_producer(w->g, n->in[1]), "BiasNorm") ||
         !walk_from(w, n->in[0], end))
         return STENO_OK;
     for (int32_t i = w->first + 1; i <= end; i++)
-        weights += inside(w, i) && layers_is(&w->g->nodes[i], "ai.steno", "AttentionWeights");
+        weights += inside(w, i) && steno_pass_is_ours(&w->g->nodes[i], "AttentionWeights");
     if (weights != 1)
         return STENO_OK;
     st = steno_graph_add_region(w->g, "ZipformerEncoderLayer", n->name, STENO_NONE, &r, err);
@@ -326,7 +320,7 @@ static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
     /* a conformer layer ends with a normalisation */
     if (!st && last.n && last.conformer) {
         struct steno_node *n = steno_pass_only_reader(w->g, w->blocks[last.first + last.n - 1].out);
-        if (layers_is(n, "", "LayerNormalization") && n->region == STENO_NONE)
+        if (steno_pass_is(n, "LayerNormalization") && n->region == STENO_NONE)
             n->region = last.region;
     }
     return st;
@@ -381,12 +375,8 @@ static bool take_producers(struct walk *w)
 
 static bool only_moves(const struct steno_node *n)
 {
-    static const char *const types[] = {"Reshape",   "Transpose", "Slice",     "Gather",  "Concat",
-                                        "ScatterND", "Squeeze",   "Unsqueeze", "Identity"};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (layers_is(n, "", types[i]))
-            return true;
-    return false;
+    return steno_pass_is_any(n, "Reshape Transpose Slice Gather Concat ScatterND Squeeze Unsqueeze "
+                                "Identity");
 }
 
 /* Move nodes that only move a region's results into it, if they join them with nothing that comes
@@ -430,7 +420,7 @@ static bool shape_only(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;
     for (int32_t i = 0; n && i < g->n_nodes; i++)
-        if (!g->nodes[i].dead && layers_is(&g->nodes[i], "", "Shape") && g->nodes[i].in[0] == v)
+        if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Shape") && g->nodes[i].in[0] == v)
             n--;
     return !n && !g->values[v].is_output;
 }
@@ -443,8 +433,8 @@ static uint32_t data_readers(const struct steno_graph *g, steno_value_id v)
         const struct steno_node *r = &g->nodes[i];
         if (r->dead || r->n_in < 1 || r->in[0] != v)
             continue;
-        if (layers_is(r, "", "Shape") ||
-            (layers_is(r, "", "Transpose") && shape_only(g, r->out[0])))
+        if (steno_pass_is(r, "Shape") ||
+            (steno_pass_is(r, "Transpose") && shape_only(g, r->out[0])))
             n--;
     }
     return n;
@@ -458,12 +448,11 @@ static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed,
     chain[n++] = at;
     while (n < 8) {
         const struct steno_node *p = steno_pass_producer(g, v);
-        bool conv = layers_is(p, "", "Conv") || layers_is(p, "com.microsoft", "FusedConv") ||
-                    layers_is(p, "ai.steno", "ConvNhwc");
+        bool conv = steno_pass_is(p, "Conv") || (p && !strcmp(p->op_type, "FusedConv")) ||
+                    steno_pass_is_ours(p, "ConvNhwc");
         if (!p || data_readers(g, v) != 1 || g->values[v].is_output || p->region != STENO_NONE ||
-            !(conv || layers_is(p, "", "Reshape") || layers_is(p, "", "Transpose") ||
-              layers_is(p, "", "Unsqueeze") || layers_is(p, "", "Relu") ||
-              layers_is(p, "", "DynamicQuantizeLinear")))
+            !(conv ||
+              steno_pass_is_any(p, "Reshape Transpose Unsqueeze Relu DynamicQuantizeLinear")))
             break;
         convs += conv;
         chain[n++] = (int32_t)(p - g->nodes);

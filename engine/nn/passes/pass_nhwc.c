@@ -57,18 +57,16 @@ static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
 
 static bool one_input(const struct steno_node *n)
 {
-    static const char *const types[] = {
-        "Relu", "Sigmoid",         "Tanh",  "Swish",    "Erf",  "Sqrt",       "LeakyRelu",
-        "Elu",  "HardSigmoid",     "Abs",   "Neg",      "Clip", "Softplus",   "HardSwish",
-        "Gelu", "Identity",        "Mish",  "Softsign", "Selu", "Celu",       "Exp",
-        "Log",  "ThresholdedRelu", "Round", "Floor",    "Ceil", "Reciprocal", NULL};
-    return steno_pass_is_any(n, types) || steno_pass_is_ours(n, "Swoosh");
+    return steno_pass_is_any(n,
+                             "Relu Sigmoid Tanh Swish Erf Sqrt LeakyRelu Elu HardSigmoid Abs Neg "
+                             "Clip Softplus HardSwish Gelu Identity Mish Softsign Selu Celu Exp "
+                             "Log ThresholdedRelu Round Floor Ceil Reciprocal") ||
+           steno_pass_is_ours(n, "Swoosh");
 }
 
 static bool two_inputs(const struct steno_node *n)
 {
-    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", NULL};
-    return steno_pass_is_any(n, types);
+    return steno_pass_is_any(n, "Add Sub Mul Div Max Min PRelu");
 }
 
 static bool single(const struct steno_graph *g, steno_value_id v)
@@ -109,13 +107,13 @@ static bool where_fits(const struct layout *l, const struct steno_node *n)
 static bool pool_fits(const struct layout *l, const struct steno_node *n)
 {
     const struct steno_value *x = &l->g->values[n->in[0]];
-    const bool global = steno_pass_is(n, "GlobalAveragePool") || steno_pass_is(n, "GlobalMaxPool");
+    const bool global = steno_pass_is_any(n, "GlobalAveragePool GlobalMaxPool");
     if (!l->last[n->in[0]] || x->shape.rank != 4 || x->dtype != STENO_F32)
         return false;
     for (int i = 1; i < n->n_out; i++) /* Indices */
         if (n->out[i] != STENO_NONE)
             return false;
-    return global || steno_pass_is(n, "MaxPool") || steno_pass_is(n, "AveragePool");
+    return global || steno_pass_is_any(n, "MaxPool AveragePool");
 }
 
 /* True for a Resize by constant scales or to constant sizes, given for all four axes. */

@@ -8,12 +8,6 @@
  * at 2^24; the dimension does not. */
 #include "nn/passes/passes.h"
 
-static bool one_element(const struct steno_graph *g, steno_value_id v)
-{
-    const struct steno_shape *s = &g->values[v].shape;
-    return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
-}
-
 /* Return the shape that v fills with 1.0, or NONE. */
 static steno_value_id filled_shape(struct steno_graph *g, steno_value_id v)
 {
@@ -51,7 +45,7 @@ static steno_status counted(struct steno_graph *g, struct steno_node *n, int *ch
     const struct steno_shape *s = &g->values[n->out[0]].shape;
     steno_value_id shape, where;
     int64_t axis;
-    if (!steno_pass_is(sum, "ReduceSum") || !one_element(g, n->out[0]) ||
+    if (!steno_pass_is(sum, "ReduceSum") || !steno_pass_one_element(g, n->out[0]) ||
         (shape = filled_shape(g, sum->in[0])) == STENO_NONE || !one_axis(g, sum, &axis))
         return STENO_OK;
     n->dead = true;
@@ -86,7 +80,5 @@ steno_status steno_pass_ones(struct steno_graph *g, const struct steno_pass_env 
         return STENO_OK;
     if (steno_pass_is(n, "Cast") && steno_node_int(n, "to", 0) == STENO_I64)
         return counted(g, n, changed, err);
-    return steno_pass_is(n, "ReduceMax") || steno_pass_is(n, "ReduceMin")
-               ? of_one(g, n, changed, err)
-               : STENO_OK;
+    return steno_pass_is_any(n, "ReduceMax ReduceMin") ? of_one(g, n, changed, err) : STENO_OK;
 }

@@ -18,10 +18,8 @@
 
 static bool compares(const struct steno_node *n)
 {
-    static const char *const types[] = {
-        "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", NULL};
-    return steno_pass_is_any(n, types) && n->n_in == 2 && n->in[0] != STENO_NONE &&
-           n->in[1] != STENO_NONE;
+    return steno_pass_is_any(n, "And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual") &&
+           n->n_in == 2 && n->in[0] != STENO_NONE && n->in[1] != STENO_NONE;
 }
 
 static int rank_of(const struct steno_graph *g, steno_value_id v)
@@ -56,8 +54,7 @@ static bool broadcast_to(const struct steno_graph *g, steno_value_id x, steno_va
 
 static bool computes(const struct steno_node *n)
 {
-    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Where", NULL};
-    return steno_pass_is_any(n, types);
+    return steno_pass_is_any(n, "Add Sub Mul Div Where");
 }
 
 /* True if s is the shape of w, whatever that is. */
@@ -199,7 +196,7 @@ steno_status steno_pass_outer(struct steno_graph *g, const struct steno_pass_env
         *changed += without_expand(g, n);
     else if (steno_pass_is(n, "Shape"))
         *changed += shape_of_constant(g, n);
-    else if (steno_pass_is(n, "Slice") || steno_pass_is(n, "Gather"))
+    else if (steno_pass_is_any(n, "Slice Gather"))
         return pick_first(g, n, changed, err);
     return STENO_OK;
 }

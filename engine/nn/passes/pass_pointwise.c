@@ -37,9 +37,7 @@ static steno_status convolution(struct steno_graph *g, struct steno_node *c, ste
 
 static bool is_curve(const struct steno_node *n)
 {
-    static const char *const types[] = {"Swish", "Sigmoid", "Relu", "Tanh",
-                                        "Gelu",  "Neg",     "Exp",  NULL};
-    return steno_pass_is_any(n, types) && n->n_in == 1;
+    return steno_pass_is_any(n, "Swish Sigmoid Relu Tanh Gelu Neg Exp") && n->n_in == 1;
 }
 
 /* A tensor [N, 1, T], one number for all channels. */

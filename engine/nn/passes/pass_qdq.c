@@ -24,17 +24,6 @@ struct found {
     int64_t n;       /* columns, or channels */
 };
 
-static bool is_byte(steno_dtype t)
-{
-    return t == STENO_U8 || t == STENO_I8;
-}
-
-static bool single(const struct steno_graph *g, steno_value_id v)
-{
-    const struct steno_shape *s = &g->values[v].shape;
-    return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
-}
-
 static const struct steno_node *dequantized(struct steno_graph *g, steno_value_id v, struct side *s)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
@@ -42,7 +31,7 @@ static const struct steno_node *dequantized(struct steno_graph *g, steno_value_i
         steno_node_int(n, "block_size", 0))
         return NULL;
     *s = (struct side){n->in[0], n->in[1], steno_node_in(n, 2)};
-    return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 &&
+    return steno_dtype_is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 &&
                    steno_pass_is_finite(g, s->scale)
                ? n
                : NULL;
@@ -50,8 +39,9 @@ static const struct steno_node *dequantized(struct steno_graph *g, steno_value_i
 
 static bool activations(struct steno_graph *g, steno_value_id v, struct side *s)
 {
-    return dequantized(g, v, s) && !g->values[s->q].constant && single(g, s->scale) &&
-           (s->zero == STENO_NONE || single(g, s->zero));
+    return dequantized(g, v, s) && !g->values[s->q].constant &&
+           steno_pass_one_element(g, s->scale) &&
+           (s->zero == STENO_NONE || steno_pass_one_element(g, s->zero));
 }
 
 /* True if no sum of products leaves 32 bits; a difference to a zero point has 9 bits. */
@@ -81,7 +71,7 @@ static bool qdq_weights(struct steno_graph *g, steno_value_id v, int rank, int a
             v = n->in[0];
     }
     n = dequantized(g, v, &f->w);
-    if (n && rank == 2 && single(g, f->w.scale) && !g->values[f->w.q].constant) {
+    if (n && rank == 2 && steno_pass_one_element(g, f->w.scale) && !g->values[f->w.q].constant) {
         const struct steno_node *t = steno_pass_producer(g, f->w.q); /* of the bytes */
         if (steno_pass_swaps_last_two(t, 2)) {
             f->transposed = !f->transposed;
@@ -132,7 +122,9 @@ static steno_value_id as_column(struct steno_pass_writer *w, steno_value_id v, i
     int64_t dims[STENO_MAX_RANK] = {n};
     for (int i = 1; i <= ones; i++)
         dims[i] = 1;
-    return v == STENO_NONE || !ones || single(w->g, v) ? v : reshaped(w, v, ones + 1, dims);
+    return v == STENO_NONE || !ones || steno_pass_one_element(w->g, v)
+               ? v
+               : reshaped(w, v, ones + 1, dims);
 }
 
 /* The one zero point of all channels, or NULL: ONNX Runtime's ConvInteger takes no others. */
@@ -163,7 +155,7 @@ static steno_status build_qdq(struct steno_graph *g, struct steno_node *n, struc
     const bool conv = steno_pass_is(n, "Conv");
     struct steno_pass_writer w = {g, n->name, err, STENO_OK};
     const int ones = conv ? g->values[f->w.q].shape.rank - 2 : 0;
-    steno_value_id weights = f->w.q, w_zero = f->w.zero, zero, p;
+    steno_value_id weights = f->w.q, w_zero = f->w.zero, zero, scale, bias, p;
     n->dead = true;
     if (f->dynamic)
         quantize(&w, old.in[0], &f->x);
@@ -176,8 +168,9 @@ static steno_status build_qdq(struct steno_graph *g, struct steno_node *n, struc
     p = steno_pass_write_new(&w, STENO_NODE("", conv ? "ConvInteger" : "MatMulInteger", 10,
                                             .in = STENO_VALUES(f->x.q, weights, zero, w_zero),
                                             .attrs_of = conv ? &old : NULL));
-    steno_pass_write_scaled(&w, p, f->x.scale, as_column(&w, f->w.scale, f->n, ones),
-                            as_column(&w, steno_node_in(&old, 2), f->n, ones), old.out[0]);
+    scale = as_column(&w, f->w.scale, f->n, ones);
+    bias = as_column(&w, steno_node_in(&old, 2), f->n, ones);
+    steno_pass_write_scaled(&w, p, f->x.scale, scale, bias, old.out[0]);
     return w.st;
 }
 

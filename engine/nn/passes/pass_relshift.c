@@ -37,8 +37,7 @@ static bool zeros(struct steno_graph *g, steno_value_id v)
 static struct steno_node *behind_views(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
-           steno_pass_is(n, "Reshape"))
+    while (steno_pass_is_any(n, "Unsqueeze Squeeze Reshape"))
         n = steno_pass_producer(g, n->in[0]);
     return n;
 }

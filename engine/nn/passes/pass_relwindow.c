@@ -40,7 +40,7 @@ static bool counts(struct steno_graph *g, steno_value_id v, int64_t heads, int64
 {
     struct steno_node *n = steno_pass_producer(g, v);
     double c;
-    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Reshape"))
+    while (steno_pass_is_any(n, "Unsqueeze Reshape"))
         n = steno_pass_producer(g, n->in[0]);
     if (!steno_pass_is(n, "Mul"))
         return false;

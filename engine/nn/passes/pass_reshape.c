@@ -8,8 +8,7 @@
 
 static bool is_view(const struct steno_node *n)
 {
-    static const char *const types[] = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", NULL};
-    return steno_pass_is_any(n, types);
+    return steno_pass_is_any(n, "Reshape Squeeze Unsqueeze Flatten");
 }
 
 /* Compute the constant target that reshapes `in` to `out` for all sizes: at most one -1, and no -1

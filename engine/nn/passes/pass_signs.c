@@ -176,7 +176,7 @@ static steno_status visit_signs(struct job *j, int32_t at)
 {
     const struct steno_node *n = &j->g->nodes[at];
     steno_status st = STENO_OK;
-    if (steno_pass_is(n, "MatMul") || steno_pass_is(n, "Gemm") || steno_pass_is(n, "Conv"))
+    if (steno_pass_is_any(n, "MatMul Gemm Conv"))
         return of_dequantized(j, n);
     for (size_t i = 0; !st && i < sizeof products / sizeof *products; i++) {
         const struct product *p = &products[i];

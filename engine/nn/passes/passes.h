@@ -82,8 +82,8 @@ void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
 bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_id to);
 /* True if n is not NULL and is `type` of ai.onnx. */
 bool steno_pass_is(const struct steno_node *n, const char *type);
-/* True if n is not NULL and is one of the types of ai.onnx, a list that ends with NULL. */
-bool steno_pass_is_any(const struct steno_node *n, const char *const *types);
+/* True if n is not NULL and is of ai.onnx and one of these types, which are separated by spaces. */
+bool steno_pass_is_any(const struct steno_node *n, const char *types);
 /* True if n is not NULL and is `type` of ai.steno. */
 bool steno_pass_is_ours(const struct steno_node *n, const char *type);
 /* Return the node that writes v, or NULL. */
@@ -105,6 +105,8 @@ struct steno_pass_cut {
 };
 bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
                        struct steno_pass_cut *out);
+/* True if v has no axes, or one of one element. */
+bool steno_pass_one_element(const struct steno_graph *g, steno_value_id v);
 /* True if v is read once and is no graph output. */
 bool steno_pass_read_once(const struct steno_graph *g, steno_value_id v);
 /* True if nobody reads n's outputs but the first. */

@@ -72,11 +72,9 @@ bool steno_pass_is(const struct steno_node *n, const char *type)
     return n && !*n->domain && !strcmp(n->op_type, type);
 }
 
-bool steno_pass_is_any(const struct steno_node *n, const char *const *types)
+bool steno_pass_is_any(const struct steno_node *n, const char *types)
 {
-    while (*types && !steno_pass_is(n, *types))
-        types++;
-    return *types;
+    return n && !*n->domain && steno_op_type_in(n->op_type, types);
 }
 
 bool steno_pass_is_ours(const struct steno_node *n, const char *type)
@@ -89,6 +87,12 @@ const struct steno_tensor *steno_pass_const(const struct steno_graph *g, const s
 {
     const steno_value_id v = steno_node_in(n, i);
     return v == STENO_NONE ? NULL : g->values[v].constant;
+}
+
+bool steno_pass_one_element(const struct steno_graph *g, steno_value_id v)
+{
+    const struct steno_shape *s = &g->values[v].shape;
+    return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
 }
 
 bool steno_pass_read_once(const struct steno_graph *g, steno_value_id v)

@@ -6,12 +6,6 @@
 
 #include <math.h>
 
-static struct steno_graph *body_of(const struct steno_node *n, const char *attr)
-{
-    const struct steno_attr *a = steno_node_attr(n, attr);
-    return a && a->kind == STENO_ATTR_GRAPH ? a->g : NULL;
-}
-
 static steno_dtype precision_of(const struct steno_node *n, steno_dtype t)
 {
     return (steno_dtype)steno_node_int(n, "softmax_precision",
@@ -24,7 +18,7 @@ static steno_status prepare_flex(struct steno_prepare *pc, void **priv, steno_er
     const char *const names[] = {"score_mod", "prob_mod"};
     (void)priv;
     for (int i = 0; i < 2; i++) {
-        const struct steno_graph *g = body_of(n, names[i]);
+        const struct steno_graph *g = steno_node_graph(n, names[i]);
         if (g && (g->n_inputs != 1 || g->n_outputs != 1))
             return steno_fail(err, STENO_ERR_FORMAT,
                               "node '%s': %s has %d inputs and %d outputs, expected one of each",
@@ -69,10 +63,10 @@ static steno_status infer_flex(struct steno_infer *ic, steno_err *err)
         y.dim[3] = v.dim[3];
         s.dim[3] = k.dim[2];
     }
-    if (body_of(n, "score_mod"))
-        st = steno_infer_subgraph(ic, body_of(n, "score_mod"), &p, &s, 1, err);
-    if (!st && body_of(n, "prob_mod"))
-        st = steno_infer_subgraph(ic, body_of(n, "prob_mod"), &p, &s, 1, err);
+    if (steno_node_graph(n, "score_mod"))
+        st = steno_infer_subgraph(ic, steno_node_graph(n, "score_mod"), &p, &s, 1, err);
+    if (!st && steno_node_graph(n, "prob_mod"))
+        st = steno_infer_subgraph(ic, steno_node_graph(n, "prob_mod"), &p, &s, 1, err);
     if (!st)
         steno_infer_set(ic, 0, t, &y);
     return st;
@@ -135,7 +129,7 @@ static steno_status modify(struct steno_op_ctx *ctx, const char *attr,
 {
     const struct steno_tensor *out;
     steno_status st;
-    if (!body_of(steno_op_node(ctx), attr))
+    if (!steno_node_graph(steno_op_node(ctx), attr))
         return STENO_OK;
     st = steno_op_subgraph(ctx, attr, t, 1, &out, 1, err);
     if (st)

@@ -85,7 +85,7 @@ static steno_status run_loss(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_node *node = steno_op_node(ctx);
     bool soft = !strcmp(node->op_type, "SoftmaxCrossEntropyLoss");
     const struct steno_attr *ignored = steno_node_attr(node, "ignore_index");
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *w;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 2);
     struct steno_shape s = {.rank = 0};
     struct steno_tensor *y, *logs;
     struct loss l = {.ignores = ignored != NULL};
@@ -93,7 +93,6 @@ static steno_status run_loss(struct steno_op_ctx *ctx, steno_err *err)
     size_t n;
     steno_status st;
     l.target = steno_op_in(ctx, 1);
-    w = steno_op_in(ctx, 2);
     l.ignored = steno_node_int(node, "ignore_index", 0);
     if (!steno_ops_is_float(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
@@ -115,12 +114,9 @@ static steno_status run_loss(struct steno_op_ctx *ctx, steno_err *err)
     }
     if (!losses(&l, each, &weights))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "a target is not a class");
-    st = steno_op_out(ctx, 0, x->dtype, none(node) ? &l.target->shape : &s, &y, err);
+    st = steno_ops_float_output(ctx, x->dtype, none(node) ? &l.target->shape : &s, &y, &py, err);
     if (st)
         return st;
-    py = steno_ops_out_f64(ctx, y);
-    if (!py)
-        return steno_ops_nomem(ctx, err);
     for (size_t i = 0; i < n; i++)
         sum += each[i];
     if (none(node))

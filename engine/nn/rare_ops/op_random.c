@@ -105,12 +105,9 @@ static steno_status run_random(struct steno_op_ctx *ctx, steno_err *err)
         wrong = given_shape(n, &s);
     if (wrong || !t)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong ? wrong : "it has no type");
-    st = steno_op_out(ctx, 0, t, x ? &x->shape : &s, &y, err);
+    st = steno_ops_float_output(ctx, t, x ? &x->shape : &s, &y, &p, err);
     if (st)
         return st;
-    p = steno_ops_out_f64(ctx, y);
-    if (!p)
-        return steno_ops_nomem(ctx, err);
     fill_random(n, p, steno_numel(y));
     steno_ops_put_f64(y, p);
     return STENO_OK;

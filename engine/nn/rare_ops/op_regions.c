@@ -146,7 +146,7 @@ static bool region(const struct regions *r, const double *box, const double *pla
 static steno_status run_regions(struct steno_op_ctx *ctx, steno_err *err)
 {
     bool align = !strcmp(steno_op_node(ctx)->op_type, "RoiAlign");
-    const struct steno_tensor *x, *rois, *of;
+    const struct steno_tensor *x, *rois = steno_op_in(ctx, 1), *of;
     struct steno_shape s = {.rank = 4};
     struct steno_tensor *y;
     struct regions r;
@@ -156,7 +156,6 @@ static steno_status run_regions(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (st)
         return st;
-    rois = steno_op_in(ctx, 1);
     of = align ? steno_op_in(ctx, 2) : NULL;
     if (!read_regions(steno_op_node(ctx), &r) || x->shape.rank != 4 || rois->shape.rank != 2 ||
         rois->shape.dim[1] != (int64_t)columns || !steno_ops_is_float(rois->dtype) ||

@@ -231,7 +231,7 @@ static steno_status infer_crop(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_crop(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x;
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
     struct steno_shape s, both;
     struct steno_tensor *y;
     int64_t want[STENO_MAX_RANK], ss[STENO_MAX_RANK], ds[STENO_MAX_RANK];
@@ -240,7 +240,6 @@ static steno_status run_crop(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_ints(ctx, 1, want, STENO_MAX_RANK, &n, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
     s = both = x->shape;
     wrong = crop_shape(steno_op_node(ctx), want, n, &s);
     if (wrong)
@@ -573,7 +572,7 @@ static void deform_image(const struct deform *d, double *samples, double *y)
 
 static steno_status run_deform(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *w, *offset, *bias, *mask;
+    const struct steno_tensor *x, *w = steno_op_in(ctx, 1), *offset, *bias, *mask;
     const double *px, *po, *pm = NULL;
     struct steno_tensor *y;
     struct steno_shape s;
@@ -583,7 +582,6 @@ static steno_status run_deform(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st = steno_ops_float_input(ctx, &x, &px, err);
     if (st)
         return st;
-    w = steno_op_in(ctx, 1);
     offset = steno_op_in(ctx, 2);
     bias = steno_op_in(ctx, 3);
     mask = steno_op_in(ctx, 4);
