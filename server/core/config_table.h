@@ -263,7 +263,8 @@ ROW(SECONDS, callback_retry, "jobs", "callback_retry", "STENO_JOBS_CALLBACK_RETR
     "an hour at most.")
 ROW(SECONDS, callback_give_up, "jobs", "callback_give_up", "STENO_JOBS_CALLBACK_GIVE_UP", "24h", 1,
     2592000,
-    "Time after which a callback that failed again and again is given up.")
+    "Time after which a callback that failed again and again is given up; of a telephone call's "
+    "text after 5 minutes at most.")
 ROW(STRING, calls_callback, "calls", "callback", "STENO_CALLS_CALLBACK", "", 0, 0,
     "URL to which the texts of telephone calls (/twilio, /asterisk) are posted whose clients name "
     "none, http or https, of private networks too. Empty: none. Needs libcurl. What a client names "
