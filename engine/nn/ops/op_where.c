@@ -142,7 +142,10 @@ static steno_status run_clip(struct steno_op_ctx *ctx, steno_err *err)
     struct steno_tensor *y;
     struct bounds k = {0};
     size_t n;
-    steno_status st = bound(ctx, 1, "min", x->dtype, &k.has_lo, &k.lo, &k.ilo, err);
+    steno_status st;
+    if (!steno_ops_is_float(x->dtype) && !steno_ops_is_int(x->dtype))
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    st = bound(ctx, 1, "min", x->dtype, &k.has_lo, &k.lo, &k.ilo, err);
     if (!st)
         st = bound(ctx, 2, "max", x->dtype, &k.has_hi, &k.hi, &k.ihi, err);
     if (!st)
