@@ -194,20 +194,20 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
                              float *out, size_t max, size_t *made, steno_err *err)
 {
     float block[BLOCK];
-    float *to = f->channels == 1 ? out : block;
+    const bool in_place = f->channels == 1;
     size_t at = 0, got = 0, frames, k, room;
     steno_status st;
     do {
+        float *to = in_place ? out + got : block;
         room = (max - got) / width(f) * f->channels;
-        room = to != block || room < BLOCK ? room : BLOCK;
+        room = in_place || room < BLOCK ? room : BLOCK;
         if (room < STENO_CHANNELS_MAX)
             break; /* nearly full: the reader needs room for a frame of the most channels */
-        st = steno_wav_push(f->wav, p + at, n - at, &k, to == block ? to : to + got, room, &frames,
-                            err);
+        st = steno_wav_push(f->wav, p + at, n - at, &k, to, room, &frames, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         at += k;
-        got += deliver(f, to == block ? to : out + got, frames, out + got);
+        got += deliver(f, to, frames, out + got);
     } while (at < n);
     *used = at;
     *made = got;

@@ -100,8 +100,7 @@ steno_status steno_opus_push(steno_opus *o, const void *packet, size_t n, float 
         *frames = 0;
         return STENO_OK;
     }
-    got = n ? opus_decode_float(o->dec, packet, (opus_int32)n, out, (int)want, 0)
-            : opus_decode_float(o->dec, NULL, 0, out, o->last, 0);
+    got = opus_decode_float(o->dec, n ? packet : NULL, (opus_int32)n, out, (int)want, 0);
     if (got < 0)
         return steno_fail(err, got == OPUS_ALLOC_FAIL ? STENO_ERR_NOMEM : STENO_ERR_FORMAT,
                           "Opus: packet of %zu bytes: %s", n, opus_strerror(got));

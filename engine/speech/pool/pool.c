@@ -517,11 +517,11 @@ steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, siz
                                     size_t *taken, steno_err *err)
 {
     steno_status st = STENO_OK;
-    size_t room = 1;
+    size_t room;
     float *to;
     *taken = 0;
     pthread_mutex_lock(&ps->lock);
-    while (!st && room && *taken < n) {
+    while (*taken < n) {
         st = reserve_room(ps, 1, n - *taken, &to, &room, err);
         if (st || !room)
             break;

@@ -38,7 +38,7 @@ static steno_status grow(struct steno_ring *r, size_t want, size_t least)
             cap *= 2;
     else if (cap < want) /* usually a network's window and a chunk: exactly that */
         cap = (want + FIRST - 1) / FIRST * FIRST;
-    if (cap > r->max) /* so that half of it empty is `least` in one piece */
+    if (cap > r->max) /* then `least` are free in one piece whenever half of the limit is */
         cap = r->max + least;
     p = malloc(cap * sizeof *p);
     if (!p)
