@@ -5,6 +5,7 @@
 
 #include <utf8proc.h>
 
+#include "base/ascii.h"
 #include "protocol/word.h"
 
 /* Costs, relative to that of a cue more. */
@@ -108,11 +109,6 @@ static bool is_word_of(const char *word, const char *const *list)
     return false;
 }
 
-static bool is_capital(char c)
-{
-    return c >= 'A' && c <= 'Z';
-}
-
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -136,7 +132,7 @@ static bool is_joined(const char *a, const char *b)
     static const char *const powers[] = {"hundred", "thousand", "million",
                                          "billion", "percent",  NULL};
     static const char *const i[] = {"i", "i'm", "i'll", "i've", "i'd", NULL};
-    if (is_capital(*a) && is_capital(*b))
+    if (steno_is_capital(*a) && steno_is_capital(*b))
         return !is_word_of(a, i) && !is_word_of(b, i);
     return is_title(a) || (is_digit(a[*a == '$']) && (is_thousands(b) || is_word_of(b, powers)));
 }

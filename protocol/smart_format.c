@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/ascii.h"
 #include "protocol/word.h"
 
 #define MARCH 3
@@ -111,7 +112,7 @@ static number read_day(const reader *r, size_t i)
 
 static bool is_upper(const char *p, size_t n)
 {
-    return n && *p >= 'A' && *p <= 'Z';
+    return n && steno_is_capital(*p);
 }
 
 /* Whether the text has words with capitals, other than I. */

@@ -1,5 +1,6 @@
 #include "protocol/word.h"
 
+#include "base/utf8.h"
 #include "protocol/json_text.h"
 
 #include <string.h>
@@ -17,10 +18,8 @@ const char *steno_word_bare(const char *word, size_t *n)
     size_t begin = all, end = 0;
     for (size_t at = 0; at < all;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)word + at, (utf8proc_ssize_t)(all - at), &c);
-        size_t step = k > 0 ? (size_t)k : 1;
-        if (k <= 0 || !is_mark(c)) {
+        const size_t step = steno_utf8_next(word + at, all - at, &c);
+        if (c < 0 || !is_mark(c)) {
             begin = at < begin ? at : begin;
             end = at + step;
         }

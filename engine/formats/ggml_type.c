@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/little_endian.h"
+
 #define SMALL 32  /* elements of a block with one scale */
 #define LARGE 256 /* of one with eight or sixteen */
 
@@ -52,7 +54,7 @@ static float half_at(const unsigned char *p)
 static void from_nibbles(const unsigned char *q, const unsigned char *high, float d, float m,
                          float *out)
 {
-    uint32_t bits = high ? high[0] | high[1] << 8 | high[2] << 16 | (uint32_t)high[3] << 24 : 0;
+    uint32_t bits = high ? steno_le32(high) : 0;
     for (unsigned j = 0; j < SMALL / 2; j++) {
         unsigned low = (q[j] & 15u) | (bits >> j & 1u) << 4;
         unsigned up = q[j] >> 4 | (bits >> (j + 16) & 1u) << 4;

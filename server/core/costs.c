@@ -194,7 +194,6 @@ static void make_dirs(const char *file)
 steno_status steno_costs_store(const struct steno_costs_id *id, const struct steno_pool_costs *c,
                                bool quiet, steno_err *err)
 {
-    struct steno_atomic_file file;
     steno_status st;
     json_t *root;
     char *text;
@@ -206,13 +205,7 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
     if (!text)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     make_dirs(id->file);
-    st = steno_atomic_file_open(&file, id->file, err);
-    if (!st && steno_write_whole(file.fd, text, strlen(text)))
-        st = steno_atomic_file_commit(&file, false, err);
-    else if (!st) {
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", id->file, strerror(errno));
-        steno_atomic_file_discard(&file);
-    }
+    st = steno_atomic_file_write(id->file, text, strlen(text), 0600, false, err);
     free(text);
     return st == STENO_ERR_BUSY ? STENO_OK : st; /* another process stores its own measurement */
 }

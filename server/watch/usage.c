@@ -44,20 +44,6 @@ bool steno_state_directory(const struct steno_config *conf, char *out, size_t si
     return false;
 }
 
-static steno_status write_file(const char *path, const struct steno_buf *text, steno_err *err)
-{
-    struct steno_atomic_file file;
-    steno_status st = steno_atomic_file_open(&file, path, err);
-    if (st)
-        return st;
-    if (!steno_write_whole(file.fd, text->data, text->len)) {
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-        steno_atomic_file_discard(&file);
-        return st;
-    }
-    return steno_atomic_file_commit(&file, true, err);
-}
-
 /* Write the file if its text has changed. The first failure of a row is logged. */
 static void save(steno_usage_file *u)
 {
@@ -72,7 +58,7 @@ static void save(steno_usage_file *u)
         return;
     }
     if (!st)
-        st = write_file(u->path, &now, &err);
+        st = steno_atomic_file_write(u->path, now.data, now.len, 0600, true, &err);
     if (st && !u->failed)
         steno_log(LOG_ERR, "usage of keys is not saved: %s", err.msg);
     u->failed = st;

@@ -71,16 +71,6 @@ static bool rounds(const struct steno_graph *g, const struct steno_node *n)
 
 /* ---- doing it ---- */
 
-static steno_status add_cast(struct steno_graph *g, const char *name, steno_value_id from,
-                             steno_value_id to, steno_dtype type, steno_err *err)
-{
-    return steno_pass_put(g, name,
-                          STENO_NODE("", "Cast", 13, .in = STENO_VALUES(from),
-                                     .out = STENO_VALUES(to),
-                                     .attr = STENO_ATTRS(STENO_INT_ATTR("to", type))),
-                          err);
-}
-
 /* The number of an activation that x is the rounding of in type t, or x. */
 static float unrounded(float x, steno_dtype t)
 {
@@ -109,7 +99,7 @@ static steno_status widened(struct steno_graph *g, steno_value_id v, steno_value
     float *to;
     if (!bytes && steno_numel(c)) { /* made on demand */
         steno_status st = steno_graph_add_value(g, g->values[v].name, out, err);
-        return st ? st : add_cast(g, g->values[v].name, v, *out, STENO_F32, err);
+        return st ? st : steno_pass_put_cast(g, g->values[v].name, v, *out, STENO_F32, err);
     }
     to = steno_graph_new_const(g, g->values[v].name, STENO_F32, &c->shape, out, err);
     if (!to)
@@ -168,11 +158,11 @@ static steno_status make_sources(struct steno_graph *g, const bool *stays, steno
         } else if (stays[v] || (g->values[v].is_input && !g->parent)) {
             st = steno_graph_add_value(g, g->values[v].name, &to[v], err);
             if (!st)
-                st = add_cast(g, g->values[v].name, v, to[v], STENO_F32, err);
+                st = steno_pass_put_cast(g, g->values[v].name, v, to[v], STENO_F32, err);
         } else if (g->values[v].is_output && !g->parent) { /* a Cast writes it */
             st = steno_graph_add_value(g, "", &to[v], err);
             if (!st)
-                st = add_cast(g, g->values[v].name, to[v], v, g->values[v].dtype, err);
+                st = steno_pass_put_cast(g, g->values[v].name, to[v], v, g->values[v].dtype, err);
         } else {
             g->values[v].dtype = STENO_F32;
         }

@@ -35,6 +35,16 @@ steno_status steno_pass_put(struct steno_graph *g, const char *name,
     return fill_in(&g->nodes[at], y, more, err);
 }
 
+steno_status steno_pass_put_cast(struct steno_graph *g, const char *name, steno_value_id from,
+                                 steno_value_id to, steno_dtype t, steno_err *err)
+{
+    return steno_pass_put(g, name,
+                          STENO_NODE("", "Cast", 13, .in = STENO_VALUES(from),
+                                     .out = STENO_VALUES(to),
+                                     .attr = STENO_ATTRS(STENO_INT_ATTR("to", t))),
+                          err);
+}
+
 steno_status steno_pass_become(struct steno_graph *g, struct steno_node *n,
                                const struct steno_pass_node *y, steno_err *err)
 {

@@ -42,6 +42,10 @@ struct steno_pass_node {
 /* Append a node. STENO_ERR_INTERNAL: there is no such operator. */
 STENO_MUST steno_status steno_pass_put(struct steno_graph *g, const char *name,
                                        const struct steno_pass_node *y, steno_err *err);
+/* Append to = Cast(from) of type t. */
+STENO_MUST steno_status steno_pass_put_cast(struct steno_graph *g, const char *name,
+                                            steno_value_id from, steno_value_id to, steno_dtype t,
+                                            steno_err *err);
 /* Make n this node; its name and region stay. */
 STENO_MUST steno_status steno_pass_become(struct steno_graph *g, struct steno_node *n,
                                           const struct steno_pass_node *y, steno_err *err);

@@ -11,6 +11,7 @@
 #include "base/base64.h"
 #include "base/hex.h"
 #include "base/little_endian.h"
+#include "base/path.h"
 #include "base/utf8.h"
 #include "steno.h"
 
@@ -143,7 +144,7 @@ bool steno_voiceprint_person(char *out, const char *file)
     const size_t n = strlen(file), ending = strlen(STENO_VOICEPRINT_ENDING);
     char again[STENO_VOICEPRINT_FILE];
     size_t len = 0;
-    if (n <= ending || strcmp(file + n - ending, STENO_VOICEPRINT_ENDING) != 0)
+    if (!steno_path_ends(file, STENO_VOICEPRINT_ENDING))
         return false;
     for (size_t i = 0; i < n - ending; len++) {
         const bool coded = file[i] == '%';

@@ -149,10 +149,9 @@ static bool are_same(const char *a, const char *b)
  * own. */
 static bool is_data_of_network(const char *path)
 {
-    static const char end[] = ".onnx.data";
     char network[4096];
     const size_t n = strlen(path), more = sizeof ".data" - 1;
-    if (n < sizeof end || strcmp(path + n - (sizeof end - 1), end) != 0 || n >= sizeof network)
+    if (!steno_path_ends(path, ".onnx.data") || n >= sizeof network)
         return false;
     snprintf(network, sizeof network, "%.*s", (int)(n - more), path);
     return !access(network, F_OK);

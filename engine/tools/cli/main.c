@@ -4,6 +4,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/pages.h"
+#include "base/path.h"
 #include "nn/passes/passes.h"
 #include "nn/rare_ops/rare_ops.h"
 #include "steno.h"
@@ -101,8 +102,7 @@ bool cli_flush(void)
 
 bool cli_is_onnx(const char *name)
 {
-    const size_t n = strlen(name);
-    return n > 5 && !strcmp(name + n - 5, ".onnx");
+    return steno_path_ends(name, ".onnx");
 }
 
 int cli_usage(const char *fmt, ...)

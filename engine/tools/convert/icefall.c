@@ -1,6 +1,7 @@
 #include "tools/convert/icefall.h"
 
 #include "base/buf.h"
+#include "base/path.h"
 #include "tools/convert/icefall_arch.h"
 #include "tools/convert/output.h"
 #include "tools/convert/sources.h"
@@ -138,8 +139,7 @@ struct text_files {
 
 static bool is_model(const char *path)
 {
-    const size_t n = strlen(path);
-    return n > 6 && !strcmp(path + n - 6, ".model");
+    return steno_path_ends(path, ".model");
 }
 
 static void directory_of(const char *path, char out[MAX_PATH])

@@ -38,24 +38,13 @@ int steno_network_opset(const steno_network *n)
     return 0;
 }
 
-/* Add a Cast of `from` to `to`, whose element type is t. */
-static steno_status add_cast(struct steno_graph *g, const char *name, steno_value_id from,
-                             steno_value_id to, steno_dtype t, steno_err *err)
-{
-    return steno_pass_put(g, name,
-                          STENO_NODE("", "Cast", 13, .in = STENO_VALUES(from),
-                                     .out = STENO_VALUES(to),
-                                     .attr = STENO_ATTRS(STENO_INT_ATTR("to", t))),
-                          err);
-}
-
 /* Change 64-bit integer input i to 32 bits, and widen it. */
 static steno_status input_to_int32(struct steno_graph *g, int i, steno_err *err)
 {
     steno_value_id wide = g->inputs[i], v;
     steno_status st = steno_graph_add_value(g, g->values[wide].name, &v, err);
     if (!st)
-        st = add_cast(g, g->values[wide].name, v, wide, STENO_I64, err);
+        st = steno_pass_put_cast(g, g->values[wide].name, v, wide, STENO_I64, err);
     if (st)
         return st;
     g->values[v].dtype = STENO_I32;
@@ -132,7 +121,7 @@ static steno_status narrow(struct steno_graph *g, steno_value_id v, steno_dtype 
     }
     st = steno_graph_add_value(g, "", &wide, err);
     if (!st)
-        st = add_cast(g, g->values[v].name, half, wide, STENO_F32, err);
+        st = steno_pass_put_cast(g, g->values[v].name, half, wide, STENO_F32, err);
     if (st)
         return st;
     g->values[wide].dtype = STENO_F32;

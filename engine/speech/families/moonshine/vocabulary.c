@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/base64.h"
 #include "base/file.h"
 #include "base/lines.h"
+#include "base/utf8.h"
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -21,12 +21,10 @@ static size_t piece_of(const char *line, size_t n)
 static bool is_text(const char *s, size_t n)
 {
     for (size_t k; n; s += k, n -= k) {
-        utf8proc_int32_t c;
-        const utf8proc_ssize_t len =
-            utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
-        if (len <= 0 || c < ' ')
+        int32_t c;
+        k = steno_utf8_next(s, n, &c);
+        if (c < ' ')
             return false;
-        k = (size_t)len;
     }
     return true;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "formats/json.h"
 #include "speech/families/common/metadata.h"
 
@@ -22,7 +23,7 @@ static bool normalise(const char *language, char out[KEY])
         return false;
     for (size_t i = 0; i <= n; i++) {
         const char c = language[i];
-        out[i] = (char)(c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+        out[i] = c == '_' ? '-' : steno_to_small(c);
     }
     return true;
 }

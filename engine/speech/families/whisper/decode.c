@@ -6,6 +6,8 @@
 #include <utf8proc.h>
 #include <zlib.h>
 
+#include "base/utf8.h"
+
 struct steno_whisper_decoder {
     const struct steno_whisper *m;
     struct steno_whisper_decode_options o;
@@ -47,10 +49,8 @@ const char *steno_whisper_strip(const char *text, size_t n, size_t *len)
     size_t begin = n, end = 0;
     for (size_t at = 0; at < n;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t step =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
-        size_t width = step > 0 ? (size_t)step : 1;
-        if (step <= 0 || !is_blank(c)) {
+        const size_t width = steno_utf8_next(text + at, n - at, &c);
+        if (c < 0 || !is_blank(c)) {
             begin = at < begin ? at : begin;
             end = at + width;
         }

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "speech/families/whisper/internal.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581: a word begins */
@@ -14,12 +15,11 @@ static bool is_plain(const char *p, size_t n)
     bool blank = true;
     for (size_t at = 0; at < n;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t step =
-            utf8proc_iterate((const utf8proc_uint8_t *)p + at, (utf8proc_ssize_t)(n - at), &c);
-        if (step <= 0 || c < 0x20 || c == 0x7F || c == 0xFEFF || (!at && c == 0x2581))
+        const size_t step = steno_utf8_next(p + at, n - at, &c);
+        if (c < 0x20 || c == 0x7F || c == 0xFEFF || (!at && c == 0x2581))
             return false;
         blank = blank && c == ' ';
-        at += (size_t)step;
+        at += step;
     }
     return n && !blank && (n < 3 || memcmp(p, "<0x", 3));
 }

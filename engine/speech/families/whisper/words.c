@@ -5,6 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "speech/families/whisper/decode.h"
 #include "speech/text/language.h"
 #include "speech/text/tokens.h"
@@ -56,11 +57,9 @@ static size_t characters(const char *text, size_t n, utf8proc_int32_t *out)
     size_t count = 0;
     for (size_t at = 0; at < n; count++) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t step =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
+        at += steno_utf8_next(text + at, n - at, &c);
         if (out)
             out[count] = c;
-        at += step > 0 ? (size_t)step : 1;
     }
     return count;
 }
