@@ -260,9 +260,10 @@ static steno_status feed_piece(steno_ws_session *s, const char *p, size_t n, siz
 
 static steno_status hold_back(steno_ws_session *s, const char *p, size_t n, steno_err *err)
 {
-    if (n && steno_buf_add(&s->held.bytes, p, n))
-        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
-    return STENO_OK;
+    if (!n || !steno_buf_add(&s->held.bytes, p, n))
+        return STENO_OK;
+    s->held.full = s->held.bytes.len; /* else nothing waits for room, and no room ends the pause */
+    return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
 }
 
 steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n, steno_err *err)

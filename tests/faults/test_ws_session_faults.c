@@ -146,6 +146,9 @@ static bool scenario(void)
     note(s, STENO_POOL_EVENT, STENO_FINAL);
     text(s, "{\"type\":\"end\"}");
     note(s, STENO_POOL_EVENT, STENO_FINAL);
+    steno_ws_session_get_state(s, &st);
+    if (st.ending == STENO_WS_RUNNING) /* it waits for DONE, which comes after an end */
+        assert_int_equal(f.ends, f.opens);
     if (f.opens)
         note(s, STENO_POOL_DONE, STENO_FINAL);
     take_all(s, last, said);

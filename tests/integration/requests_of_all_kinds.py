@@ -152,7 +152,7 @@ def filtered(b):
 
 
 def vosk(b):
-    """One reply to each message, up to the reply to the end of the audio."""
+    """One reply to each message, up to the reply to the end of the audio. An error follows if words are missing."""
     said = []
     with open_socket(f"ws://127.0.0.1:{b.d.port}/vosk") as ws:
         ws.send('{"config":{"sample_rate":%d}}' % RATE)
@@ -162,8 +162,10 @@ def vosk(b):
             if not {"partial", "text"} & set(reply):
                 return False
             said.append(reply.get("text", ""))
-    assert " ".join(filter(None, said)) == DIGITS_TEXT, said
-    return True
+        if " ".join(filter(None, said)) == DIGITS_TEXT:
+            return True
+        assert "error" in json.loads(ws.recv(timeout=20 * SLOW)), said
+        return False
 
 
 def deepgram(b):
