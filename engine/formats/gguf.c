@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/little_endian.h"
 #include "base/pages.h"
 
 #define VERSION 3u
@@ -37,23 +38,10 @@ struct steno_gguf {
 
 struct reader {
     steno_gguf *g;
-    const unsigned char *p, *end;
+    struct steno_cursor at;
     const char *name; /* of the file */
     steno_err *err;
 };
-
-static size_t left(const struct reader *r)
-{
-    return (size_t)(r->end - r->p);
-}
-
-static uint64_t little(const unsigned char *p, size_t bytes)
-{
-    uint64_t v = 0;
-    while (bytes--)
-        v = v << 8 | p[bytes];
-    return v;
-}
 
 static steno_status cut_short(const struct reader *r, const char *what)
 {
@@ -65,34 +53,25 @@ static steno_status no_memory_gguf(const struct reader *r)
     return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
 }
 
-static bool take(struct reader *r, size_t bytes, uint64_t *out)
-{
-    if (left(r) < bytes)
-        return false;
-    *out = little(r->p, bytes);
-    r->p += bytes;
-    return true;
-}
-
 /* A string, copied and terminated. */
 static steno_status take_string(struct reader *r, const char *what, size_t max, const char **out)
 {
     uint64_t n;
-    if (!take(r, 8, &n) || n > left(r))
+    if (!steno_cursor_number(&r->at, 8, &n) || n > steno_cursor_left(&r->at))
         return cut_short(r, what);
     if (n > max)
         return steno_fail(r->err, STENO_ERR_LIMIT, "%s: %s of %llu bytes, at most %zu", r->name,
                           what, (unsigned long long)n, max);
-    *out = steno_arena_strndup(r->g->mem, (const char *)r->p, (size_t)n);
-    r->p += n;
+    *out = steno_arena_strndup(r->g->mem, (const char *)r->at.p, (size_t)n);
+    r->at.p += n;
     return *out ? STENO_OK : no_memory_gguf(r);
 }
 
 static steno_status take_name(struct reader *r, const char *what, const char **out)
 {
-    const unsigned char *from = r->p;
+    const unsigned char *from = r->at.p;
     steno_status st = take_string(r, what, STENO_GGUF_MAX_NAME, out);
-    if (!st && strlen(*out) + 8 != (size_t)(r->p - from))
+    if (!st && strlen(*out) + 8 != (size_t)(r->at.p - from))
         st = steno_fail(r->err, STENO_ERR_FORMAT, "%s: %s holds NUL", r->name, what);
     return st;
 }
@@ -108,21 +87,21 @@ static steno_status take_list(struct reader *r, struct setting *s)
 {
     struct steno_gguf_list *l = &s->list;
     uint64_t type, n;
-    if (!take(r, 4, &type) || !take(r, 8, &n))
+    if (!steno_cursor_number(&r->at, 4, &type) || !steno_cursor_number(&r->at, 8, &n))
         return cut_short(r, "a list");
     if (type >= N_TYPES || type == LIST)
         return wrong_key(r, s, "a list of lists, or of an unknown type");
-    if (n > left(r) / (type == STRING ? 8 : sizes[type]))
+    if (n > steno_cursor_left(&r->at) / (type == STRING ? 8 : sizes[type]))
         return wrong_key(r, s, "a list with more entries than the file");
-    *l = (struct steno_gguf_list){.at = r->p, .type = (uint32_t)type, .left = (size_t)n};
+    *l = (struct steno_gguf_list){.at = r->at.p, .type = (uint32_t)type, .left = (size_t)n};
     if (type != STRING) {
-        r->p += n * sizes[type];
+        r->at.p += n * sizes[type];
         return STENO_OK;
     }
     for (uint64_t i = 0, bytes; i < n; i++) {
-        if (!take(r, 8, &bytes) || bytes > left(r))
+        if (!steno_cursor_number(&r->at, 8, &bytes) || bytes > steno_cursor_left(&r->at))
             return wrong_key(r, s, "a list that the file ends in");
-        r->p += bytes;
+        r->at.p += bytes;
     }
     return STENO_OK;
 }
@@ -133,19 +112,19 @@ static steno_status take_setting(struct reader *r, struct setting *s)
     steno_status st = take_name(r, "a key", &s->key);
     if (st)
         return st;
-    if (!take(r, 4, &type))
+    if (!steno_cursor_number(&r->at, 4, &type))
         return cut_short(r, "a key's type");
     if (type >= N_TYPES)
         return wrong_key(r, s, "a value of an unknown type");
     s->type = (uint32_t)type;
-    s->at = r->p;
+    s->at = r->at.p;
     if (type == STRING)
         return take_string(r, "a text", SIZE_MAX, &s->text);
     if (type == LIST)
         return take_list(r, s);
-    if (left(r) < sizes[type])
+    if (steno_cursor_left(&r->at) < sizes[type])
         return cut_short(r, "a value");
-    r->p += sizes[type];
+    r->at.p += sizes[type];
     return STENO_OK;
 }
 
@@ -177,7 +156,7 @@ static const struct setting *find_setting(const steno_gguf *g, const char *key)
 
 static bool whole_number(uint32_t type, const unsigned char *p, int64_t *out)
 {
-    const uint64_t v = little(p, sizes[type]);
+    const uint64_t v = steno_le_number(p, sizes[type]);
     const unsigned bits = 8u * sizes[type];
     const bool is_signed = type == I8 || type == I16 || type == I32 || type == I64;
     if (type == F32 || type == F64 || type == STRING || type == LIST ||
@@ -240,7 +219,7 @@ bool steno_gguf_next_text(struct steno_gguf_list *l, const char **p, size_t *n)
 {
     if (!l->left || l->type != STRING)
         return false;
-    *n = (size_t)little(l->at, 8);
+    *n = (size_t)steno_le_number(l->at, 8);
     *p = (const char *)l->at + 8;
     l->at += 8 + *n;
     l->left--;
@@ -271,17 +250,17 @@ static steno_status take_tensor(struct reader *r, struct steno_gguf_tensor *t, u
     steno_status st = take_name(r, "a tensor's name", &t->name);
     if (st)
         return st;
-    if (!take(r, 4, &axes))
+    if (!steno_cursor_number(&r->at, 4, &axes))
         return cut_short(r, "a tensor's axes");
     if (axes > STENO_GGUF_MAX_RANK)
         return wrong_tensor(r, t, "more than 4 axes");
     t->rank = (int)axes;
     t->count = 1;
     for (int i = t->rank; i-- > 0; t->dim[i] = (int64_t)v)
-        if (!take(r, 8, &v) || !v || v > INT64_MAX || v > SIZE_MAX ||
+        if (!steno_cursor_number(&r->at, 8, &v) || !v || v > INT64_MAX || v > SIZE_MAX ||
             !steno_mul_size(t->count, (size_t)v, &t->count))
             return wrong_tensor(r, t, "its sizes are cut short, 0 or too large");
-    if (!take(r, 4, &v) || !take(r, 8, offset))
+    if (!steno_cursor_number(&r->at, 4, &v) || !steno_cursor_number(&r->at, 8, offset))
         return cut_short(r, "a tensor's type and offset");
     t->number = (uint32_t)v;
     t->type = steno_ggml_type(t->number);
@@ -292,7 +271,7 @@ static steno_status place_tensor(const struct reader *r, struct steno_gguf_tenso
                                  const unsigned char *data, uint64_t offset)
 {
     const size_t row = t->rank ? (size_t)t->dim[t->rank - 1] : 1;
-    const size_t n = (size_t)(r->end - data);
+    const size_t n = (size_t)(r->at.end - data);
     size_t bytes;
     if (!t->type)
         return STENO_OK;
@@ -316,7 +295,7 @@ static int tensors_by_name(const void *a, const void *b)
 static steno_status find_data(const struct reader *r, const unsigned char *file,
                               const unsigned char **data)
 {
-    const size_t at = (size_t)(r->p - file);
+    const size_t at = (size_t)(r->at.p - file);
     int64_t alignment = ALIGNMENT;
     size_t gap;
     if (find_setting(r->g, "general.alignment") &&
@@ -326,7 +305,7 @@ static steno_status find_data(const struct reader *r, const unsigned char *file,
                           "%s: general.alignment is no power of two up to %d", r->name,
                           MAX_ALIGNMENT);
     gap = (size_t)(-at & (size_t)(alignment - 1));
-    *data = gap < left(r) ? r->p + gap : r->end;
+    *data = gap < steno_cursor_left(&r->at) ? r->at.p + gap : r->at.end;
     return STENO_OK;
 }
 
@@ -380,16 +359,18 @@ static steno_status take_head(struct reader *r)
 {
     enum { SMALLEST = 13 }; /* bytes of a key and its value */
     uint64_t version, tensors, keys;
-    if (!steno_gguf_probe(r->p, left(r)))
+    if (!steno_gguf_probe(r->at.p, steno_cursor_left(&r->at)))
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s: does not begin with GGUF", r->name);
-    r->p += 4;
-    if (!take(r, 4, &version) || !take(r, 8, &tensors) || !take(r, 8, &keys))
+    r->at.p += 4;
+    if (!steno_cursor_number(&r->at, 4, &version) || !steno_cursor_number(&r->at, 8, &tensors) ||
+        !steno_cursor_number(&r->at, 8, &keys))
         return cut_short(r, "the header");
     if (version != VERSION)
         return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
                           "%s: GGUF version %llu, version %u in little endian is read", r->name,
                           (unsigned long long)version, VERSION);
-    if (keys > left(r) / SMALLEST || tensors > left(r) / SMALLEST)
+    if (keys > steno_cursor_left(&r->at) / SMALLEST ||
+        tensors > steno_cursor_left(&r->at) / SMALLEST)
         return cut_short(r, "its keys or tensors");
     if (keys > STENO_GGUF_MAX_ITEMS || tensors > STENO_GGUF_MAX_ITEMS)
         return steno_fail(r->err, STENO_ERR_LIMIT, "%s: %llu keys and %llu tensors, at most %d",
@@ -404,7 +385,7 @@ static steno_status read_file(steno_gguf *g, const void *bytes, size_t n, const 
                               steno_err *err)
 {
     struct reader r = {
-        .g = g, .p = bytes, .end = (const unsigned char *)bytes + n, .name = name, .err = err};
+        .g = g, .at = {bytes, (const unsigned char *)bytes + n}, .name = name, .err = err};
     steno_status st;
     g->mem = steno_arena_new(0);
     if (!g->mem)

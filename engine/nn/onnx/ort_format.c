@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "base/protobuf.h"
 
 #define MAX_NESTING 16
@@ -79,14 +80,11 @@ typedef size_t place;
 
 static uint64_t get(struct reader *r, place at, size_t bytes)
 {
-    uint64_t v = 0;
     if (at > r->n || bytes > r->n - at) {
         fail_reader(r, STENO_ERR_FORMAT, "a field is outside the file");
         return 0;
     }
-    for (size_t i = 0; i < bytes; i++)
-        v |= (uint64_t)r->p[at + i] << (8 * i);
-    return v;
+    return steno_le_number(r->p + at, bytes);
 }
 
 /* Field k of a table; 0: it has its default. */

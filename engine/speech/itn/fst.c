@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/little_endian.h"
 
 #define FST_MAGIC 2125659606
 #define SYMBOLS_MAGIC 2125658996
@@ -48,13 +49,10 @@ static bool has_bytes(struct reader *r, uint64_t n)
 
 static uint64_t read_number(struct reader *r, size_t size)
 {
-    uint64_t v = 0;
     if (!has_bytes(r, size))
         return 0;
-    for (size_t i = 0; i < size; i++)
-        v |= (uint64_t)r->p[r->at + i] << 8 * i;
     r->at += size;
-    return v;
+    return steno_le_number(r->p + r->at - size, size);
 }
 
 static uint32_t read_u32(struct reader *r)

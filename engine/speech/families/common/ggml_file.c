@@ -313,3 +313,58 @@ steno_status steno_ggml_file_pieces(struct steno_ggml_file *f, const char *key, 
                         key);
     return st;
 }
+
+/* ---- records of a ggml file ------------------------------------------------------------------ */
+
+static steno_status ends_in(const char *file, const char *what, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_FORMAT, "%s: the file ends in %s", file, what);
+}
+
+static steno_status read_record_head(struct steno_cursor *c, struct steno_ggml_record *r,
+                                     const char *file, steno_err *err)
+{
+    uint32_t axes, length, type, dim;
+    const unsigned char *name;
+    if (!steno_cursor_u32(c, &axes) || !steno_cursor_u32(c, &length) || !steno_cursor_u32(c, &type))
+        return ends_in(file, "a tensor's header", err);
+    if (axes > 4 || length >= sizeof r->name)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: a tensor of %u axes with a name of %u bytes, at most 4 and %zu",
+                          file, (unsigned)axes, (unsigned)length, sizeof r->name - 1);
+    r->rank = (int)axes;
+    for (uint32_t i = axes; i-- > 0; r->dim[i] = dim)
+        if (!steno_cursor_u32(c, &dim) || !dim)
+            return ends_in(file, "a tensor's sizes, or they are 0", err);
+    name = steno_cursor_skip(c, length);
+    if (!name)
+        return ends_in(file, "a tensor's name", err);
+    memcpy(r->name, name, length);
+    r->name[length] = '\0';
+    if (strlen(r->name) != length)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: a tensor's name holds NUL", file);
+    r->type = steno_ggml_type(type);
+    return r->type ? STENO_OK
+                   : steno_fail(err, STENO_ERR_UNSUPPORTED,
+                                "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read", file,
+                                r->name, (unsigned)type);
+}
+
+steno_status steno_ggml_record_read(struct steno_cursor *c, struct steno_ggml_record *r,
+                                    const char *file, steno_err *err)
+{
+    size_t count = 1, bytes;
+    steno_status st = read_record_head(c, r, file, err);
+    bool fits = true;
+    if (st)
+        return st;
+    for (int i = 0; i < r->rank; i++)
+        fits = fits && steno_mul_size(count, (size_t)r->dim[i], &count);
+    if (!fits ||
+        !steno_ggml_bytes(r->type, r->rank ? (size_t)r->dim[r->rank - 1] : 1, count, &bytes) ||
+        !(r->data = steno_cursor_skip(c, bytes)))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: tensor '%s' does not fit: %zu bytes are left of the file", file,
+                          r->name, steno_cursor_left(c));
+    return STENO_OK;
+}

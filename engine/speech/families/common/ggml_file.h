@@ -5,6 +5,8 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/little_endian.h"
+#include "formats/ggml_type.h"
 #include "formats/gguf.h"
 #include "nn/build/make.h"
 
@@ -102,5 +104,23 @@ STENO_MUST steno_status steno_ggml_file_piece(struct steno_ggml_file *f, const c
  * STENO_ERR_FORMAT: there is no such list of texts. */
 STENO_MUST steno_status steno_ggml_file_pieces(struct steno_ggml_file *f, const char *key,
                                                size_t without, steno_err *err);
+
+/* ---- tensors of a ggml file of whisper.cpp's project ---- */
+
+#define STENO_GGML_MAGIC 0x67676d6cu
+#define STENO_GGML_QUANT_VERSION 2 /* of blocks; ftype / 1000, 0 in files without any */
+#define STENO_GGML_NAME 80         /* bytes of a name, its end included; ggml has 64 */
+
+/* {i32 axes, name length, type; i32 ne[axes]; name; elements}, ne from the last axis on */
+struct steno_ggml_record {
+    char name[STENO_GGML_NAME];
+    const struct steno_ggml_type *type;
+    int rank;                  /* at most 4 */
+    int64_t dim[4];            /* PyTorch's order, none is 0 */
+    const unsigned char *data; /* in the file, at any address */
+};
+/* Read the one at c, and go behind it. STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED: an element type. */
+STENO_MUST steno_status steno_ggml_record_read(struct steno_cursor *c, struct steno_ggml_record *r,
+                                               const char *file, steno_err *err);
 
 #endif

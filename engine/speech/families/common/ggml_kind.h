@@ -5,8 +5,6 @@
 
 #include "base/status.h"
 
-#define STENO_GGML_MAGIC 0x67676d6cu
-
 enum steno_ggml_kind {
     STENO_GGML_NONE,     /* no such file */
     STENO_GGML_WHISPER,  /* .. or another that begins like it */

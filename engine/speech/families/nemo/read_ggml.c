@@ -5,7 +5,7 @@
  *         channels, kernel, pred, pred layers, durations, most tokens of a frame
  *     i32 n_mel, n_fb, then f32 filters[n_mel * n_fb]; i32 n, then f32 window[n]
  *     u32 durations; i32 n, then n x {i32 length; bytes}: pieces
- *     to the end: {i32 axes, name length, type; i32 ne[axes]; name; elements}
+ *     to the end: tensors (families/common/ggml_file.h)
  *
  * Names are NeMo's. The two biases of an LSTM are summed, and its gates stand as i, f, o, g.
  * Filters and window are those of NeMo, and computed here. */
@@ -14,12 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/little_endian.h"
-#include "speech/families/common/ggml_kind.h"
+#include "speech/families/common/ggml_file.h"
 
-#define QUANT_VERSION 2 /* of ggml's blocks; ftype / 1000, 0 in files without any */
 #define LSTM "decoder.prediction.dec_rnn.lstm."
-#define MAX_NAME 200
 
 enum {
     VOCAB,
@@ -42,27 +39,10 @@ enum {
 
 struct reader {
     steno_nemo_file *f;
-    const unsigned char *p, *end;
+    struct steno_cursor at;
     uint32_t header[N_HEADER];
     steno_err *err;
 };
-
-static const unsigned char *skip(struct reader *r, uint64_t n)
-{
-    const unsigned char *p = r->p;
-    if (n > (size_t)(r->end - r->p))
-        return NULL;
-    r->p += n;
-    return p;
-}
-
-static bool take(struct reader *r, uint32_t *out)
-{
-    const unsigned char *p = skip(r, 4);
-    if (p)
-        *out = steno_le32(p);
-    return p;
-}
 
 static steno_status cut_short(const struct reader *r, const char *what)
 {
@@ -97,10 +77,10 @@ static steno_status check_header(const struct reader *r)
                               "%s: %u %s in the header of a Parakeet, expected %u to %u",
                               r->f->base.name, (unsigned)r->header[i], all[i].what,
                               (unsigned)all[i].min, (unsigned)all[i].max);
-    if (r->header[FTYPE] / 1000 && r->header[FTYPE] / 1000 != QUANT_VERSION)
+    if (r->header[FTYPE] / 1000 && r->header[FTYPE] / 1000 != STENO_GGML_QUANT_VERSION)
         return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
                           "%s: blocks of version %u, version %d is read", r->f->base.name,
-                          (unsigned)r->header[FTYPE] / 1000, QUANT_VERSION);
+                          (unsigned)r->header[FTYPE] / 1000, STENO_GGML_QUANT_VERSION);
     return STENO_OK;
 }
 
@@ -136,21 +116,22 @@ static steno_status read_header(struct reader *r)
 {
     uint32_t magic, rows, cols, n;
     steno_status st;
-    if (!take(r, &magic) || magic != STENO_GGML_MAGIC)
+    if (!steno_cursor_u32(&r->at, &magic) || magic != STENO_GGML_MAGIC)
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s: does not begin with 0x%08x",
                           r->f->base.name, STENO_GGML_MAGIC);
     for (int i = 0; i < N_HEADER; i++)
-        if (!take(r, &r->header[i]))
+        if (!steno_cursor_u32(&r->at, &r->header[i]))
             return cut_short(r, "the header");
     st = check_header(r);
     if (st)
         return st;
     use_header(r);
-    if (!take(r, &rows) || !take(r, &cols) || cols > 65536 || !skip(r, (uint64_t)rows * cols * 4) ||
-        !take(r, &n) || !skip(r, (uint64_t)n * 4))
+    if (!steno_cursor_u32(&r->at, &rows) || !steno_cursor_u32(&r->at, &cols) || cols > 65536 ||
+        !steno_cursor_skip(&r->at, (uint64_t)rows * cols * 4) || !steno_cursor_u32(&r->at, &n) ||
+        !steno_cursor_skip(&r->at, (uint64_t)n * 4))
         return cut_short(r, "its filters or its window");
     for (uint32_t i = 0, v; i < r->header[DURATIONS]; i++)
-        if (!take(r, &v) || v != i)
+        if (!steno_cursor_u32(&r->at, &v) || v != i)
             return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
                               "%s: durations: known: 0, 1, 2, .. in this order", r->f->base.name);
     return STENO_OK;
@@ -160,14 +141,14 @@ static steno_status read_pieces(struct reader *r)
 {
     uint32_t n, length = 0;
     steno_status st = STENO_OK;
-    if (!take(r, &n))
+    if (!steno_cursor_u32(&r->at, &n))
         return cut_short(r, "the vocabulary");
     if (n != r->header[VOCAB])
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s: %u pieces, the header has %u",
                           r->f->base.name, (unsigned)n, (unsigned)r->header[VOCAB]);
     for (uint32_t i = 0; i < n && !st; i++) {
         const unsigned char *p = NULL;
-        if (!take(r, &length) || !(p = skip(r, length)))
+        if (!steno_cursor_u32(&r->at, &length) || !(p = steno_cursor_skip(&r->at, length)))
             return cut_short(r, "the vocabulary");
         st = steno_ggml_file_piece(&r->f->base, (const char *)p, length, r->err);
     }
@@ -176,65 +157,33 @@ static steno_status read_pieces(struct reader *r)
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-static steno_status read_head(struct reader *r, char name[MAX_NAME], struct steno_ggml_tensor *t)
-{
-    uint32_t axes, length, type, dim;
-    const unsigned char *p;
-    if (!take(r, &axes) || !take(r, &length) || !take(r, &type))
-        return cut_short(r, "a tensor's header");
-    if (axes > 4 || length >= MAX_NAME)
-        return steno_fail(r->err, STENO_ERR_FORMAT,
-                          "%s: a tensor of %u axes with a name of %u bytes, at most 4 and %d",
-                          r->f->base.name, (unsigned)axes, (unsigned)length, MAX_NAME - 1);
-    t->t.rank = (int)axes;
-    for (uint32_t i = axes; i-- > 0; t->t.dim[i] = dim)
-        if (!take(r, &dim) || !dim)
-            return cut_short(r, "a tensor's sizes, or they are 0");
-    p = skip(r, length);
-    if (!p)
-        return cut_short(r, "a tensor's name");
-    memcpy(name, p, length);
-    name[length] = '\0';
-    t->type = steno_ggml_type(type);
-    if (!t->type)
-        return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
-                          "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read",
-                          r->f->base.name, name, (unsigned)type);
-    return STENO_OK;
-}
-
 static steno_status read_tensor(struct reader *r)
 {
+    struct steno_ggml_record record;
     struct steno_ggml_tensor t = {0};
-    char name[MAX_NAME], full[MAX_NAME + 8];
-    size_t count = 1, bytes;
-    steno_status st = read_head(r, name, &t);
-    bool fits = true;
+    char full[STENO_GGML_NAME + 2];
+    steno_status st = steno_ggml_record_read(&r->at, &record, r->f->base.name, r->err);
     if (st)
         return st;
-    for (int i = 0; i < t.t.rank; i++)
-        fits = fits && steno_mul_size(count, (size_t)t.t.dim[i], &count);
-    if (!fits ||
-        !steno_ggml_bytes(t.type, t.t.rank ? (size_t)t.t.dim[t.t.rank - 1] : 1, count, &bytes) ||
-        !(t.data = skip(r, bytes)))
-        return steno_fail(r->err, STENO_ERR_FORMAT,
-                          "%s: tensor '%s' does not fit: %zu bytes are left of the file",
-                          r->f->base.name, name, (size_t)(r->end - r->p));
-    t.ifog = strncmp(name, LSTM, strlen(LSTM)) == 0;
-    if (strncmp(name, LSTM "bias_h_l", strlen(LSTM "bias_h_l")) == 0)
-        snprintf(full, sizeof full, LSTM "bias_ih_l%s", name + strlen(LSTM "bias_h_l"));
+    t.t.rank = record.rank;
+    memcpy(t.t.dim, record.dim, sizeof record.dim);
+    t.type = record.type;
+    t.data = record.data;
+    t.ifog = strncmp(record.name, LSTM, strlen(LSTM)) == 0;
+    if (strncmp(record.name, LSTM "bias_h_l", strlen(LSTM "bias_h_l")) == 0)
+        snprintf(full, sizeof full, LSTM "bias_ih_l%.40s", record.name + strlen(LSTM "bias_h_l"));
     else
-        snprintf(full, sizeof full, "%s", name);
+        snprintf(full, sizeof full, "%s", record.name);
     return steno_ggml_file_add(&r->f->base, full, &t, r->err);
 }
 
 steno_status steno_nemo_read_ggml(steno_nemo_file *f, steno_err *err)
 {
-    struct reader r = {.f = f, .p = f->base.bytes, .end = f->base.bytes + f->base.size, .err = err};
+    struct reader r = {.f = f, .at = {f->base.bytes, f->base.bytes + f->base.size}, .err = err};
     steno_status st = read_header(&r);
     if (!st)
         st = read_pieces(&r);
-    while (!st && r.p < r.end)
+    while (!st && steno_cursor_left(&r.at))
         st = read_tensor(&r);
     if (!st)
         f->info.arch.joint = steno_ggml_file_extent(&f->base, "joint.enc.weight", 0);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/little_endian.h"
+
 #define VERSION_MIN 4
 #define VERSION_MAX 6
 #define REVISION_MAX 3
@@ -25,7 +27,7 @@ struct variable {
 
 struct file {
     steno_whisper_weights *w;
-    struct steno_whisper_cursor at;
+    struct steno_cursor at;
     const char *name;
     steno_err *err;
 };
@@ -38,9 +40,9 @@ static steno_status cut_short(const struct file *f, const char *what, const char
 
 static steno_status read_string(struct file *f, const char **out)
 {
-    uint32_t n;
+    uint64_t n;
     const unsigned char *p;
-    if (!steno_whisper_uint(&f->at, 2, &n) || !(p = steno_whisper_skip(&f->at, n)))
+    if (!steno_cursor_number(&f->at, 2, &n) || !(p = steno_cursor_skip(&f->at, n)))
         return cut_short(f, "a name", "");
     if (!n || p[n - 1] || memchr(p, 0, n - 1))
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: a name of %u bytes without its NUL",
@@ -54,9 +56,10 @@ static steno_status read_type(struct file *f, struct variable *v)
     static const enum steno_whisper_type types[] = {STENO_WHISPER_F32, STENO_WHISPER_I8,
                                                     STENO_WHISPER_I16, STENO_WHISPER_F32,
                                                     STENO_WHISPER_F16, STENO_WHISPER_BF16};
-    uint32_t dtype, bytes;
+    uint64_t dtype;
+    uint32_t bytes;
     size_t want;
-    if (!steno_whisper_uint(&f->at, 1, &dtype) || !steno_whisper_uint(&f->at, 4, &bytes))
+    if (!steno_cursor_number(&f->at, 1, &dtype) || !steno_cursor_u32(&f->at, &bytes))
         return cut_short(f, "the header", v->name);
     if (dtype >= sizeof types / sizeof *types)
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
@@ -68,28 +71,29 @@ static steno_status read_type(struct file *f, struct variable *v)
         return steno_fail(f->err, STENO_ERR_FORMAT,
                           "%s: variable '%.80s' has %u bytes, its shape and type take %zu", f->name,
                           v->name, (unsigned)bytes, want);
-    v->t.data = steno_whisper_skip(&f->at, bytes);
+    v->t.data = steno_cursor_skip(&f->at, bytes);
     if (!v->t.data)
         return steno_fail(f->err, STENO_ERR_FORMAT,
                           "%s: variable '%.80s' has %u bytes, %zu are left of the file", f->name,
-                          v->name, (unsigned)bytes, steno_whisper_left(&f->at));
+                          v->name, (unsigned)bytes, steno_cursor_left(&f->at));
     return STENO_OK;
 }
 
 static steno_status read_variable(struct file *f, struct variable *v)
 {
-    uint32_t rank, dim;
+    uint64_t rank;
+    uint32_t dim;
     steno_status st = read_string(f, &v->name);
     if (st)
         return st;
     v->t.file = f->name;
-    if (!steno_whisper_uint(&f->at, 1, &rank))
+    if (!steno_cursor_number(&f->at, 1, &rank))
         return cut_short(f, "the shape", v->name);
     if (rank > STENO_WHISPER_MAX_RANK)
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: variable '%.80s' has %u axes, at most %d",
                           f->name, v->name, (unsigned)rank, STENO_WHISPER_MAX_RANK);
-    for (uint32_t i = 0; i < rank; i++) {
-        if (!steno_whisper_uint(&f->at, 4, &dim))
+    for (uint64_t i = 0; i < rank; i++) {
+        if (!steno_cursor_u32(&f->at, &dim))
             return cut_short(f, "the shape", v->name);
         v->t.dim[i] = dim;
     }
@@ -267,7 +271,7 @@ static steno_status read_head(struct file *f, uint32_t *n)
     uint32_t version, revision;
     const char *spec = "";
     steno_status st;
-    if (!steno_whisper_uint(&f->at, 4, &version))
+    if (!steno_cursor_u32(&f->at, &version))
         return cut_short(f, "the header", "");
     if (version < VERSION_MIN || version > VERSION_MAX)
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED, "%s: format version %u, %d to %d are read",
@@ -278,7 +282,7 @@ static steno_status read_head(struct file *f, uint32_t *n)
     if (strcmp(spec, "WhisperSpec"))
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
                           "%s: a model of kind '%.40s', not WhisperSpec", f->name, spec);
-    if (!steno_whisper_uint(&f->at, 4, &revision) || !steno_whisper_uint(&f->at, 4, n))
+    if (!steno_cursor_u32(&f->at, &revision) || !steno_cursor_u32(&f->at, n))
         return cut_short(f, "the header", "");
     if (revision > REVISION_MAX)
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED, "%s: revision %u, up to %d are read",
@@ -296,13 +300,13 @@ static steno_status read_aliases(struct file *f)
     uint32_t n;
     const char *name;
     steno_status st = STENO_OK;
-    if (!steno_whisper_uint(&f->at, 4, &n))
+    if (!steno_cursor_u32(&f->at, &n))
         return cut_short(f, "the aliases", "");
     for (uint64_t i = 0; i < 2 * (uint64_t)n && !st; i++)
         st = read_string(f, &name);
-    if (!st && steno_whisper_left(&f->at))
+    if (!st && steno_cursor_left(&f->at))
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: %zu bytes behind the last alias", f->name,
-                          steno_whisper_left(&f->at));
+                          steno_cursor_left(&f->at));
     return st;
 }
 

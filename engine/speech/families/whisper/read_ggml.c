@@ -4,19 +4,19 @@
  *     i32 vocab, audio ctx, state, head, layer, text ctx, state, head, layer, mels, ftype
  *     i32 n_mel, n_fft, then f32 filters[n_mel * n_fft]
  *     i32 n, then n x {u32 length; bytes}: regular tokens, raw bytes
- *     to the end: {i32 axes, name length, type; i32 ne[axes]; name; elements}
+ *     to the end: tensors (families/common/ggml_file.h)
  *
- * Names are OpenAI's; ne is the shape from the last axis to the first. The special tokens behind
- * the regular ones are not in the file (tokens.h). */
+ * Names are OpenAI's. The special tokens behind the regular ones are not in the file (tokens.h). */
 #include "speech/families/whisper/weights_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "speech/families/common/ggml_kind.h"
+#include "speech/families/common/ggml_file.h"
 
 #define MAX_MELS 512
-#define QUANT_VERSION 2 /* of ggml's blocks; ftype / 1000, 0 in files without any */
 
 enum {
     VOCAB,
@@ -35,7 +35,7 @@ enum {
 
 struct file {
     steno_whisper_weights *w;
-    struct steno_whisper_cursor at;
+    struct steno_cursor at;
     const char *name;
     steno_err *err;
     uint32_t header[N_HEADER];
@@ -64,28 +64,28 @@ static steno_status read_header(struct file *f)
 {
     uint32_t magic, rows, cols;
     size_t bytes;
-    if (!steno_whisper_uint(&f->at, 4, &magic))
+    if (!steno_cursor_u32(&f->at, &magic))
         return cut_short(f, "the header");
     if (magic != STENO_GGML_MAGIC)
         return steno_fail(f->err, STENO_ERR_FORMAT, "%s: begins with 0x%08x, expected 0x%08x",
                           f->name, (unsigned)magic, STENO_GGML_MAGIC);
     for (int i = 0; i < N_HEADER; i++)
-        if (!steno_whisper_uint(&f->at, 4, &f->header[i]))
+        if (!steno_cursor_u32(&f->at, &f->header[i]))
             return cut_short(f, "the header");
     if (f->header[VOCAB] > STENO_BPE_MAX_PIECES || f->header[MELS] > MAX_MELS)
         return steno_fail(f->err, STENO_ERR_FORMAT,
                           "%s: a ggml file of another model than Whisper: its header has %u as "
                           "number of pieces and %u of mel bands",
                           f->name, (unsigned)f->header[VOCAB], (unsigned)f->header[MELS]);
-    if (f->header[FTYPE] / 1000 && f->header[FTYPE] / 1000 != QUANT_VERSION)
+    if (f->header[FTYPE] / 1000 && f->header[FTYPE] / 1000 != STENO_GGML_QUANT_VERSION)
         return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
                           "%s: blocks of version %u, version %d is read", f->name,
-                          (unsigned)f->header[FTYPE] / 1000, QUANT_VERSION);
-    if (!steno_whisper_uint(&f->at, 4, &rows) || !steno_whisper_uint(&f->at, 4, &cols))
+                          (unsigned)f->header[FTYPE] / 1000, STENO_GGML_QUANT_VERSION);
+    if (!steno_cursor_u32(&f->at, &rows) || !steno_cursor_u32(&f->at, &cols))
         return cut_short(f, "the header");
     /* computed here for every format, to 4e-9 of these */
     if (!steno_mul_size(rows, cols, &bytes) || !steno_mul_size(bytes, 4, &bytes) ||
-        !steno_whisper_skip(&f->at, bytes))
+        !steno_cursor_skip(&f->at, bytes))
         return cut_short(f, "the mel filters");
     f->w->audio_heads = (int64_t)f->header[AUDIO_HEAD];
     f->w->text_heads = (int64_t)f->header[TEXT_HEAD];
@@ -97,7 +97,7 @@ static steno_status read_pieces(struct file *f)
     struct steno_bpe_piece *all;
     uint32_t n, length = 0;
     steno_status st = STENO_OK;
-    if (!steno_whisper_uint(&f->at, 4, &n))
+    if (!steno_cursor_u32(&f->at, &n))
         return cut_short(f, "the vocabulary");
     if (n > STENO_BPE_MAX_PIECES || n > f->header[VOCAB])
         return steno_fail(f->err, STENO_ERR_FORMAT,
@@ -108,7 +108,7 @@ static steno_status read_pieces(struct file *f)
         return steno_fail(f->err, STENO_ERR_NOMEM, "%s: out of memory", f->name);
     for (uint32_t i = 0; i < n && !st; i++) {
         const unsigned char *p = NULL;
-        if (!steno_whisper_uint(&f->at, 4, &length) || !(p = steno_whisper_skip(&f->at, length)))
+        if (!steno_cursor_u32(&f->at, &length) || !(p = steno_cursor_skip(&f->at, length)))
             st = cut_short(f, "the vocabulary");
         all[i] = (struct steno_bpe_piece){(const char *)p, length};
     }
@@ -121,36 +121,15 @@ static steno_status read_pieces(struct file *f)
 static steno_status read_tensor(struct file *f)
 {
     struct steno_whisper_tensor t = {.file = f->name, .type = STENO_WHISPER_GGML};
-    uint32_t axes, length, type, dim;
-    const unsigned char *name;
-    size_t bytes;
-    if (!steno_whisper_uint(&f->at, 4, &axes) || !steno_whisper_uint(&f->at, 4, &length) ||
-        !steno_whisper_uint(&f->at, 4, &type))
-        return cut_short(f, "a tensor's header");
-    if (axes < 1 || axes > STENO_WHISPER_MAX_RANK || length >= sizeof t.name)
-        return steno_fail(
-            f->err, STENO_ERR_FORMAT,
-            "%s: a tensor of %u axes with a name of %u bytes, expected 1 to %d and at most %zu",
-            f->name, (unsigned)axes, (unsigned)length, STENO_WHISPER_MAX_RANK, sizeof t.name - 1);
-    t.rank = (int)axes;
-    for (uint32_t i = axes; i-- > 0; t.dim[i] = dim)
-        if (!steno_whisper_uint(&f->at, 4, &dim))
-            return cut_short(f, "a tensor's header");
-    name = steno_whisper_skip(&f->at, length);
-    if (!name)
-        return cut_short(f, "a tensor's name");
-    memcpy(t.name, name, length);
-    if (strlen(t.name) != length)
-        return steno_fail(f->err, STENO_ERR_FORMAT, "%s: a tensor's name holds NUL", f->name);
-    t.ggml = steno_ggml_type(type);
-    if (!t.ggml)
-        return steno_fail(f->err, STENO_ERR_UNSUPPORTED,
-                          "%s: tensor '%s' has type %u, " STENO_GGML_TYPES " are read", f->name,
-                          t.name, (unsigned)type);
-    if (!steno_whisper_bytes(&t, &bytes) || !(t.data = steno_whisper_skip(&f->at, bytes)))
-        return steno_fail(f->err, STENO_ERR_FORMAT,
-                          "%s: tensor '%s' does not fit: %zu bytes are left of the file", f->name,
-                          t.name, steno_whisper_left(&f->at));
+    struct steno_ggml_record r;
+    steno_status st = steno_ggml_record_read(&f->at, &r, f->name, f->err);
+    if (st)
+        return st;
+    snprintf(t.name, sizeof t.name, "%s", r.name);
+    t.ggml = r.type;
+    t.rank = r.rank;
+    memcpy(t.dim, r.dim, sizeof t.dim);
+    t.data = r.data;
     while (t.rank > 1 && t.dim[t.rank - 1] == 1) /* biases of convolutions are [d, 1] */
         t.rank--;
     return steno_whisper_add(f->w, &t, f->err);
@@ -167,7 +146,7 @@ steno_status steno_whisper_read_ggml(steno_whisper_weights *w, const void *bytes
               : read_header(&f);
     if (!st)
         st = read_pieces(&f);
-    while (!st && steno_whisper_left(&f.at))
+    while (!st && steno_cursor_left(&f.at))
         st = read_tensor(&f);
     return st;
 }

@@ -44,34 +44,6 @@ bool steno_whisper_bytes(const struct steno_whisper_tensor *t, size_t *bytes);
 STENO_MUST steno_status steno_whisper_read_heads(steno_whisper_weights *w,
                                                  const struct steno_json_node *list,
                                                  const char *file, steno_err *err);
-/* Bounds-checked reading of little-endian fields. */
-struct steno_whisper_cursor {
-    const unsigned char *p, *end;
-};
-static inline size_t steno_whisper_left(const struct steno_whisper_cursor *c)
-{
-    return (size_t)(c->end - c->p);
-}
-/* NULL: fewer than n bytes are left. */
-static inline const unsigned char *steno_whisper_skip(struct steno_whisper_cursor *c, size_t n)
-{
-    const unsigned char *p = c->p;
-    if (n > steno_whisper_left(c))
-        return NULL;
-    c->p += n;
-    return p;
-}
-/* size: 1, 2 or 4 bytes. */
-static inline bool steno_whisper_uint(struct steno_whisper_cursor *c, size_t size, uint32_t *out)
-{
-    const unsigned char *p = steno_whisper_skip(c, size);
-    if (!p)
-        return false;
-    *out = 0;
-    for (size_t i = size; i-- > 0;)
-        *out = *out << 8 | p[i];
-    return true;
-}
 
 /* Each fills w from bytes (which outlive it); `name` is the file, for messages. */
 STENO_MUST steno_status steno_whisper_read_ctranslate2(steno_whisper_weights *w, const void *bytes,
