@@ -131,11 +131,7 @@ static steno_status deepgram_query(struct steno_dialect_session *d, const char *
         return set_endpointing(d, value, err);
     if (!strcmp(name, "utterance_end_ms"))
         return set_utterance_end(d, value, err);
-    if (steno_deepgram_diarize(name, value) && d->tells_speakers)
-        d->start.diarize = true;
-    else
-        steno_deepgram_note_unsupported(&s->wants, name, value);
-    return STENO_OK;
+    return steno_deepgram_diarize(&s->wants, name, value, &d->start.diarize, err);
 }
 
 /* What clients stream without naming it: recorders of browsers, and files. */
@@ -207,20 +203,9 @@ static steno_status deepgram_first_audio(struct steno_dialect_session *d, const 
 steno_status steno_deepgram_set_terms(struct steno_dialect_session *d, const json_t *terms,
                                       steno_err *err)
 {
-    const json_t *v;
-    size_t i;
-    steno_status st;
-    if (!terms || json_is_null(terms))
-        return STENO_OK;
-    if (!json_is_array(terms))
-        return steno_fail(err, STENO_ERR_INVAL, "keyterms: must be a list of strings");
-    st = steno_hint_set(d->asked.hints, "hotwords", "", err);
-    json_array_foreach (terms, i, v)
-        if (!st)
-            st = json_is_string(v)
-                     ? steno_hint_add(d->asked.hints, "hotwords", json_string_value(v), err)
-                     : steno_fail(err, STENO_ERR_INVAL, "keyterms: must be a list of strings");
-    return st;
+    const bool given = terms && !json_is_null(terms);
+    const steno_status st = given ? steno_hint_set(d->asked.hints, "hotwords", "", err) : STENO_OK;
+    return st ? st : steno_hint_add_list(d->asked.hints, "hotwords", "keyterms", terms, err);
 }
 
 steno_status steno_deepgram_put_list(struct steno_buf *b, const char *name, const char *text)

@@ -52,8 +52,11 @@ STENO_MUST steno_status steno_deepgram_put_search(struct steno_buf *b,
 /* The options of a request before its parameters. */
 void steno_deepgram_default_options(struct steno_options *o);
 
-/* Whether a parameter asks for speakers: diarize and diarize_model. */
-bool steno_deepgram_diarize(const char *name, const char *value);
+/* A parameter that no other function takes. *speakers becomes true if it asks for them (diarize,
+ * diarize_model) and there are networks, else it is one of the next function. STENO_ERR_INVAL: the
+ * value of diarize is neither true nor false. */
+STENO_MUST steno_status steno_deepgram_diarize(struct steno_deepgram_wants *w, const char *name,
+                                               const char *value, bool *speakers, steno_err *err);
 /* A parameter that nothing takes: remember it for the answer, unless its value is false or it asks
  * for nothing of the answer (tag, mip_opt_out, ...). */
 void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,

@@ -125,7 +125,7 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
         return STENO_OK;
     if (!strcmp(name, "profanity_filter") && !hints->profanity) {
         steno_deepgram_note_unsupported(w, name, value);
-        return STENO_OK;
+        return steno_query_bool(name, value, &on, err);
     }
     if (!flag)
         return steno_hint_set(hints, name, value, err);
@@ -148,11 +148,6 @@ static bool is_off(const char *name, const char *value)
 {
     bool on;
     return !steno_query_bool(name, value, &on, NULL) && !on;
-}
-
-bool steno_deepgram_diarize(const char *name, const char *value)
-{
-    return (!strcmp(name, "diarize") || !strcmp(name, "diarize_model")) && !is_off(name, value);
 }
 
 /* Parameters about the request, not about its text. */
@@ -179,6 +174,19 @@ void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char 
         return;
     if (had + n + 2 <= sizeof w->unsupported)
         snprintf(w->unsupported + had, sizeof w->unsupported - had, "%s%s", had ? " " : "", name);
+}
+
+steno_status steno_deepgram_diarize(struct steno_deepgram_wants *w, const char *name,
+                                    const char *value, bool *speakers, steno_err *err)
+{
+    bool on = strcmp(name, "diarize_model") == 0 && !is_off(name, value);
+    const steno_status st =
+        strcmp(name, "diarize") ? STENO_OK : steno_query_bool(name, value, &on, err);
+    if (on && !w->no_networks)
+        *speakers = true;
+    else
+        steno_deepgram_note_unsupported(w, name, value);
+    return st;
 }
 
 static bool wants_digits(const struct steno_deepgram_wants *w)

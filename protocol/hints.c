@@ -141,19 +141,19 @@ steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const 
     return STENO_OK;
 }
 
-static steno_status set_list(struct steno_hint_store *s, const char *name, const json_t *list,
-                             steno_err *err)
+steno_status steno_hint_add_list(struct steno_hint_store *s, const char *name, const char *called,
+                                 const json_t *list, steno_err *err)
 {
     const json_t *one;
     size_t i;
+    bool good = !list || json_is_null(list) || json_is_array(list);
     steno_status st = STENO_OK;
     json_array_foreach (list, i, one) {
-        if (!st && !json_is_string(one))
-            st = steno_fail(err, STENO_ERR_INVAL, "%s: must be a list of strings", name);
-        if (!st)
+        good &= json_is_string(one);
+        if (!st && good && strcmp(json_string_value(one), "[unk]") != 0)
             st = steno_hint_add(s, name, json_string_value(one), err);
     }
-    return st;
+    return good ? st : steno_fail(err, STENO_ERR_INVAL, "%s: must be a list of strings", called);
 }
 
 steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, const json_t *value,
@@ -166,7 +166,7 @@ steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, c
     if (json_is_null(value))
         return steno_hint_set(s, name, "", err);
     if (json_is_array(value) && is_filter_list(name))
-        return set_list(s, name, value, err);
+        return steno_hint_add_list(s, name, name, value, err);
     if (!json_is_string(value))
         return steno_fail(err, STENO_ERR_INVAL, "%s: must be a string", name);
     return steno_hint_set(s, name, json_string_value(value), err);

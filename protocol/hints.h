@@ -39,6 +39,11 @@ STENO_MUST steno_status steno_hint_set_json(struct steno_hint_store *s, const ch
 /* Add to hotwords, replace or redact, with ", " between. Errors as of set. */
 STENO_MUST steno_status steno_hint_add(struct steno_hint_store *s, const char *name,
                                        const char *value, steno_err *err);
+/* Append the strings of a JSON list, but for "[unk]", vosk's name of all other words; NULL and null
+ * append nothing. STENO_ERR_INVAL: as above, or it is no such list, which is then `called` so. */
+STENO_MUST steno_status steno_hint_add_list(struct steno_hint_store *s, const char *name,
+                                            const char *called, const struct json_t *list,
+                                            steno_err *err);
 /* The strings are the store's. s NULL: none. */
 struct steno_hints steno_hints_of(const struct steno_hint_store *s);
 /* Its filters. The strings are the store's. s NULL: none. */

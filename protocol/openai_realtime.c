@@ -17,6 +17,7 @@
 #include "protocol/json_object.h"
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
+#include "protocol/openai_secret.h"
 #include "protocol/then.h"
 
 #define RATE 24000  /* of pcm16 when none is given */
@@ -305,6 +306,8 @@ static steno_status set_detection(struct steno_native_start *s, struct told *t, 
     if (!s->endpointing)
         return STENO_OK;
     st = be(v, JSON_OBJECT, "turn_detection", err);
+    if (!st)
+        st = be(json_object_get(v, "type"), JSON_STRING, "turn_detection.type", err);
     if (st)
         return st;
     if (type && strcmp(type, "server_vad") && strcmp(type, "semantic_vad"))
@@ -331,20 +334,13 @@ static steno_status set_hints(struct steno_hint_store *h, const json_t *script, 
 {
     static const char *const names[] = {"language", "prompt"};
     const json_t *keywords = json_object_get(script, "keywords"), *v;
-    size_t i;
-    steno_status st = be(keywords, JSON_ARRAY, "keywords", err);
-    for (i = 0; i < 2 && !st; i++)
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < 2 && !st; i++)
         if ((v = json_object_get(script, names[i])))
             st = steno_hint_set_json(h, names[i], v, err);
     if (!st && keywords)
         st = steno_hint_set(h, "hotwords", "", err);
-    json_array_foreach (keywords, i, v) {
-        if (!st && !json_is_string(v))
-            st = steno_fail(err, STENO_ERR_INVAL, "keywords: must be strings");
-        if (!st)
-            st = steno_hint_add(h, "hotwords", json_string_value(v), err);
-    }
-    return st;
+    return st ? st : steno_hint_add_list(h, "hotwords", "keywords", keywords, err);
 }
 
 /* Read "include": ["item.input_audio_transcription.logprobs"]; when absent nothing changes. */
@@ -410,13 +406,20 @@ static steno_status read_session(struct steno_dialect_session *d, const json_t *
                                 : json_object_get(input, "transcription");
     const json_t *model = json_object_get(script, "model");
     const char *type = json_string_value(beta ? format : json_object_get(format, "type"));
-    steno_status st = be(format, beta ? JSON_STRING : JSON_OBJECT, "format", err);
-    if (!st)
-        st = be(script, JSON_OBJECT, "transcription", err);
-    if (!st)
-        st = be(model, JSON_STRING, "transcription.model", err);
-    if (!st)
-        st = be(json_object_get(session, "include"), JSON_ARRAY, "include", err);
+    const struct {
+        const json_t *v;
+        json_type type;
+        const char *name;
+    } members[] = {{json_object_get(session, "audio"), JSON_OBJECT, "session.audio"},
+                   {input, JSON_OBJECT, "session.audio.input"},
+                   {format, beta ? JSON_STRING : JSON_OBJECT, "format"},
+                   {json_object_get(format, "type"), JSON_STRING, "format.type"},
+                   {script, JSON_OBJECT, "transcription"},
+                   {model, JSON_STRING, "transcription.model"},
+                   {json_object_get(session, "include"), JSON_ARRAY, "include"}};
+    steno_status st = steno_openai_secret_check(session, err);
+    for (size_t i = 0; !st && i < sizeof members / sizeof *members; i++)
+        st = be(members[i].v, members[i].type, members[i].name, err);
     if (!st)
         st = set_audio_format(d, type, json_object_get(format, "rate"), err);
     if (!st && json_is_string(model))

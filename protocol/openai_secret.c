@@ -12,7 +12,10 @@
 
 static steno_status set_seconds(struct steno_openai_secret *s, const json_t *root, steno_err *err)
 {
-    const json_t *v = json_object_get(json_object_get(root, "expires_after"), "seconds");
+    const json_t *after = json_object_get(root, "expires_after");
+    const json_t *v = json_object_get(after, "seconds");
+    if (after && !json_is_null(after) && !json_is_object(after))
+        return steno_fail(err, STENO_ERR_INVAL, "expires_after: must be an object");
     if (!v)
         return STENO_OK;
     if (!json_is_integer(v) || json_integer_value(v) < LEAST || json_integer_value(v) > MOST)
@@ -22,20 +25,28 @@ static steno_status set_seconds(struct steno_openai_secret *s, const json_t *roo
     return STENO_OK;
 }
 
+steno_status steno_openai_secret_check(const json_t *session, steno_err *err)
+{
+    const json_t *type = json_object_get(session, "type");
+    const char *name = json_string_value(type);
+    if (session && !json_is_object(session))
+        return steno_fail(err, STENO_ERR_INVAL, "session: must be an object");
+    return !type || (name && !strcmp(name, "transcription"))
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_INVAL,
+                            "session.type: '%.40s' is not transcription, which is all that this "
+                            "server does",
+                            name ? name : "not a string");
+}
+
 static steno_status read_root(struct steno_openai_secret *s, const json_t *root, steno_err *err)
 {
     const json_t *session = s->beta ? root : json_object_get(root, "session");
-    const char *type = json_string_value(json_object_get(session, "type"));
     steno_status st = set_seconds(s, root, err);
+    if (!st)
+        st = steno_openai_secret_check(session, err);
     if (st)
         return st;
-    if (session && !json_is_object(session))
-        return steno_fail(err, STENO_ERR_INVAL, "session: must be an object");
-    if (type && strcmp(type, "transcription"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "session.type: '%.40s' is not transcription, which is all that this "
-                          "server does",
-                          type);
     s->session = session ? json_dumps(session, JSON_COMPACT) : strdup("{}");
     return s->session ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }

@@ -20,6 +20,10 @@ struct steno_openai_secret {
  * STENO_ERR_LIMIT name what is wrong; STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_openai_secret_parse(struct steno_openai_secret *out, const char *p,
                                                   size_t n, bool beta, steno_err *err);
+/* Check that a session is an object, or NULL, and that its type, if it has one, is "transcription".
+ * STENO_ERR_INVAL. */
+struct json_t;
+STENO_MUST steno_status steno_openai_secret_check(const struct json_t *session, steno_err *err);
 void steno_openai_secret_free(struct steno_openai_secret *s);
 
 struct steno_openai_secret_answer {

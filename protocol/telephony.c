@@ -123,8 +123,10 @@ static steno_status put_call(struct steno_buf *b, const struct steno_dialect_ses
     if (!st && *c->stream_id)
         st = steno_json_printf(b, ",\"stream_id\":%s", c->stream_id);
     if (!st && c->tracks)
-        st = steno_buf_printf(b, ",\"tracks\":[\"inbound\"%s]",
-                              c->tracks > 1 ? ",\"outbound\"" : "");
+        st = steno_buf_printf(b, ",\"tracks\":[%s]",
+                              c->tracks > 1 ? "\"inbound\",\"outbound\""
+                              : c->outbound ? "\"outbound\""
+                                            : "\"inbound\"");
     return st ? st
               : steno_buf_printf(b, ",\"parameters\":{%s}},\"message\":",
                                  c->parameters.len ? c->parameters.data : "");

@@ -18,6 +18,7 @@ struct steno_call {
     char callback[STENO_CALL_URL];  /* "" = none was named */
     char secret[STENO_CALL_SECRET]; /* an API key that came in a message; "" = none */
     unsigned tracks;                /* of Twilio, each of which is a channel; 0 = not told */
+    bool outbound;                  /* the only track is the outbound one */
     struct steno_buf parameters;    /* the client's own: members of a JSON object */
 };
 

@@ -131,13 +131,16 @@ static void copy_id(char out[STENO_CALL_NAME], const json_t *v)
 
 static steno_status check_format(const json_t *format, steno_err *err)
 {
-    const json_t *rate = json_object_get(format, "sampleRate");
+    const json_t *rate = json_object_get(format, "sampleRate"),
+                 *channels = json_object_get(format, "channels");
     const char *encoding = json_string_value(json_object_get(format, "encoding"));
     if (encoding && strcasecmp(encoding, "audio/x-mulaw") != 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "start: encoding '%.40s' is not audio/x-mulaw", encoding);
     if (rate && json_integer_value(rate) != RATE)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "start: the sampleRate is not %d", RATE);
+    if (channels && json_integer_value(channels) != 1)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "start: the channels are not 1");
     return STENO_OK;
 }
 
@@ -160,6 +163,7 @@ static steno_status take_start(struct steno_dialect_session *d, const json_t *st
 {
     struct state *s = d->state;
     const json_t *tracks = json_object_get(start, "tracks");
+    const char *only;
     steno_status st;
     if (!json_is_object(start) || s->started)
         return steno_fail(err, STENO_ERR_INVAL, "start: %s",
@@ -168,6 +172,8 @@ static steno_status take_start(struct steno_dialect_session *d, const json_t *st
     copy_id(s->call.call_id, json_object_get(start, "callSid"));
     copy_id(s->call.stream_id, json_object_get(start, "streamSid"));
     s->call.tracks = json_array_size(tracks) < MAX_TRACKS ? 1 : MAX_TRACKS;
+    only = json_string_value(json_array_get(tracks, 0));
+    s->call.outbound = s->call.tracks == 1 && only && !strcmp(only, "outbound");
     st = check_format(json_object_get(start, "mediaFormat"), err);
     if (!st)
         st = steno_dialect_ask(d, err);

@@ -97,31 +97,17 @@ static steno_status set_alternatives(struct steno_dialect_session *d, const json
     return STENO_OK;
 }
 
-/* Vosk takes the phrases for a grammar; here they are likely words. "[unk]", all other words, is
- * none of them. */
-static steno_status set_phrases(struct steno_dialect_session *d, const json_t *list, steno_err *err)
-{
-    const json_t *v;
-    size_t i;
-    steno_status st = STENO_OK;
-    if (!json_is_array(list))
-        return STENO_OK;
-    st = steno_hint_set(d->asked.hints, "hotwords", "", err);
-    json_array_foreach (list, i, v)
-        if (!st && json_is_string(v) && strcmp(json_string_value(v), "[unk]") != 0)
-            st = steno_hint_add(d->asked.hints, "hotwords", json_string_value(v), err);
-    return st;
-}
-
 /* Read {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}. Other members are
  * ignored. */
 static steno_status config(struct steno_dialect_session *d, const json_t *c, steno_err *err)
 {
     const json_t *rate = json_object_get(c, "sample_rate"), *words = json_object_get(c, "words"),
-                 *model = json_object_get(c, "model");
+                 *model = json_object_get(c, "model"), *phrases = json_object_get(c, "phrase_list");
     steno_status st = steno_dialect_ask(d, err);
+    if (!st && phrases) /* for Vosk a grammar; here they are likely words */
+        st = steno_hint_set(d->asked.hints, "hotwords", "", err);
     if (!st)
-        st = set_phrases(d, json_object_get(c, "phrase_list"), err);
+        st = steno_hint_add_list(d->asked.hints, "hotwords", "config: phrase_list", phrases, err);
     if (st)
         return st;
     if (rate && !(number_of_json(rate) >= STENO_AUDIO_MIN_RATE &&
@@ -134,7 +120,9 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
         vosk_state(d)->words = truth(words);
     if (set_alternatives(d, json_object_get(c, "max_alternatives"), err))
         return STENO_ERR_INVAL;
-    if (json_is_string(model))
+    if (model && !json_is_string(model))
+        return steno_fail(err, STENO_ERR_INVAL, "config: model must be a string");
+    if (model)
         steno_dialect_set_model(d, &d->asked, json_string_value(model));
     return STENO_OK;
 }

@@ -29,11 +29,14 @@ static void say(struct steno_dialect_session *d, const char *type)
 /* Read {"nbest", "continuous_decoding"}. More hypotheses than there are at most are that many. */
 static steno_status wenet_begin(struct steno_dialect_session *d, const json_t *root, steno_err *err)
 {
-    const json_t *nbest = json_object_get(root, "nbest");
+    const json_t *nbest = json_object_get(root, "nbest"),
+                 *goes_on = json_object_get(root, "continuous_decoding");
     steno_status st = steno_dialect_ask(d, err);
     if (st)
         return st;
-    d->asked.endpointing = json_is_true(json_object_get(root, "continuous_decoding"));
+    if (goes_on && !json_is_boolean(goes_on))
+        return steno_fail(err, STENO_ERR_INVAL, "continuous_decoding: must be true or false");
+    d->asked.endpointing = json_is_true(goes_on);
     if (nbest && (!json_is_integer(nbest) || json_integer_value(nbest) < 1))
         return steno_fail(err, STENO_ERR_INVAL, "nbest: must be 1 or more");
     if (nbest)

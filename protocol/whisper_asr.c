@@ -72,8 +72,6 @@ steno_status steno_whisper_asr_query(struct steno_openai_request *ask,
                                      struct steno_whisper_asr_wants *wants, const char *name,
                                      const char *value, steno_err *err)
 {
-    if (!*value)
-        return STENO_OK;
     if (!strcmp(name, "output"))
         return set_output(wants, value, err);
     if (!strcmp(name, "task"))

@@ -8,6 +8,8 @@
 #include "protocol/then.h"
 #include "protocol/word.h"
 
+#define BEST_OF_MAX 32 /* of the option */
+
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 /* What a field sets. */
@@ -101,7 +103,7 @@ static steno_status set_best_of(struct taken *t, const char *name, const char *v
                                 steno_err *err)
 {
     int n = 0;
-    steno_status st = steno_query_int(name, value, -1, STENO_MAX_BEAM, &n, err);
+    steno_status st = steno_query_int(name, value, -1, BEST_OF_MAX, &n, err);
     return st || n < 1 ? st : steno_options_set(&t->wants->options, "best_of", value, err);
 }
 
@@ -174,6 +176,7 @@ static const struct field {
     steno_status (*set)(struct taken *t, const char *name, const char *value, steno_err *err);
 } fields[] = {
     {"model", NULL},
+    {"channel", NULL},
     {"language", NULL},
     {"prompt", NULL},
     {"temperature", NULL},

@@ -129,26 +129,24 @@ static steno_status set_words(struct steno_dialect_session *d, const json_t *dat
 {
     static const char *const lists[] = {"transcript_names", "transcript_terms"};
     steno_status st = STENO_OK;
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
-        const json_t *v;
-        size_t i;
-        json_array_foreach (json_object_get(data, lists[k]), i, v)
-            if (!st && json_is_string(v))
-                st = steno_hint_add(d->start.hints, "hotwords", json_string_value(v), err);
-    }
+    for (size_t k = 0; !st && k < sizeof lists / sizeof *lists; k++)
+        st = steno_hint_add_list(d->start.hints, "hotwords", lists[k],
+                                 json_object_get(data, lists[k]), err);
     return st;
 }
 
 /* vad_sensitivity and context mean nothing here: the client ends the recording. */
 static steno_status transcribe(struct steno_dialect_session *d, const json_t *data, steno_err *err)
 {
-    const char *name = json_string_value(json_object_get(data, "name"));
-    const char *language = json_string_value(json_object_get(data, "language"));
+    const json_t *name = json_object_get(data, "name");
+    const json_t *language = json_object_get(data, "language");
     steno_status st = STENO_OK;
-    if (name)
-        steno_dialect_set_model(d, &d->start, name);
+    if (json_is_string(name))
+        steno_dialect_set_model(d, &d->start, json_string_value(name));
+    else if (name && !json_is_null(name))
+        return steno_fail(err, STENO_ERR_INVAL, "name: must be a string");
     if (language && d->start.hints)
-        st = steno_hint_set(d->start.hints, "language", language, err);
+        st = steno_hint_set_json(d->start.hints, "language", language, err);
     return st || !d->start.hints ? st : set_words(d, data, err);
 }
 

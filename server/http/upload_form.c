@@ -248,13 +248,10 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
     if (steno_deepgram_is_want(name))
         return steno_deepgram_want(&up->want.deepgram, &up->want.ask.hints, &up->want.options, name,
                                    value, err);
-    up->want.deepgram.no_networks = !up->sv->srv->speakers;
-    if (steno_deepgram_diarize(name, value) && up->sv->srv->speakers)
-        return on_query(user, "diarize", "true", err);
     if (!strcmp(name, "model") || (is_extension(name) && strcmp(name, "diarize") != 0))
         return on_query(user, name, value, err);
-    steno_deepgram_note_unsupported(&up->want.deepgram, name, value);
-    return STENO_OK;
+    up->want.deepgram.no_networks = !up->sv->srv->speakers;
+    return steno_deepgram_diarize(&up->want.deepgram, name, value, &up->want.ask.voices.on, err);
 }
 
 /* whisper-asr-webservice's form has all parameters here; `model` and the extensions of OpenAI's are
@@ -262,7 +259,7 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
 static steno_status on_asr_query(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
-    if (!*value && steno_voices_known(name)) /* of a page's form */
+    if (!*value) /* of a page's form */
         return STENO_OK;
     if (!strcmp(name, "model") || !strcmp(name, "channel") ||
         (is_extension(name) && strcmp(name, "diarize") != 0))

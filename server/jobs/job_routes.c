@@ -89,6 +89,7 @@ static const struct {
     {"whisperx", "application/json"},     {"deepgram", "application/json"}};
 
 struct job_query {
+    bool result;        /* is it asked for */
     int from;           /* the first segment */
     const char *format; /* of the result */
 };
@@ -98,11 +99,12 @@ static steno_status on_job_query(void *user, const char *name, const char *value
     struct job_query *q = user;
     if (steno_credentials_parameter(name))
         return STENO_OK;
-    if (!strcmp(name, "segment"))
+    const char *known = q->result ? "format" : "segment";
+    if (strcmp(name, known) != 0)
+        return steno_fail(err, STENO_ERR_INVAL, "query: '%.40s' is unknown; known is %s", name,
+                          known);
+    if (!q->result)
         return steno_query_int(name, value, 0, INT32_MAX, &q->from, err);
-    if (strcmp(name, "format"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "query: '%.40s' is unknown; known are segment and format", name);
     for (size_t i = 0; i < sizeof media_types / sizeof *media_types; i++)
         if (!strcmp(value, media_types[i].format)) {
             q->format = media_types[i].format;
@@ -180,10 +182,9 @@ static enum MHD_Result get_job(struct steno_request *rq)
     steno_job_queue *q;
     steno_key *key;
     steno_err err;
-    bool result;
     if (!enter(rq, &key, &ok))
         return ok;
-    if (!read_path(rq, "result", id, &result))
+    if (!read_path(rq, "result", id, &ask.result))
         return respond_no_path(rq);
     if (steno_query_each(rq->target, on_job_query, &ask, &err))
         return steno_respond_status(rq, &err, NULL);
@@ -191,7 +192,7 @@ static enum MHD_Result get_job(struct steno_request *rq)
     if (q->ops->get(q, owner_of(key), id, &r, &err))
         return respond_unknown(rq, &err);
     snprintf(rq->job, sizeof rq->job, "%s", id);
-    ok = result ? respond_result(rq, &r, ask.format) : respond_job(rq, 200, &r, ask.from);
+    ok = ask.result ? respond_result(rq, &r, ask.format) : respond_job(rq, 200, &r, ask.from);
     steno_job_record_free(&r);
     return ok;
 }

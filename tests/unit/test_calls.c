@@ -177,13 +177,14 @@ static void secrets_and_urls_are_kept_apart(void **state)
     query(&h, "beam", "many", STENO_ERR_INVAL);
     assert_string_equal(h.d.callback, "https://a.example/");
     text(&h,
-         "{\"event\":\"start\",\"start\":{\"customParameters\":{\"token\":\"k\",\"x\":1,"
+         "{\"event\":\"start\",\"start\":{\"tracks\":[\"outbound\"],\"customParameters\":{"
+         "\"token\":\"k\",\"x\":1,"
          "\"sample_rate\":\"16000\"}}}",
          STENO_OK);
     assert_string_equal(h.d.secret, "k");
     assert_int_equal(h.d.asked.audio.sample_rate, 8000);
     h.d.dialect->error(&h.d, "internal_error", "it broke");
-    says(&h, "{\"call\":{\"source\":\"twilio\",\"call_id\":\"7\",\"tracks\":[\"inbound\"],"
+    says(&h, "{\"call\":{\"source\":\"twilio\",\"call_id\":\"7\",\"tracks\":[\"outbound\"],"
              "\"parameters\":{\"sample_rate\":\"16000\"}},\"message\":{\"type\":\"error\"," HEAD
              "\"seq\":0,\"audio_ms\":0,\"code\":\"internal_error\",\"message\":\"it broke\"}}");
     stop(&h);

@@ -338,6 +338,15 @@ static void ids_and_errors_have_the_form_of_deepgrams(void **state)
 
 static void parameters_are_read(void **state)
 {
+    static const struct {
+        const char *name, *value;
+        steno_status st;
+        bool speakers;
+    } diarize[] = {{"diarize", "true", STENO_OK, true},
+                   {"diarize_model", "latest", STENO_OK, true},
+                   {"diarize_model", "false", STENO_OK, false},
+                   {"diarize", "no", STENO_OK, false},
+                   {"diarize", "maybe", STENO_ERR_INVAL, false}};
     struct steno_deepgram_wants w = {0};
     struct steno_hint_store h = {0};
     struct steno_options o = {0};
@@ -346,9 +355,14 @@ static void parameters_are_read(void **state)
     (void)state;
     assert_true(steno_deepgram_is_want("keyterm") && steno_deepgram_is_want("language"));
     assert_false(steno_deepgram_is_want("diarize"));
-    assert_true(steno_deepgram_diarize("diarize", "true") &&
-                steno_deepgram_diarize("diarize_model", "latest"));
-    assert_false(steno_deepgram_diarize("diarize", "0") || steno_deepgram_diarize("diarize", "no"));
+    for (size_t i = 0; i < sizeof diarize / sizeof *diarize; i++) {
+        bool speakers = false;
+        assert_int_equal(
+            steno_deepgram_diarize(&w, diarize[i].name, diarize[i].value, &speakers, &err),
+            diarize[i].st);
+        assert_int_equal(speakers, diarize[i].speakers);
+    }
+    w.unsupported[0] = '\0';
     steno_deepgram_note_unsupported(&w, "summarize", "0");
     steno_deepgram_note_unsupported(&w, "tag", "x");
     assert_string_equal(w.unsupported, "");

@@ -360,8 +360,14 @@ static void realtime_refuses_settings_that_it_cannot_read(void **state)
         {INPUT("\"format\":{\"rate\":8000}"), "format.type: is missing"},
         {INPUT("\"transcription\":\"base\""), "transcription: must be an object"},
         {INPUT("\"transcription\":{\"model\":5}"), "transcription.model: must be a string"},
-        {INPUT("\"transcription\":{\"keywords\":\"nine\"}"), "keywords: must be an array"},
+        {INPUT("\"transcription\":{\"keywords\":\"nine\"}"), "keywords: must be a list of strings"},
         {INPUT("\"turn_detection\":\"none\""), "turn_detection: must be an object"},
+        {INPUT("\"turn_detection\":{\"type\":5}"), "turn_detection.type: must be a string"},
+        {INPUT("\"format\":{\"type\":5}"), "format.type: must be a string"},
+        {"{\"audio\":5}", "session.audio: must be an object"},
+        {"{\"audio\":{\"input\":5}}", "session.audio.input: must be an object"},
+        {"{\"type\":\"realtime\"}", "session.type: 'realtime' is not transcription"},
+        {"{\"type\":5}", "session.type: 'not a string' is not"},
         {"{\"include\":\"item.input_audio_transcription.logprobs\"}", "include: must be an array"},
         {"{\"input_audio_format\":\"g711_ulaw\"}", "session.input_audio_format: is of"},
         {"{\"turn_detection\":null}", "session.turn_detection: is of"},
@@ -468,7 +474,7 @@ static void wyoming_takes_one_recording(void **state)
     start(&h, &steno_dialect_wyoming);
     text(&h,
          "{\"type\":\"transcribe\",\"data\":{\"name\":\"m\",\"language\":\"de\","
-         "\"transcript_names\":[\"Nagg\",7],\"transcript_terms\":[\"lamp\"]}}",
+         "\"transcript_names\":[\"Nagg\"],\"transcript_terms\":[\"lamp\"]}}",
          STENO_OK);
     assert_string_equal(h.d.hints.language, "de");
     assert_string_equal(h.d.hints.hotwords, "Nagg, lamp");

@@ -322,9 +322,7 @@ static void parameters_of_asr_are_read(void **state)
                                           {"initial_prompt", "digits"},
                                           {"diarize", "true"},
                                           {"min_speakers", "2"},
-                                          {"video_file", "/films/a.mkv"},
-                                          {"output", ""},
-                                          {"language", ""}};
+                                          {"video_file", "/films/a.mkv"}};
     struct steno_openai_request ask = {0};
     struct steno_whisper_asr_wants w = {0};
     (void)state;
