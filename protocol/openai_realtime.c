@@ -540,6 +540,7 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     if (!strcmp(type, "input_audio_buffer.commit")) {
         if (!s->has_audio)
             return steno_fail(err, STENO_ERR_INVAL, EMPTY);
+        s->has_audio = false;
         memcpy(s->commit_id, s->event_id, sizeof s->commit_id);
         *act = STENO_ACT_FINALIZE;
         return STENO_OK;
@@ -675,8 +676,6 @@ static void final(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = realtime_state(d);
     bool asked = ev->reason == STENO_FINAL_REQUEST;
-    if (asked)
-        s->has_audio = false;
     if (is_nothing(d, ev))
         return;
     open_item(d, ev->start);

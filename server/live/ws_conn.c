@@ -233,7 +233,8 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
                                &c->peer.addr, &no);
     }
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
-    if (steno_ws_write_refusal(&c->refusal, c->ws->srv, c->hs.origin, &no))
+    if (is_wyoming(c) ? steno_wyoming_write_error(&c->refusal, code, message)
+                      : steno_ws_write_refusal(&c->refusal, c->ws->srv, c->hs.origin, &no))
         steno_buf_reset(&c->refusal); /* out of memory: only close */
     c->discarding = true;
     lws_callback_on_writable(c->wsi);

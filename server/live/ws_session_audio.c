@@ -64,6 +64,7 @@ static steno_status open_engine(steno_ws_session *s, steno_err *err)
         return st;
     st = s->engine->open(s->ctx, &s->d.start, s->audio.rate, err);
     s->stream.opened = !st;
+    s->stream.by_client = !s->d.start.endpointing;
     return st;
 }
 

@@ -314,6 +314,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
             return;
         }
     }
+    s->stream.fed |= n > 0;
     if (s->audio.whole_packets)
         take_packet(s, p, n, last);
     else

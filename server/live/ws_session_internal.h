@@ -98,7 +98,9 @@ struct stream {
     unsigned finalize_wanted; /* pending finalizes: 0 or 1 */
     enum swap swap;
     bool clears;    /* the swap discards the audio of the old stream */
-    bool committed; /* a finalize came after the swap was wanted: audio waits for the swap */
+    bool committed; /* a finalize ends the old stream's last segment: audio waits for the swap */
+    bool by_client; /* opened without endpoints: a segment lasts until the next finalize */
+    bool fed;       /* audio came since the last finalize */
 };
 
 /* ---- locked by mx ---- */

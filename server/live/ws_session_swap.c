@@ -12,7 +12,9 @@ void steno_ws_session_try_swap(steno_ws_session *s)
         return;
     pthread_mutex_lock(&s->mx);
     finalizing = s->notes.finalizing;
-    may = !finalizing && (s->stream.clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
+    may = !finalizing &&
+          (s->stream.clears || (!(s->stream.by_client && s->stream.fed) &&
+                                (!s->dialect->is_busy || !s->dialect->is_busy(&s->d))));
     s->notes.swap_waits = !may;
     s->notes.swapping = may;
     s->notes.swapped = false;
@@ -45,6 +47,8 @@ steno_status steno_ws_session_finish_swap(steno_ws_session *s, steno_err *err)
     pthread_mutex_unlock(&s->mx);
     s->stream.swap = SWAP_NONE;
     s->stream.clears = false;
+    s->stream.fed = s->held.bytes.len;
+    s->stream.by_client = !s->d.start.endpointing;
     st = s->engine->resolve(s->ctx, &s->d, err);
     if (!st)
         st = s->engine->open(s->ctx, &s->d.start, s->audio.rate, err);
@@ -62,8 +66,10 @@ void steno_ws_session_want_swap(steno_ws_session *s, bool clears)
         steno_buf_reset(&s->held.bytes);
     }
     s->stream.clears |= clears;
-    if (s->stream.swap == SWAP_NONE)
+    if (s->stream.swap == SWAP_NONE) {
         s->stream.swap = SWAP_WANTED;
+        s->stream.committed = !s->stream.fed; /* if a finalize is under way */
+    }
     steno_ws_session_try_swap(s);
 }
 
@@ -98,6 +104,7 @@ void steno_ws_session_finalize(steno_ws_session *s)
         return;
     }
     s->stream.committed = s->stream.swap == SWAP_WANTED;
+    s->stream.fed = false;
     count_finalize(s, 1);
     st = s->engine->finalize(s->ctx, &err);
     if (st)

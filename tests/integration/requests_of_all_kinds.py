@@ -1,9 +1,11 @@
 """Requests of clients to a server whose calls may fail (broken.py). Each function makes one request or stream. It
 returns True if that ended well and False if it was refused or cut off. Anything in between is an error: an answer
 is whole or does not exist."""
+import base64
 import http.client
 import io
 import json
+import re
 import socket
 import struct
 
@@ -187,6 +189,88 @@ def deepgram(b):
     return True
 
 
+def finals(ws, name, start, *audio):
+    """A session of these start fields to its end: the text of each channel's finals, None if it ended with an error."""
+    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, **start}))
+    for piece in audio:
+        ws.send(piece)
+    ws.send(json.dumps({"type": "end"}))
+    said = {}
+    while True:
+        m = json.loads(ws.recv(timeout=20 * SLOW))
+        if m["type"] == "final" and m["text"]:
+            said.setdefault(m.get(name), []).append(m["text"])
+        if m["type"] in ("end", "error"):
+            return {k: " ".join(v) for k, v in said.items()} if m["type"] == "end" else None
+
+
+def channels(b):
+    """Two channels with a transcript each."""
+    both = b"".join(PCM[at:at + 2] * 2 for at in range(0, len(PCM), 2))
+    with open_socket(b.d.ws) as ws:
+        said = finals(ws, "channel", {"channels": 2, "multichannel": True}, both[:len(both) // 8 * 4], both[len(both) // 8 * 4:])
+    assert said in (None, {1: DIGITS_TEXT, 2: DIGITS_TEXT}), said
+    return bool(said)
+
+
+def aligned(b):
+    """Words whose times another model finds behind each final."""
+    with open_socket(b.d.ws) as ws:
+        said = finals(ws, "", {"word_times": "aligned"}, PCM)
+    assert said in (None, {None: DIGITS_TEXT}), said
+    return bool(said)
+
+
+def contained(b):
+    """A container, which steno-decode reads."""
+    with open_socket(b.d.ws) as ws:
+        said = finals(ws, "", {"encoding": "container"}, FLAC[:len(FLAC) // 2], FLAC[len(FLAC) // 2:])
+    assert said in (None, {None: DIGITS_TEXT}), said
+    return bool(said)
+
+
+def realtime(b):
+    """Two items; the settings change between them, which takes another stream of the pool. An error follows if words are missing."""
+    says = "conversation.item.input_audio_transcription."
+    said = []
+    with open_socket(f"ws://127.0.0.1:{b.d.port}/v1/realtime?intent=transcription") as ws:
+        for words in ([], ["seven"]):
+            audio = {"format": {"type": "audio/pcm", "rate": RATE}, "transcription": {"keywords": words}, "turn_detection": None}
+            ws.send(json.dumps({"type": "session.update", "session": {"type": "transcription", "audio": {"input": audio}}}))
+            ws.send(json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(PCM).decode()}))
+            ws.send('{"type":"input_audio_buffer.commit"}')
+        while len(said) < 2:
+            m = json.loads(ws.recv(timeout=20 * SLOW))
+            if m["type"] in ("error", says + "failed"):
+                return False
+            if m["type"] == says + "completed":
+                said.append(m["transcript"])
+        if said == [DIGITS_TEXT] * 2:
+            return True
+        assert "error" in json.loads(ws.recv(timeout=20 * SLOW)), said
+        return False
+
+
+def wyoming(b):
+    """One recording. The transcript, or an error, or the end of the connection. An error follows if words are missing."""
+    port = int(re.search(r"listening on wyoming://127\.0\.0\.1:(\d+)", b.d.output()).group(1))
+    of = {"rate": RATE, "width": 2, "channels": 1}
+
+    def event(kind, data, payload=b""):
+        return json.dumps({"type": kind, "data": data, "payload_length": len(payload)}).encode() + b"\n" + payload
+    with socket.create_connection(("127.0.0.1", port), timeout=20 * SLOW) as s, s.makefile("rb") as answers:
+        s.sendall(event("transcribe", {}) + event("audio-start", of) + event("audio-chunk", of, PCM) + event("audio-stop", {}))
+        while line := answers.readline():
+            head = json.loads(line)
+            data = json.loads(answers.read(head.get("data_length", 0)) or b"{}")
+            if head["type"] == "transcript" and data["text"] == DIGITS_TEXT:
+                return True
+            if head["type"] == "error":
+                return False
+            assert head["type"] != "transcript" or b'"error"' in answers.peek(1), (data, answers.read())
+    return False
+
+
 def administrate(b, command="status"):
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(20 * SLOW)
@@ -218,4 +302,4 @@ def asked(b, what):
 
 
 COMMON = (upload, stream, administrate, metrics)
-ALL = (*COMMON, events, flac, ogg, later, filtered, vosk, deepgram)
+ALL = (*COMMON, events, flac, ogg, later, filtered, vosk, deepgram, channels, aligned, contained, realtime, wyoming)

@@ -73,7 +73,7 @@ def needs_memory(kind):
 
 def one_kind(kind):
     needs_memory(kind)
-    b = Broken("websocket.resume=2s")
+    b = Broken("websocket.resume=2s", "wyoming.listen=127.0.0.1:0", "wyoming.key=tester", "align.model=en=digits-en")
     try:
         with b.d as d:
             is_well(b, ALL)

@@ -495,6 +495,70 @@ static void audio_of_the_next_item_waits_for_the_new_settings(void **state)
     }
 }
 
+#define COMMIT "{\"type\":\"input_audio_buffer.commit\"}"
+#define UPDATE(prompt)                                                                             \
+    "{\"type\":\"session.update\",\"session\":{\"type\":\"transcription\",\"audio\":{\"input\":{"  \
+    "\"turn_detection\":null,\"transcription\":{\"prompt\":\"" prompt "\"}}}}}"
+
+/* The recognizer has committed what it has. */
+static void finish_item(struct fixture *f)
+{
+    note_text(f, STENO_FINAL, "four");
+    note(f, STENO_POOL_FINALIZED, STENO_OK);
+    steno_ws_session_resume(f->s);
+}
+
+/* A Realtime client that commits itself changes the settings. */
+static void new_settings_hold_from_the_next_commit_on(void **state)
+{
+    (void)state;
+    for (int committed = 0; committed < 2; committed++) {
+        struct fixture f;
+        size_t before;
+        make_dialect(&f, &steno_dialect_realtime, 1 << 20, 0);
+        steno_ws_session_opened(f.s);
+        text(&f, UPDATE("one"));
+        text(&f, APPEND);
+        text(&f, committed ? COMMIT : UPDATE("two"));
+        text(&f, committed ? UPDATE("two") : COMMIT);
+        assert_int_equal(f.fake.ends, 0); /* not in the middle of an item, before its speech */
+        before = f.fake.taken;
+        assert_false(steno_ws_session_readable(f.s)); /* audio is of the next item */
+        finish_item(&f);
+        assert_int_equal(f.fake.ends, 1);
+        note(&f, STENO_POOL_DONE, STENO_OK);
+        steno_ws_session_resume(f.s);
+        assert_true(steno_ws_session_readable(f.s));
+        assert_int_equal(f.fake.taken, before);
+        assert_int_equal(f.fake.opens, 2);
+        steno_ws_session_free(f.s);
+    }
+}
+
+/* The settings come while the first item ends and the second one has begun: they wait for both. */
+static void new_settings_wait_for_an_item_that_has_begun(void **state)
+{
+    struct fixture f;
+    (void)state;
+    make_dialect(&f, &steno_dialect_realtime, 1 << 20, 0);
+    steno_ws_session_opened(f.s);
+    text(&f, UPDATE("one"));
+    text(&f, APPEND);
+    text(&f, COMMIT);
+    text(&f, APPEND);
+    text(&f, UPDATE("two"));
+    assert_true(steno_ws_session_readable(f.s));
+    finish_item(&f);
+    assert_true(steno_ws_session_readable(f.s));
+    assert_int_equal(f.fake.ends, 0);
+    text(&f, COMMIT); /* not empty, though the first item's result came after the audio */
+    assert_int_equal(f.fake.finalizes, 2);
+    assert_false(steno_ws_session_readable(f.s));
+    finish_item(&f);
+    assert_int_equal(f.fake.ends, 1);
+    steno_ws_session_free(f.s);
+}
+
 static void audio_after_end_is_an_error_but_costs_no_final(void **state)
 {
     struct fixture *f = *state;
@@ -813,6 +877,8 @@ int main(void)
         TEST(end_and_errors_wait_for_audio_without_room),
         TEST(a_finalize_the_recogniser_cannot_take_yet_waits),
         cmocka_unit_test(audio_of_the_next_item_waits_for_the_new_settings),
+        cmocka_unit_test(new_settings_hold_from_the_next_commit_on),
+        cmocka_unit_test(new_settings_wait_for_an_item_that_has_begun),
         TEST(audio_after_end_is_an_error_but_costs_no_final),
         TEST(drain_sends_the_last_final_and_closes_1012),
         TEST(drain_before_any_audio_closes_at_once),
