@@ -4,6 +4,7 @@ check.py STENO MODEL: the command to compare with, the directory of digits-en. R
 """
 
 import array
+import copy
 import json
 import os
 import pickle
@@ -195,6 +196,31 @@ def errors_say_what_is_wrong():
             error(stream.push, 5, of=TypeError)
             stream.end()
             assert error(stream.push, b"12").code == "invalid_argument"
+
+
+def what_ctypes_would_cut_or_take_for_something_else_is_an_error():
+    pcm, rate = samples()
+    error(steno_asr.Model, model_dir + "\0x", of=ValueError)
+    with steno_asr.Model(model_dir) as model, model.stream() as stream:
+        for setting in ("beam", "n_best"):
+            error(model.transcribe, pcm, rate, **{setting: (1 << 32) + 1}, of=OverflowError)
+        error(model.transcribe, pcm, (1 << 32) + rate, of=OverflowError)
+        error(model.transcribe, DIGITS, channel=1 << 32, of=OverflowError)
+        error(steno_asr.Model, model_dir, threads=(1 << 32) + 1, of=OverflowError)
+        error(steno_asr.Model, model_dir, precision=None, of=TypeError)
+        error(model.transcribe, DIGITS + "\0x", of=ValueError)
+        error(model.transcribe, pcm, rate, language="en\0x", of=ValueError)
+        error(model.transcribe, pcm, rate, language=b"en", of=TypeError)
+        error(model.transcribe, pcm, rate, options={"a\0b": 1}, of=ValueError)
+        error(model.transcribe, pcm, rate, options={5: 1}, of=TypeError)
+        error(model.transcribe, pcm, rate, vad="energy", of=TypeError)
+        error(model.transcribe_bytes, "text", of=TypeError)
+        assert model.transcribe_bytes(bytearray(open(DIGITS, "rb").read())).text == TEXT
+        error(stream.push, memoryview(pcm)[::2], of=TypeError)
+        assert stream.push(b"") == [] and stream.push(array.array("f")) == []
+        for of in (model, stream):  # a copy would be freed twice
+            error(copy.copy, of, of=TypeError)
+            error(pickle.dumps, of, of=TypeError)
 
 
 def a_short_file_is_truncated_and_a_damaged_one_keeps_its_beginning():

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _library
-from ._library import Error, call, lib, open_found, open_handle
+from ._library import Error, call, encode, encode_path, int32, lib, open_found, open_handle
 
 __all__ = ["Alternative", "DamagedRecording", "Error", "Event", "Model", "ModelInfo", "Section", "Stream", "Transcript", "Vad", "Word", "version"]
 
@@ -124,7 +124,7 @@ def _text(value: bytes | None) -> str:
 
 
 def _bytes(value: str | None) -> bytes | None:
-    return None if value is None else value.encode()
+    return None if value is None else encode(value)
 
 
 def _words(array: Any, n: int, first: int = 0) -> tuple[Word, ...]:
@@ -164,9 +164,9 @@ def _event(e: _library.Event) -> Event:
 
 def _options(options: Mapping[str, object] | None) -> Any:
     def value(v: object) -> bytes:
-        return str({True: "yes", False: "no"}[v] if isinstance(v, bool) else v).encode()
+        return encode(str({True: "yes", False: "no"}[v] if isinstance(v, bool) else v))
 
-    rows = [_library.Option(k.encode(), value(v)) for k, v in (options or {}).items()]
+    rows = [_library.Option(encode(k), value(v)) for k, v in (options or {}).items()]
     return (_library.Option * len(rows))(*rows)
 
 
@@ -193,6 +193,9 @@ class _Closable:
         """Free the memory. May be called again."""
         with self._lock:
             self._release()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled")
 
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
@@ -275,9 +278,9 @@ class Model(_Shared):
         opt: _library.ModelOptions = lib.steno_model_options_default()
         number = ctypes.c_uint()
         rows = _options(options)
-        if not lib.steno_precision_find(precision.encode(), ctypes.byref(number)):
+        if not lib.steno_precision_find(encode(precision), ctypes.byref(number)):
             raise Error("invalid_argument", f"precision: {precision!r} is none of auto, fp32, bf16, fp16, int8")
-        opt.precision, opt.threads, opt.cpu = number.value, threads, _bytes(cpu)
+        opt.precision, opt.threads, opt.cpu = number.value, int32("threads", threads), _bytes(cpu)
         opt.options, opt.n_options = rows, len(rows)
         self._handle = open_found("steno_model_find", name, "steno_model_open", ctypes.byref(opt))
         if grammars is not None:
@@ -329,16 +332,17 @@ class Model(_Shared):
         if isinstance(audio, (str, os.PathLike)):
             if sample_rate is not None:
                 raise TypeError("a file has a sample rate of its own")
-            return self._recording(settings, "steno_recording_open", os.fsencode(audio), channel)
+            return self._recording(settings, "steno_recording_open", encode_path(audio), int32("channel", channel))
         if sample_rate is None:
             raise TypeError("samples need a sample_rate")
         with self._whole(sample_rate, settings) as stream:
             events = stream.push(audio) + stream.end()
             return self._transcript(events, stream.seconds, None)
 
-    def transcribe_bytes(self, data: bytes, *, channel: int = 0, **settings: Any) -> Transcript:
-        """Transcribe a file that lies in memory."""
-        return self._recording(settings, "steno_recording_open_memory", data, len(data), channel)
+    def transcribe_bytes(self, data: Samples, *, channel: int = 0, **settings: Any) -> Transcript:
+        """Transcribe a file that lies in memory: bytes, or another object with a buffer."""
+        data = data if isinstance(data, bytes) else memoryview(data).tobytes()
+        return self._recording(settings, "steno_recording_open_memory", data, len(data), int32("channel", channel))
 
     def _whole(self, sample_rate: int, settings: Mapping[str, Any]) -> Stream:
         """A stream for a whole recording."""
@@ -440,7 +444,7 @@ class Stream(_Closable):
         self._used: list[_Shared] = []
         opt: _library.StreamOptions = lib.steno_stream_options_default()
         rows = _options(options)
-        opt.sample_rate, opt.beam, opt.n_best = sample_rate, beam, n_best
+        opt.sample_rate, opt.beam, opt.n_best = int32("sample_rate", sample_rate), int32("beam", beam), int32("n_best", n_best)
         opt.no_partials, opt.no_endpointing, opt.no_word_times = not partials, not endpointing, not word_times
         opt.endpoint = _library.EndpointRules(silence_alone, silence_after, longest)
         opt.utterance_end = utterance_end
@@ -460,6 +464,8 @@ class Stream(_Closable):
                 self._release()
 
     def _use(self, shared: _Shared) -> int:
+        if not isinstance(shared, _Shared):
+            raise TypeError(f"{shared!r:.40} is neither a Model nor a Vad")
         handle = shared._join()
         self._used.append(shared)
         return handle

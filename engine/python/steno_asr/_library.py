@@ -6,6 +6,7 @@ tests/python/layout.py compares every field with a C compiler's view of steno.h.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from ctypes import POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64
 from ctypes import c_size_t, c_uint, c_void_p
@@ -270,9 +271,34 @@ def open_handle(function: str, *arguments: Any) -> int:
     return handle.value
 
 
+def encode(value: Any) -> bytes:
+    """A text for the library, which would end it at a NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"must be str, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"embedded null character in {value[:40]!r}")
+    return value.encode()
+
+
+def encode_path(value: Any) -> bytes:
+    """A path for the library."""
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise ValueError(f"embedded null byte in {encoded[:40]!r}")
+    return encoded
+
+
+def int32(name: str, value: Any) -> int:
+    """A whole number for the library, of 32 bits; ctypes would cut it."""
+    number = operator.index(value)
+    if abs(number) >= 1 << 31:
+        raise OverflowError(f"{name}: {number} has more than 32 bits")
+    return number
+
+
 def open_found(find: str, name: Any, function: str, *arguments: Any) -> int:
     """Open the directory that a function finds for a path, a name or None. Returns the handle."""
-    directory = open_handle(find, None if name is None else os.fsencode(name))
+    directory = open_handle(find, None if name is None else encode_path(name))
     try:
         return open_handle(function, ctypes.cast(directory, c_char_p).value, *arguments)
     finally:
