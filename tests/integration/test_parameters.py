@@ -16,7 +16,7 @@ import urllib.parse
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import OPEN, ROOT, SLOW, Stenod, case, converse, eventually, pcm, tap, wav
+from daemon import OPEN, ROOT, SHARED, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap, wav
 
 PCM, RATE = pcm()
 FLOATS = struct.pack(f"<{len(PCM) // 2}f", *(x / 32768 for x in struct.unpack(f"<{len(PCM) // 2}h", PCM)))
@@ -50,7 +50,7 @@ OWN = [
     ("interim", "false", '-"partial"', "maybe"), ("words", "false", '-"words":[', "maybe"), ("alternatives", 3, '"score"', 11), ("beam", 2, '"beam":2', 65),
     ("endpointing", "false", '-"endpoint"', "maybe", {"silence_after": 0.3}), ("multichannel", "true", '"channel":1', "maybe"), ("diarize", "true", "diarize: the server has no networks", "maybe"),
     ("resumable", "true", "resume_seconds", "maybe"), ("silence_after", 0.3, '"endpoint"', 61), ("longest", 1, '"segment":3', 0), *NOT_TAKEN]
-SHARED = [  # with vosk, sherpa-onnx and WeNet
+IN_URLS = [  # of vosk, sherpa-onnx and WeNet
     *START, *LEFT_OUT, BEAM, ("longest", 1, DIFFERS, 0), *((n, "true", n + ": not on this path", "maybe") for n in ("multichannel", "resumable", "diarize")),
     ("no_such_name", 1, "unknown field 'no_such_name'")]
 DEEPGRAM = [  # as streams and uploads
@@ -91,9 +91,9 @@ TABLES = {
         ("sample_rate", 2 * RATE, "-four two", 7), ("sample_rate", str(2 * RATE), "-four two"), ("words", False, '-"result"'), ("max_alternatives", 2, '"alternatives":[{', "x"),
         ("model", "uh", "two uh", 5), ("model", "nope", SAME), ("phrase_list", ["four", "[unk]"], SAME, "four"), ("phrase_list", [], SAME, [4]), ("no_such_name", 1, SAME)],
     "vosk messages": [("reset", 1, '"text":""'), ("eof", 1, "-four two"), ("config", {"words": 0}, '\n{"text":"four two', 5)],
-    "/vosk": [*SHARED, ("words", "false", '-"result"', "maybe"), ("alternatives", 3, DIFFERS, 11)],
-    "/sherpa": [*SHARED[:2], *SHARED[3:], ("encoding", "f32le", SAME, "x"), ("words", "false", SAME, "maybe"), ("alternatives", 3, SAME, 11)],
-    "/wenet": [*SHARED, ("words", "false", SAME, "maybe"), ("alternatives", 3, DIFFERS, 11)],
+    "/vosk": [*IN_URLS, ("words", "false", '-"result"', "maybe"), ("alternatives", 3, DIFFERS, 11)],
+    "/sherpa": [*IN_URLS[:2], *IN_URLS[3:], ("encoding", "f32le", SAME, "x"), ("words", "false", SAME, "maybe"), ("alternatives", 3, SAME, 11)],
+    "/wenet": [*IN_URLS, ("words", "false", SAME, "maybe"), ("alternatives", 3, DIFFERS, 11)],
     "wenet messages": [("signal", "end", DIFFERS, "stop"), ("nbest", 2, DIFFERS, "2"), ("continuous_decoding", True, DIFFERS, "true")],
     "/freeswitch": [
         *[r for r in START if r[0] != "silence_alone"], *((n, "x", SAME) for n in ("no_such_name", "resumable", "call_id")), ("interim", "false", '-"partial"', "maybe"), *LEFT_OUT,
@@ -388,6 +388,36 @@ def fields_of_forms(d):
     for _ in range(2):
         assert posted(d, "/v1/jobs", WAV, "audio/wav").startswith("202"), d.output()
     try_all("job list", lambda q: plain(d.get("/v1/jobs?" + urllib.parse.urlencode(q))[2].decode()))
+
+
+@case
+def hotwords_reach_a_model_that_takes_them(_):
+    """Each way to say them; a search of one hypothesis refuses them, which tells that they came."""
+    model = os.path.join(SHARED, "zoo", "tiny", "zipformer2-transducer-streaming")
+    if not os.path.isdir(model):
+        raise Skip("no " + model)
+    raw, end = {"encoding": "linear16", "sample_rate": RATE}, {"type": "CloseStream"}
+    with Stenod("model.dir=" + model) as d:
+        ways = {
+            "start": lambda q: stream(d, "/v1/stream", {"hotwords": "X", **q}, [PCM, {"type": "end"}]),
+            "vosk": lambda q: stream(d, "/vosk", {"hotwords": "X", **q}, [PCM, {"eof": 1}]),
+            "phrase_list": lambda q: stream(d, "/vosk", q, [{"config": {"phrase_list": ["X"]}}, PCM, {"eof": 1}]),
+            "sherpa": lambda q: stream(d, "/sherpa", {"hotwords": "X", **q}, [FLOATS, "Done"]),
+            "wenet": lambda q: stream(d, "/wenet", {"hotwords": "X", **q}, [{"signal": "start"}, PCM, {"signal": "end"}]),
+            "freeswitch": lambda q: stream(d, "/freeswitch", {"hotwords": "X", **q}, [PCM, b""]),
+            "flux": lambda q: stream(d, "/v2/listen", {**raw, "keyterm": "X", **q}, [PCM, end]),
+            "Configure": lambda q: stream(d, "/v2/listen", {**raw, **q}, [{"type": "Configure", "keyterms": ["X"]}, PCM, end]),
+            "realtime": lambda q: realtime(d, {"hotwords": "X", **q}),
+            "session": lambda q: realtime(d, q, {"type": "session.update", "session": {"audio": {"input": {"transcription": {"keywords": ["X"]}}}}}),
+            "inference": lambda q: upload(d, "/inference", {"hotwords": "X", **({"beam_size": 1} if q else {})}),
+            "asr": lambda q: upload(d, "/asr?" + urllib.parse.urlencode({"hotwords": "X", **q}), {}, "audio_file"),
+            **{n: lambda q, n=n: upload(d, "/v1/audio/transcriptions", {n: "X", **q}) for n in ("hotwords", "keywords[]")},
+            **{n + " live": lambda q, n=n: stream(d, "/v1/listen", {**raw, n: "X", **q}, [PCM, end]) for n in ("hotwords", "keyterm", "keywords")},
+            **{n + " uploaded": lambda q, n=n: posted(d, "/v1/listen?" + urllib.parse.urlencode({**raw, n: "X", **q}), PCM, "audio/x") for n in ("hotwords", "keyterm", "keywords")},
+        }
+        for way, send in ways.items():
+            for q in ({}, {"beam": 1}):
+                assert ("hotwords:the beam is 1" in send(q)) == bool(q), (way, q, send(q)[-500:])
 
 
 @case
