@@ -156,15 +156,13 @@ isa_dotprod := -march=armv8.2-a+dotprod
 # Files of kernels alone (tests/isa.sh): any other one runs whatever the CPU has.
 isa_flags = $(if $(filter engine/nn/kernels/% tests/kernels/evex_%,$(1)),\
         $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i)))))
-# With UBSan -O3 takes 141 s of a processor for engine/nn/kernels/x86, -O1 39. -O1 inlines no function: products of matrices, most of what
-# tests wait for, take up to four times as long as with -O2, which compiles as fast.
-ubsan_level = $(if $(filter scalar/% x86/gemm_avx2.c x86/gemm_avx512.c x86/gemm_i8_avx2.c x86/gemm_i8_vnni.c,$(patsubst engine/nn/kernels/%,%,$(1))),-O2)
 # ASan sees each access that these three would report; they double the code of kernels and the time to compile them.
 kernels_skip := $(if $(findstring address$(comma)undefined,$(SAN)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
 # Poisoning locals at the end of their block takes 40 s of compiling; the scalar kernels have it.
 unscoped := $(if $(kernels_skip),-fno-sanitize-address-use-after-scope)
-kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(findstring undefined,$(san_flags)),$(call ubsan_level,$(1)),-O3) $(kernels_skip) \
-        $(if $(filter engine/nn/kernels/scalar/%,$(1)),,-ffp-contract=fast $(unscoped))) \
+# With UBSan -O3 takes 141 s of a processor for engine/nn/kernels/x86, -O2 92, as -O1 does, whose products take up to four times as long.
+kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(findstring undefined,$(san_flags)),-O2,-O3) $(kernels_skip) \
+        $(if $(filter engine/nn/kernels/scalar/%,$(1)),,$(unscoped))) \
         $(if $(filter tests/kernels/%,$(1)),-O2) $(if $(filter tests/kernels/evex_%,$(1)),$(kernels_skip) $(unscoped))
 
 # What packed caches are of, beside the model: the library's source.

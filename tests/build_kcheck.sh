@@ -4,7 +4,7 @@
 # The sources of kcheck that every target has, as lines "SOURCE OPTION...".
 kcheck_sources() {
     for f in engine/base/status.c engine/base/arena.c engine/base/pages.c tests/kernels/*.c; do
-        case $f in */bench*.c | */evex_*vnni.c) ;; *) echo "$f -O2 -ffp-contract=off" ;; esac # with -O3 gcc 12.2 for AArch64 crashes on check_rows.c
+        case $f in */bench*.c | */evex_*vnni.c) ;; *) echo "$f -O2" ;; esac # with -O3 gcc 12.2 for AArch64 crashes on check_rows.c
     done
 }
 
@@ -14,7 +14,7 @@ compile_kernel() { # SOURCE OPTION...: compile to $out, unless a newer object ex
     shift
     [ "$to" -nt "$from" ] && [ -z "$(find engine tests/kernels tests/emulated -name '*.h' -newer "$to" -print -quit)" ] && return
     # shellcheck disable=SC2086
-    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -DKCHECK_NO_BENCH -fno-math-errno ${all:-} -Iengine -I. \
+    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -DKCHECK_NO_BENCH -fno-math-errno -ffp-contract=off ${all:-} -Iengine -I. \
         -Wall -Wextra -Werror "$@" -c -o "$to" "$from"
 }
 

@@ -23,12 +23,12 @@ $cc --version 2>/dev/null | grep -q 'Free Software' || skip "$cc is no GCC"
 # shellcheck source=tests/build_kcheck.sh
 . tests/build_kcheck.sh
 sources() {
-    for f in engine/nn/kernels/*.c engine/nn/kernels/scalar/*.c; do echo "$f -O2 -ffp-contract=off"; done
+    for f in engine/nn/kernels/*.c engine/nn/kernels/scalar/*.c; do echo "$f -O2"; done
     for f in engine/nn/kernels/x86/*.c tests/kernels/evex_*vnni.c; do
         level=${f##*_} level=${level%.c}
-        case $native in *" $level "*) echo "$f -O1 -ffp-contract=fast -march=native" && continue ;; esac # five times as fast to compile
+        case $native in *" $level "*) echo "$f -O1 -march=native" && continue ;; esac # five times as fast to compile
         case $f in *avx2.c | *avxvnni.c | */evex_*vnni.c) with= ;; *) with='-DV_REGISTER=\"m\"' ;; esac # no register has 512 bits
-        echo "$f -O1 -ffp-contract=fast $avx2 $with $emulated"
+        echo "$f -O1 $avx2 $with $emulated"
     done
     echo "engine/base/cpu.c -O2 -Dsteno_cpu_detect=emulated_real_detect"
     echo "tests/emulated/cpu.c -O2 $avx2 $emulated"

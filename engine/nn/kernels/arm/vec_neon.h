@@ -112,13 +112,13 @@ static inline vf v_copysign(vf a, vf s)
 {
     return vbslq_f32(vdupq_n_u32(0x80000000u), s, a);
 }
-static inline vf v_ldexp(vf a, vf n)
+static inline vf v_ldexp_1p(vf a, vf n)
 {
     const int32x4_t e = vcvtnq_s32_f32(n), e1 = vshrq_n_s32(e, 1), e2 = vsubq_s32(e, e1);
     const int32x4_t bias = vdupq_n_s32(127);
     const vf f1 = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e1, bias), 23));
     const vf f2 = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e2, bias), 23));
-    return a * f1 * f2;
+    return v_fma(a, f1, f1) * f2;
 }
 static inline vf v_frexp(vf a, vf *e)
 {

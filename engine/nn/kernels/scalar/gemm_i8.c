@@ -44,17 +44,14 @@ static int32_t dot(const struct steno_gemm_i8 *g, const uint8_t *a, uint32_t a_z
 static float finish(const struct steno_gemm_i8 *g, int32_t sum, size_t i, size_t j)
 {
     float v = (float)sum * g->scale[j];
-    volatile float rounded; /* kernels are compiled with contraction; volatile prevents it here */
-    rounded = v;
     if (g->row_scale)
-        rounded = rounded * g->row_scale[i];
+        v *= g->row_scale[i];
     if (!g->ep)
-        return rounded;
+        return v;
     if (g->ep->bias)
-        rounded = rounded + g->ep->bias[j];
-    v = activate_scalar(rounded, g->ep);
-    rounded = v;
-    return g->ep->residual ? rounded + g->ep->residual[i * g->ep->ldr + j] : rounded;
+        v += g->ep->bias[j];
+    v = activate_scalar(v, g->ep);
+    return g->ep->residual ? v + g->ep->residual[i * g->ep->ldr + j] : v;
 }
 
 static void gemm_i8_part__scalar(const struct steno_gemm_i8 *g, size_t part, size_t n_parts)

@@ -9,7 +9,7 @@ V_MANY_OF v_expm1_below_each(vf *x, int n)
     vf whole[V_MANY], p[V_MANY], power[V_MANY];
     V_EACH(i, n) x[i] = v_max(v_set1(-105.0f), x[i]);
     v_exp_parts_each(x, whole, p, n);
-    V_EACH(i, n) power[i] = v_ldexp(v_set1(1.0f), whole[i]);
+    V_EACH(i, n) power[i] = v_ldexp_1p(v_zero(), whole[i]);
     V_EACH(i, n) x[i] = v_fma(p[i], power[i], power[i] - v_set1(1.0f));
 }
 
@@ -27,9 +27,10 @@ V_MANY_OF v_softplus_each(vf *x, int n)
 {
     vf e[V_MANY];
     V_EACH(i, n) e[i] = v_neg(v_abs(x[i]));
+    V_EACH(i, n) x[i] = v_max(v_zero(), x[i]);
     v_exp_each(e, n);
-    v_log1p_unit_each(e, n);
-    V_EACH(i, n) x[i] = v_max(v_zero(), x[i]) + e[i];
+    v_add_log1p_unit_each(e, x, n);
+    V_EACH(i, n) x[i] = e[i];
 }
 
 /* x tanh(log(1 + e^x)) = x w / d, with e = e^-|x|:

@@ -1,12 +1,5 @@
 /* The sums of an 8-bit product, rescaled, to C. Included by gemm_i8_tmpl.h. */
 
-/* v, rounded: keeps the compiler from fusing operations across it. */
-static inline vf rounded(vf v)
-{
-    __asm__("" : "+" V_REGISTER(v));
-    return v;
-}
-
 /* Values that are the same for all rows of one vector of columns. */
 struct column {
     size_t j;
@@ -34,14 +27,14 @@ static inline void finish_floats(const struct product *p, const struct column *c
 {
     const struct steno_gemm_i8 *g = p->g;
     const struct steno_gemm_epilogue *ep = g->ep;
-    vf v = rounded(vi_to_float(sum) * c->scale);
+    vf v = vi_to_float(sum) * c->scale;
     if (g->row_scale)
-        v = rounded(v * v_set1(g->row_scale[i]));
+        v = v * v_set1(g->row_scale[i]);
     if (ep) {
         if (ep->bias)
-            v = rounded(v + c->bias);
+            v = v + c->bias;
         if (ep->act)
-            v = rounded(activate_approx(v, ep));
+            v = activate_approx(v, ep);
         if (ep->residual)
             v = v + v_load_m(ep->residual + i * ep->ldr + c->j, c->m);
     }
@@ -96,10 +89,10 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
     else
         V_EACH(i, 2 * n)
     s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(ZERO_OF(t, r + i / 2))));
-    V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(s[i]) * t->scale[i % 2]);
-    V_EACH(i, 2 * n) v[i] = rounded(v[i] * v_set1(t->row_scale[r + i / 2]));
+    V_EACH(i, 2 * n) v[i] = vi_to_float(s[i]) * t->scale[i % 2];
+    V_EACH(i, 2 * n) v[i] = v[i] * v_set1(t->row_scale[r + i / 2]);
     if (biased)
-        V_EACH(i, 2 * n) v[i] = rounded(v[i] + t->bias[i % 2]);
+        V_EACH(i, 2 * n) v[i] = v[i] + t->bias[i % 2];
     if (act == STENO_ACT_SILU)
         approx_silu(v, 2 * n);
     else if (act == STENO_ACT_RELU)
@@ -108,7 +101,6 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
         approx_gelu(v, 2 * n);
     else if (act)
         activate_each(v, 2 * n, ep);
-    V_EACH(i, 2 * n) v[i] = rounded(v[i]);
     if (t->residual)
         V_EACH(i, 2 * n) v[i] = v[i] + v_load(t->residual + (r + i / 2) * t->ldr + i % 2 * VL);
     V_EACH(i, 2 * n) v_store(t->c + (r + i / 2) * t->ldc + i % 2 * VL, v[i]);

@@ -57,7 +57,7 @@ V_MANY_OF v_exp_clamped_each(vf *x, int n)
 {
     vf whole[V_MANY], p[V_MANY];
     v_exp_parts_each(x, whole, p, n);
-    V_EACH(i, n) x[i] = v_ldexp(p[i] + v_set1(1.0f), whole[i]);
+    V_EACH(i, n) x[i] = v_ldexp_1p(p[i], whole[i]);
 }
 
 /* The clamp keeps n small; beyond it the result is infinity or zero anyway. */
@@ -172,9 +172,9 @@ V_MANY_OF v_gelu_each(vf *x, int n)
     V_EACH(i, n) x[i] = v_set1(0.5f) * x[i] * (v_set1(1.0f) + y[i]);
 }
 
-/* x = log(1 + x), x in [0, 1], within 1e-7: x times a polynomial fitted to log(1 + x) / x (least
- * squares, reweighted until the errors of x P(x) were level; 8e-10 before rounding). */
-V_MANY_OF v_log1p_unit_each(vf *x, int n)
+/* x = to + log(1 + x), x in [0, 1], within 1e-7: x times a polynomial fitted to log(1 + x) / x
+ * (least squares, reweighted until the errors of x P(x) were level; 8e-10 before rounding). */
+V_MANY_OF v_add_log1p_unit_each(vf *x, const vf *to, int n)
 {
     vf p[V_MANY];
     V_EACH(i, n) p[i] = v_fma(v_set1(-2.424622653e-3f), x[i], v_set1(1.588539593e-2f));
@@ -186,7 +186,7 @@ V_MANY_OF v_log1p_unit_each(vf *x, int n)
     V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(3.332148492e-1f));
     V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(-4.999934733e-1f));
     V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(9.999998808e-1f));
-    V_EACH(i, n) x[i] = p[i] * x[i];
+    V_EACH(i, n) x[i] = v_fma(p[i], x[i], to[i]);
 }
 
 /* log(1 + e^(x - shift)) - 0.08 x - offset, computed from e^-|x - shift|. */
@@ -195,9 +195,9 @@ V_MANY_OF v_swoosh_each(vf *x, int n, float shift, float offset)
     vf z[V_MANY], e[V_MANY];
     V_EACH(i, n) z[i] = x[i] - v_set1(shift);
     V_EACH(i, n) e[i] = v_max(v_set1(-105.0f), v_neg(v_abs(z[i])));
+    V_EACH(i, n) z[i] = v_max(v_zero(), z[i]);
     v_exp_clamped_each(e, n);
-    v_log1p_unit_each(e, n);
-    V_EACH(i, n) e[i] = v_max(v_zero(), z[i]) + e[i];
+    v_add_log1p_unit_each(e, z, n);
     V_EACH(i, n) x[i] = v_fnma(x[i], v_set1(0.08f), e[i]) - v_set1(offset);
 }
 

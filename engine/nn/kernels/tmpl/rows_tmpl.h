@@ -251,21 +251,14 @@ static void normalize(float *y, const float *x, size_t n, float mean, float scal
     const vf c = v_set1(mean), s = v_set1(scale);
     size_t i = 0;
     for (; i + VL <= n; i += VL) {
-        vf v = (v_load(x + i) - c) * s;
-        if (gamma)
-            v = v * v_load(gamma + i);
-        if (beta)
-            v = v + v_load(beta + i);
-        v_store(y + i, v);
+        const vf g = gamma ? v_load(gamma + i) : v_set1(1.0f);
+        v_store(y + i, v_fma((v_load(x + i) - c) * s, g, beta ? v_load(beta + i) : v_zero()));
     }
     if (i < n) {
         const vm m = v_tail(n - i);
-        vf v = (v_load_m(x + i, m) - c) * s;
-        if (gamma)
-            v = v * v_load_m(gamma + i, m);
-        if (beta)
-            v = v + v_load_m(beta + i, m);
-        v_store_m(y + i, m, v);
+        const vf g = gamma ? v_load_m(gamma + i, m) : v_set1(1.0f);
+        const vf b = beta ? v_load_m(beta + i, m) : v_zero();
+        v_store_m(y + i, m, v_fma((v_load_m(x + i, m) - c) * s, g, b));
     }
 }
 
@@ -351,8 +344,8 @@ static inline __attribute__((always_inline)) vf pool_vector(const float *x, size
 }
 
 /* The last vector of a row begins early and writes some outputs twice: masked stores are slow. */
-static inline __attribute__((always_inline)) void
-pool_rows(const struct steno_pool *p, size_t rows, size_t cols, bool by_two, bool max)
+static inline __attribute__((always_inline)) void pool_rows(const struct steno_pool *p, size_t rows,
+                                                            size_t cols, bool by_two, bool max)
 {
     const size_t n = p->n, stride = by_two ? 2 : 1;
     for (size_t i = 0; i < p->m && n; i++) {
@@ -362,8 +355,7 @@ pool_rows(const struct steno_pool *p, size_t rows, size_t cols, bool by_two, boo
             v_store_m(y, v_tail(n), pool_vector(x, p->ldx, rows, cols, n, false, by_two, max));
         for (size_t at = 0; n >= VL && at < n; at += VL) {
             const size_t o = at + VL <= n ? at : n - VL;
-            v_store(y + o,
-                    pool_vector(x + o * stride, p->ldx, rows, cols, VL, true, by_two, max));
+            v_store(y + o, pool_vector(x + o * stride, p->ldx, rows, cols, VL, true, by_two, max));
         }
     }
 }

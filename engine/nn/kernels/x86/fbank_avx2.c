@@ -1,16 +1,11 @@
 /* Eight frames at a time. Where one frame is computed with a number (scalar/fbank.c, fft.c), this
  * has a vector with one frame per lane. So nothing crosses lanes except the transposes at both
- * ends. Every sum has the same order as for one frame, and nothing is contracted to an FMA: the
- * bits depend neither on the number of frames nor on the CPU.
+ * ends. Every sum has the same order as for one frame, and nothing is an FMA: the bits depend
+ * neither on the number of frames nor on the CPU.
  *
  * Eight lanes and not sixteen: the arrays of a 256-point transform have 16 KiB and stay in L1, and
  * a model's step is mostly a multiple of eight frames. NEON has no such level: one frame already
  * fills its four lanes. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
 #include "nn/kernels/fbank.h"
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/fbank_compress.h"

@@ -99,15 +99,15 @@ static inline vf v_copysign(vf a, vf s)
     const vf sign = _mm256_set1_ps(-0.0f);
     return _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, s));
 }
-/* a * 2^n for integer n in [-250, 250]. Two exact factors, so that a denormal result is rounded
+/* (1 + a) 2^n for integer n in [-250, 250]. Two exact factors, so that a denormal result is rounded
  * once. */
-static inline vf v_ldexp(vf a, vf n)
+static inline vf v_ldexp_1p(vf a, vf n)
 {
     __m256i e = _mm256_cvtps_epi32(n), e1 = _mm256_srai_epi32(e, 1), e2 = _mm256_sub_epi32(e, e1);
     const __m256i bias = _mm256_set1_epi32(127);
     vf f1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e1, bias), 23));
     vf f2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e2, bias), 23));
-    return a * f1 * f2;
+    return v_fma(a, f1, f1) * f2;
 }
 /* a * 2^n, where a and the result are normal numbers. */
 static inline vf v_ldexp_normal(vf a, vf n)

@@ -95,9 +95,9 @@ static inline vf v_copysign(vf a, vf s)
     const vf sign = _mm512_set1_ps(-0.0f);
     return _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, s));
 }
-static inline vf v_ldexp(vf a, vf n)
+static inline vf v_ldexp_1p(vf a, vf n)
 {
-    return _mm512_scalef_ps(a, n);
+    return _mm512_scalef_ps(a + v_set1(1.0f), n);
 }
 static inline vf v_ldexp_normal(vf a, vf n)
 {
