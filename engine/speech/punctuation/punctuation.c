@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/path.h"
 #include "formats/onnx_head.h"
-#include "nn/network/network.h"
+#include "nn/network/run.h"
 #include "speech/punctuation/ct_marks.h"
 #include "speech/punctuation/rows.h"
 
@@ -232,26 +232,25 @@ void steno_punctuation_writer_close(steno_punctuation_writer *w)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static steno_status set_numbers(steno_punctuation_writer *w, int input, int rank, int32_t *v,
-                                size_t n, steno_err *err)
+/* An input [1, n]. */
+static void set_row(struct steno_run *r, int input, const int32_t *v, size_t n)
 {
-    const struct steno_tensor x = {
-        .dtype = STENO_I32,
-        .shape = {.rank = rank, .dim = {rank == 2 ? 1 : (int64_t)n, rank == 2 ? (int64_t)n : 0}},
-        .data = v};
-    return steno_session_set(w->session, input, &x, err);
+    steno_run_set(r, input, STENO_I32, (const int64_t[]){1, (int64_t)n}, 2, v);
+}
+
+static void set_length(struct steno_run *r, int input, const int32_t *length)
+{
+    steno_run_set(r, input, STENO_I32, (const int64_t[]){1}, 1, length);
 }
 
 /* The scores [n, classes] of an output. */
 static steno_status take_scores(const steno_punctuation_writer *w, int output, size_t n,
                                 size_t classes, const float **scores, steno_err *err)
 {
-    const struct steno_tensor *y = steno_session_get(w->session, output);
-    size_t count = 0;
-    if (y->dtype != STENO_F32 || steno_shape_count(&y->shape, &count) || count != n * classes)
+    const size_t count = steno_run_floats(w->session, output, scores);
+    if (count != n * classes)
         return steno_fail(err, STENO_ERR_FORMAT, "the network gave %zu scores for %zu of %zu",
                           count, n, classes);
-    *scores = y->data;
     return STENO_OK;
 }
 
@@ -284,14 +283,13 @@ static steno_status run_row(steno_punctuation_writer *w, struct steno_punctuatio
     const size_t padded = (row->n + 2 * PADDING - 1) / PADDING * PADDING;
     const size_t n = padded < STENO_PUNCTUATION_ROW ? padded : STENO_PUNCTUATION_ROW;
     const float *letters, *marks;
-    int32_t length = (int32_t)row->words + 2;
-    steno_status st = set_numbers(w, p->pieces, 2, row->piece, n, err);
-    if (!st)
-        st = set_numbers(w, p->valid, 2, row->valid, n, err);
-    if (!st)
-        st = set_numbers(w, p->lengths, 1, &length, 1, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
+    const int32_t length = (int32_t)row->words + 2;
+    struct steno_run r = steno_run_begin(w->session, NULL, err);
+    steno_status st;
+    set_row(&r, p->pieces, row->piece, n);
+    set_row(&r, p->valid, row->valid, n);
+    set_length(&r, p->lengths, &length);
+    st = steno_run_end(&r);
     if (!st)
         st = take_scores(w, p->letters, row->words, CLASSES, &letters, err);
     if (!st)
@@ -320,12 +318,12 @@ static steno_status run_part(void *arg, size_t begin, size_t end, uint8_t *mark,
     steno_punctuation_writer *w = arg;
     const size_t n = end - begin, classes = w->p->ct.n_marks;
     const float *scores;
-    int32_t length = (int32_t)n;
-    steno_status st = set_numbers(w, w->p->pieces, 2, w->id + begin, n, err);
-    if (!st)
-        st = set_numbers(w, w->p->lengths, 1, &length, 1, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
+    const int32_t length = (int32_t)n;
+    struct steno_run r = steno_run_begin(w->session, NULL, err);
+    steno_status st;
+    set_row(&r, w->p->pieces, w->id + begin, n);
+    set_length(&r, w->p->lengths, &length);
+    st = steno_run_end(&r);
     if (!st)
         st = take_scores(w, w->p->marks, n, classes, &scores, err);
     for (size_t i = 0; !st && i < n; i++)

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "speech/audio/resample.h"
-#include "nn/network/network.h"
+#include "nn/network/run.h"
 #include "speech/features/activity.h"
 
 #define RULE_SECONDS 0.01   /* a frame of the energy rule */
@@ -267,32 +267,22 @@ static steno_status run_network(steno_vad_state *v, struct idle *i, float *proba
                                 steno_err *err)
 {
     const steno_vad *vad = v->vad;
-    int64_t rate = NET_RATE;
-    const struct steno_tensor x = {.dtype = STENO_F32,
-                                   .shape = {.rank = 2, .dim = {1, NET_CONTEXT + NET_FRAME}},
-                                   .data = v->buf};
-    const struct steno_tensor state = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {2, 1, NET_STATE / 2}}, .data = v->state};
-    const struct steno_tensor sr = {.dtype = STENO_I64, .shape = {.rank = 0}, .data = &rate};
-    const struct steno_tensor *y, *next;
-    size_t n_y = 0, n_next = 0;
-    steno_status st = steno_session_set(i->session, vad->x, &x, err);
-    if (!st)
-        st = steno_session_set(i->session, vad->state, &state, err);
-    if (!st && vad->sr >= 0)
-        st = steno_session_set(i->session, vad->sr, &sr, err);
-    if (!st)
-        st = steno_session_run(i->session, err);
+    const int64_t rate = NET_RATE;
+    const float *y, *next;
+    struct steno_run r = steno_run_begin(i->session, NULL, err);
+    steno_status st;
+    steno_run_set(&r, vad->x, STENO_F32, (const int64_t[]){1, NET_CONTEXT + NET_FRAME}, 2, v->buf);
+    steno_run_set(&r, vad->state, STENO_F32, (const int64_t[]){2, 1, NET_STATE / 2}, 3, v->state);
+    steno_run_set(&r, vad->sr, STENO_I64, NULL, 0, &rate);
+    st = steno_run_end(&r);
     if (st)
         return st;
-    y = steno_session_get(i->session, vad->y);
-    next = steno_session_get(i->session, vad->next);
-    if (y->dtype != STENO_F32 || next->dtype != STENO_F32 || steno_shape_count(&y->shape, &n_y) ||
-        steno_shape_count(&next->shape, &n_next) || n_y != 1 || n_next != NET_STATE)
+    if (steno_run_floats(i->session, vad->y, &y) != 1 ||
+        steno_run_floats(i->session, vad->next, &next) != NET_STATE)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "vad: the network gave no probability and state of [2,1,128]");
-    *probability = *(const float *)y->data;
-    memcpy(v->state, next->data, NET_STATE * sizeof *v->state);
+    *probability = *y;
+    memcpy(v->state, next, NET_STATE * sizeof *v->state);
     return STENO_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "nn/network/run.h"
 #include "speech/features/cmvn.h"
 #include "speech/speakers/metadata.h"
 
@@ -226,49 +227,37 @@ static steno_status features_embedding(steno_embedder *m, const float *samples, 
     return STENO_OK;
 }
 
-static steno_status run_embedding(steno_embedder *m, size_t frames, const struct steno_tensor **y,
-                                  steno_err *err)
+static steno_status run_embedding(steno_embedder *m, size_t frames, steno_err *err)
 {
     const int64_t t = (int64_t)frames, bins = (int64_t)m->e->fbank.bins;
-    int64_t length = t;
-    struct steno_tensor x = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, t, bins}}, .data = m->frames};
-    const struct steno_tensor len = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &length};
-    steno_status st;
-    if (m->e->channels_first) {
-        x.shape.dim[1] = bins;
-        x.shape.dim[2] = t;
-        x.data = m->turned;
-    }
-    st = steno_session_set(m->session, m->e->input, &x, err);
-    if (!st && m->e->length >= 0)
-        st = steno_session_set(m->session, m->e->length, &len, err);
-    if (!st)
-        st = steno_session_run(m->session, err);
-    if (!st)
-        *y = steno_session_get(m->session, m->e->output);
-    return st;
+    const bool turned = m->e->channels_first;
+    struct steno_run r = steno_run_begin(m->session, NULL, err);
+    steno_run_set(&r, m->e->input, STENO_F32,
+                  (const int64_t[]){1, turned ? bins : t, turned ? t : bins}, 3,
+                  turned ? m->turned : m->frames);
+    steno_run_set(&r, m->e->length, STENO_I64, (const int64_t[]){1}, 1, &t);
+    return steno_run_end(&r);
 }
 
 steno_status steno_embedder_run(steno_embedder *m, const float *samples, size_t n, float *out,
                                 steno_err *err)
 {
-    const struct steno_tensor *y;
-    size_t frames, count = 0;
+    const float *y;
+    size_t frames, count;
     steno_status st;
     if (n > (size_t)m->e->rate * MAX_SECONDS)
         n = (size_t)m->e->rate * MAX_SECONDS;
     st = features_embedding(m, samples, n, &frames, err);
     if (!st)
-        st = run_embedding(m, frames, &y, err);
+        st = run_embedding(m, frames, err);
     if (st)
         return st;
-    if (y->dtype != STENO_F32 || steno_shape_count(&y->shape, &count) || count != m->e->dim)
+    count = steno_run_floats(m->session, m->e->output, &y);
+    if (count != m->e->dim)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "embedding: the network gave %zu numbers, its metadata says %zu", count,
                           m->e->dim);
-    memcpy(out, y->data, m->e->dim * sizeof *out);
+    memcpy(out, y, m->e->dim * sizeof *out);
     for (size_t i = 0; i < m->e->dim; i++)
         if (!isfinite(out[i]))
             return STENO_NEED_MORE;

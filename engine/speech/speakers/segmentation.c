@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/network/run.h"
 #include "speech/speakers/metadata.h"
 
 #define MAX_FRAMES 100000
@@ -53,16 +54,10 @@ static steno_status run_segmentation(const struct steno_segmentation *s, steno_s
                                      const float *samples, const struct steno_tensor **y,
                                      steno_err *err)
 {
-    union {
-        const float *in;
-        void *out;
-    } data = {.in = samples}; /* a session does not write its inputs */
-    const struct steno_tensor x = {.dtype = STENO_F32,
-                                   .shape = {.rank = 3, .dim = {1, 1, (int64_t)s->window}},
-                                   .data = data.out};
-    steno_status st = steno_session_set(session, s->input, &x, err);
-    if (!st)
-        st = steno_session_run(session, err);
+    struct steno_run r = steno_run_begin(session, NULL, err);
+    steno_status st;
+    steno_run_set(&r, s->input, STENO_F32, (const int64_t[]){1, 1, (int64_t)s->window}, 3, samples);
+    st = steno_run_end(&r);
     if (st)
         return st;
     *y = steno_session_get(session, s->output);

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/path.h"
+#include "nn/network/run.h"
 
 #define MOST_FRAMES 10000 /* of a chunk, a queue or a cache */
 #define PREFIX "vernacula.diar."
@@ -388,22 +389,12 @@ size_t steno_sortformer_most(const struct steno_sortformer *s,
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* Set rows [1, rows, width], the first n of which are filled, and how many these are. */
-static steno_status set_rows(steno_session *session, int input, int length, float *x, size_t n,
-                             size_t rows, size_t width, const int64_t *count, steno_err *err)
+static void set_rows(struct steno_run *r, int input, int length, float *x, size_t n, size_t rows,
+                     size_t width, const int64_t *count)
 {
-    const union {
-        const int64_t *in;
-        void *out;
-    } counted = {.in = count}; /* a session does not write its inputs */
-    const struct steno_tensor t = {.dtype = STENO_F32,
-                                   .shape = {.rank = 3, .dim = {1, (int64_t)rows, (int64_t)width}},
-                                   .data = x};
-    const struct steno_tensor l = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = counted.out};
-    steno_status st;
     memset(x + n * width, 0, (rows - n) * width * sizeof *x);
-    st = steno_session_set(session, input, &t, err);
-    return st || length < 0 ? st : steno_session_set(session, length, &l, err);
+    steno_run_set(r, input, STENO_F32, (const int64_t[]){1, (int64_t)rows, (int64_t)width}, 3, x);
+    steno_run_set(r, length, STENO_I64, (const int64_t[]){1}, 1, count);
 }
 
 static bool are_finite(const float *x, size_t n)
@@ -442,16 +433,14 @@ steno_status steno_sortformer_run(const struct steno_sortformer *s, steno_sessio
     const size_t whole = (s->fixed_chunk ? s->fixed_chunk : frames) * STENO_SORTFORMER_MELS;
     const size_t before = a->n_cache + a->n_queue, parts = s->parts ? s->parts : 1;
     const int64_t n[3] = {(int64_t)mels, (int64_t)a->n_cache, (int64_t)a->n_queue};
-    steno_status st =
-        set_rows(session, s->chunk, s->chunk_length, mel, mels, whole, s->bins, &n[0], err);
-    if (!st)
-        st = set_rows(session, s->cache, s->cache_length, a->cache, a->n_cache,
-                      s->fixed_cache ? s->fixed_cache : a->n_cache, s->dim, &n[1], err);
-    if (!st)
-        st = set_rows(session, s->queue, s->queue_length, a->queue, a->n_queue,
-                      s->fixed_queue ? s->fixed_queue : a->n_queue, s->dim, &n[2], err);
-    if (!st)
-        st = steno_session_run(session, err);
+    struct steno_run r = steno_run_begin(session, NULL, err);
+    steno_status st;
+    set_rows(&r, s->chunk, s->chunk_length, mel, mels, whole, s->bins, &n[0]);
+    set_rows(&r, s->cache, s->cache_length, a->cache, a->n_cache,
+             s->fixed_cache ? s->fixed_cache : a->n_cache, s->dim, &n[1]);
+    set_rows(&r, s->queue, s->queue_length, a->queue, a->n_queue,
+             s->fixed_queue ? s->fixed_queue : a->n_queue, s->dim, &n[2]);
+    st = steno_run_end(&r);
     if (!st)
         st = take_output(s, session, s->probs, before + frames, s->speakers, &out->memory, err);
     if (!st)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/path.h"
-#include "nn/network/network.h"
+#include "nn/network/run.h"
 
 #define BATCH 4 /* turns of one run */
 #define NAME "smart-turn"
@@ -146,12 +146,12 @@ void steno_turn_judge_close(steno_turn_judge *j)
     free(j);
 }
 
-static steno_status take_answers(const struct steno_tensor *y, size_t n, float *probability,
+static steno_status take_answers(const steno_session *session, size_t n, float *probability,
                                  steno_err *err)
 {
-    const float *p = y->data;
-    size_t count = 0;
-    if (y->dtype != STENO_F32 || steno_shape_count(&y->shape, &count) || count != n)
+    const float *p;
+    const size_t count = steno_run_floats(session, 0, &p);
+    if (count != n)
         return steno_fail(err, STENO_ERR_FORMAT, "the network gave %zu numbers for %zu turns",
                           count, n);
     for (size_t i = 0; i < n; i++)
@@ -165,19 +165,17 @@ static steno_status take_answers(const struct steno_tensor *y, size_t n, float *
 static steno_status run_batch(steno_turn_judge *j, const struct steno_turn_audio *turn, size_t n,
                               float *probability, steno_err *err)
 {
-    const struct steno_tensor x = {
-        .dtype = STENO_F32,
-        .shape = {.rank = 3, .dim = {(int64_t)n, STENO_TURN_BINS, STENO_TURN_FRAMES}},
-        .data = j->x};
+    struct steno_run r = steno_run_begin(j->session, NULL, err);
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++)
         st = steno_turn_features_make(j->features, turn[i].pcm, turn[i].n,
                                       j->x + i * STENO_TURN_BINS * STENO_TURN_FRAMES, err);
-    if (!st)
-        st = steno_session_set(j->session, 0, &x, err);
-    if (!st)
-        st = steno_session_run(j->session, err);
-    return st ? st : take_answers(steno_session_get(j->session, 0), n, probability, err);
+    if (st)
+        return st;
+    steno_run_set(&r, 0, STENO_F32,
+                  (const int64_t[]){(int64_t)n, STENO_TURN_BINS, STENO_TURN_FRAMES}, 3, j->x);
+    st = steno_run_end(&r);
+    return st ? st : take_answers(j->session, n, probability, err);
 }
 
 steno_status steno_turn_judge_run(steno_turn_judge *j, const struct steno_turn_audio *turn,

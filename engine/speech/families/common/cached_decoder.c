@@ -22,7 +22,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "nn/kernels/kernels.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 
 #define FIRST_ROWS 128 /* of a cache */
 #define FIRST_CAP 128  /* tokens; encoder frames */

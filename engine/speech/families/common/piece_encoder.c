@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "speech/families/common/noise.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 
 #define WASTE 0.2    /* most zeros of a run_piece_encoder, relative to its frames */
 #define ERROR 1e-3f  /* allowed difference of a frame alone and in a run of two */

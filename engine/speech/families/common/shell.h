@@ -16,7 +16,7 @@
 #include "speech/families/common/part.h"
 #include "speech/families/common/piece_encoder.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/common/token_search.h"
 
 /* Functions may be NULL unless it says otherwise. */

@@ -6,7 +6,7 @@
 
 #include "formats/npy.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/family.h"
 
 #define MAX_PE ((size_t)1 << 30)

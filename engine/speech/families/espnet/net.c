@@ -6,7 +6,7 @@
 
 #include "speech/features/logmel.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/common/scores.h"
 #include "speech/families/espnet/block.h"
 #include "speech/families/espnet/ngram.h"

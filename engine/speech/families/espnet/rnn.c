@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/common/scores.h"
 
 struct steno_espnet_rnn {

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/espnet/rnn.h"
 
 #define MAX_LAYERS 64

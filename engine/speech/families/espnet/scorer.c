@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "speech/families/common/piece_features.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 
 #define SHARING_ERROR 1e-4F /* of log-probabilities: matrix products may sum in another order */
 

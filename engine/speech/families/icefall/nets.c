@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 
 #define CACHED 1024 /* contexts whose output is kept; a power of two */
 

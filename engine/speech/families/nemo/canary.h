@@ -18,7 +18,7 @@
 #include "nn/network/network.h"
 #include "speech/families/common/greedy_text.h"
 #include "speech/families/common/language_marks.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/text/tokens.h"
 
 #define STENO_CANARY_MEMORIES 64

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/common/scores.h"
 
 /* ---- binding --------------------------------------------------------------------------------- */

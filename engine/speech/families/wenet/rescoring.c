@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 #include "speech/families/common/scores.h"
 
 #define STEM "decoder"

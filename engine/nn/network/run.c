@@ -1,4 +1,4 @@
-#include "speech/families/common/run.h"
+#include "nn/network/run.h"
 
 #include <string.h>
 
@@ -41,5 +41,13 @@ steno_status steno_run_end(struct steno_run *r)
 {
     if (!r->st)
         r->st = steno_session_run(r->session, r->err);
-    return r->st ? steno_fail_in(r->err, r->st, "%s", r->name) : STENO_OK;
+    return r->st && r->name ? steno_fail_in(r->err, r->st, "%s", r->name) : r->st;
+}
+
+size_t steno_run_floats(const steno_session *s, int i, const float **out)
+{
+    const struct steno_tensor *y = steno_session_get(s, i);
+    size_t n;
+    *out = y->data;
+    return y->dtype == STENO_F32 && !steno_shape_count(&y->shape, &n) ? n : 0;
 }

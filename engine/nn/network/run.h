@@ -1,13 +1,13 @@
 /* A run of a network: its inputs are set, then it runs. The first failure stays, and what follows
  * it does nothing, so that a caller looks once, at the end. Confined. */
-#ifndef STENO_FAMILIES_COMMON_RUN_H
-#define STENO_FAMILIES_COMMON_RUN_H
+#ifndef STENO_NN_NETWORK_RUN_H
+#define STENO_NN_NETWORK_RUN_H
 
 #include "nn/network/network.h"
 
 struct steno_run {
     steno_session *session;
-    const char *name; /* of the network's file: messages begin with it */
+    const char *name; /* of the network's file: messages begin with it; NULL: they do not */
     steno_err *err;   /* or NULL */
     steno_status st;
 };
@@ -29,5 +29,7 @@ void steno_run_set_ones(struct steno_run *r, int i, steno_dtype type, size_t n,
                         struct steno_ones *m);
 /* Run the network. The first failure: of an input, STENO_ERR_NOMEM, of steno_session_run. */
 STENO_MUST steno_status steno_run_end(struct steno_run *r);
+/* Number of elements of output i, in f32 at *out; 0: it has another type. */
+size_t steno_run_floats(const steno_session *s, int i, const float **out);
 
 #endif
