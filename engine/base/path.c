@@ -1,5 +1,6 @@
 #include "base/path.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -67,6 +68,33 @@ bool steno_path_is_dir(const char *path)
 {
     struct stat sb;
     return !stat(path, &sb) && S_ISDIR(sb.st_mode);
+}
+
+steno_status steno_path_find(char **out, const char *dir, steno_path_rank *rank, const void *arg,
+                             size_t *n, steno_err *err)
+{
+    DIR *d = opendir(dir);
+    int highest = 0;
+    size_t count = 0;
+    steno_status st = STENO_OK;
+    *out = NULL;
+    if (!d)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
+    for (const struct dirent *e; !st && (e = readdir(d));) {
+        const int r = rank(e->d_name, arg);
+        count += r > 0;
+        if (r <= 0 || r < highest || (r == highest && strcmp(e->d_name, *out) > 0))
+            continue;
+        highest = r;
+        free(*out);
+        *out = strdup(e->d_name);
+        if (!*out)
+            st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    }
+    closedir(d);
+    if (n)
+        *n = count;
+    return st;
 }
 
 const char *steno_path_name(const char *path, int *n)

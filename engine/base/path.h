@@ -22,6 +22,13 @@ STENO_MUST steno_status steno_path_make_dirs(const char *path, mode_t mode, sten
 bool steno_path_ends(const char *name, const char *ending);
 /* Whether there is a directory at this path. */
 bool steno_path_is_dir(const char *path);
+/* How well a name of a directory is what is looked for; 0: not at all. */
+typedef int steno_path_rank(const char *name, const void *arg);
+/* Find the name in `dir` of the highest rank, of equal ones the first; *n, or NULL: how many have a
+ * rank. *out is the caller's to free; NULL: none has one. STENO_ERR_IO: the reason,
+ * STENO_ERR_NOMEM. Messages begin with the path. */
+STENO_MUST steno_status steno_path_find(char **out, const char *dir, steno_path_rank *rank,
+                                        const void *arg, size_t *n, steno_err *err);
 /* The last name of a path and its length *n, without slashes at the end of the path. */
 const char *steno_path_name(const char *path, int *n);
 /* Write it to out [size], cut off if it is too long. */

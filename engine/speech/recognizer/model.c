@@ -5,7 +5,6 @@
 #include "speech/families/option.h"
 #include "speech/families/registry.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,33 +40,26 @@ static const char *hugging_face_file(const char *dir)
 }
 
 /* GGUF by its name, ggml by its content as well, since others call theirs .bin, too. */
-static bool is_whole_model(const char *path)
+static int rank_whole_model(const char *name, const void *dir)
 {
-    return steno_path_ends(path, ".gguf") ||
-           (steno_path_ends(path, ".bin") && steno_family_of(path));
+    char *path = steno_path_join(dir, name);
+    const bool is = path && (steno_path_ends(path, ".gguf") ||
+                             (steno_path_ends(path, ".bin") && steno_family_of(path)));
+    free(path);
+    return is;
 }
 
-/* Count the GGUF and ggml files of a directory. *path: one of them, to be freed by the caller;
- * NULL: there is none, or no memory. */
+/* Count the GGUF and ggml files of a directory. *path: the first, to be freed by the caller; NULL:
+ * there is none, or no memory. */
 static size_t whole_models(const char *dir, char **path)
 {
-    DIR *d = opendir(dir);
-    const struct dirent *e;
-    size_t count = 0;
+    char *name;
+    size_t n = 0;
     *path = NULL;
-    while (d && (e = readdir(d))) {
-        char *file = steno_path_join(dir, e->d_name);
-        if (file && is_whole_model(file)) {
-            char *other = *path;
-            *path = file;
-            file = other;
-            count++;
-        }
-        free(file);
-    }
-    if (d)
-        closedir(d);
-    return count;
+    if (!steno_path_find(&name, dir, rank_whole_model, dir, &n, NULL) && name)
+        *path = steno_path_join(dir, name);
+    free(name);
+    return n;
 }
 
 /* Where a model lies: the directory or file that is named, or the one GGUF or ggml file of a

@@ -1,7 +1,5 @@
 #include "speech/families/common/fusion.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,33 +44,24 @@ void steno_fusion_close(struct steno_fusion *f)
     *f = (struct steno_fusion){0};
 }
 
+static int rank_ngram(const char *name, const void *arg)
+{
+    (void)arg;
+    return steno_path_ends(name, ".arpa") || steno_path_ends(name, ".klm");
+}
+
 /* *path: NULL if there is none; the caller frees it. */
 static steno_status find_file(char **path, const char *dir, steno_err *err)
 {
-    DIR *d = opendir(dir);
     char *name = NULL;
-    bool failed = false;
+    steno_status st = STENO_OK;
     *path = NULL;
-    if (!d && errno == ENOTDIR) /* the model is one file */
-        return STENO_OK;
-    if (!d)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
-    for (const struct dirent *e; !failed && (e = readdir(d));) {
-        if (!steno_path_ends(e->d_name, ".arpa") && !steno_path_ends(e->d_name, ".klm"))
-            continue;
-        if (name && strcmp(e->d_name, name) > 0)
-            continue;
-        free(name);
-        name = strdup(e->d_name);
-        failed = !name;
-    }
-    closedir(d);
-    if (name) {
-        *path = steno_path_join(dir, name);
-        failed = !*path;
-    }
+    if (steno_path_is_dir(dir)) /* else the model is one file */
+        st = steno_path_find(&name, dir, rank_ngram, NULL, NULL, err);
+    if (!st && name && !(*path = steno_path_join(dir, name)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
     free(name);
-    return failed ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir) : STENO_OK;
+    return st;
 }
 
 steno_status steno_fusion_open_in(struct steno_fusion *f, const char *dir,

@@ -1,7 +1,5 @@
 #include "speech/families/common/network_file.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,42 +37,24 @@ static int fit(const char *name, const char *stem, bool int8)
     return steno_network_file_is_int8(name) == int8 ? 4 : 3;
 }
 
-static bool better(const char *name, int fits, const char *best, int best_fits)
+struct wanted {
+    const char *stem;
+    bool int8;
+};
+
+/* Of names that fit alike, the shortest. */
+static int rank_network(const char *name, const void *arg)
 {
-    if (fits != best_fits)
-        return fits > best_fits;
-    if (!best || strlen(name) != strlen(best))
-        return !best || strlen(name) < strlen(best);
-    return strcmp(name, best) < 0;
+    const struct wanted *w = arg;
+    const int fits = fit(name, w->stem, w->int8);
+    return fits ? fits * 4096 - (int)strlen(name) : 0;
 }
 
 steno_status steno_network_file_find(char **out, const char *dir, const char *stem, bool int8,
                                      steno_err *err)
 {
-    DIR *d = opendir(dir);
-    const struct dirent *e;
-    char *best = NULL;
-    int best_fits = 0;
-    if (!d)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
-    while ((e = readdir(d))) {
-        const int fits = fit(e->d_name, stem, int8);
-        char *copy;
-        if (!fits || !better(e->d_name, fits, best, best_fits))
-            continue;
-        copy = strdup(e->d_name);
-        if (!copy) {
-            free(best);
-            closedir(d);
-            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-        }
-        free(best);
-        best = copy;
-        best_fits = fits;
-    }
-    closedir(d);
-    *out = best;
-    return STENO_OK;
+    const struct wanted w = {stem, int8};
+    return steno_path_find(out, dir, rank_network, &w, NULL, err);
 }
 
 steno_status steno_network_file_head(steno_onnx_head **out, const char *dir, const char *file,

@@ -3,7 +3,6 @@
  * bpe and cjkchar+bpe in one), or spelled in letters where a token separates words. */
 #include "speech/families/common/phrases.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,30 +39,14 @@ static void look_at_tokens(struct steno_phrases *p)
     p->lower = small && !capital;
 }
 
-static bool is_model(const char *name)
+/* bpe.vocab, else a SentencePiece model. */
+static int rank_source(const char *name, const void *arg)
 {
-    return steno_path_ends(name, "bpe.model") || !strcmp(name, "bpe.model") ||
-           !strcmp(name, "tokenizer.model") ||
-           (steno_path_ends(name, ".model") && strstr(name, "unigram"));
-}
-
-/* bpe.vocab or the name of a SentencePiece model of dir; "": it has neither. */
-static void find_source(const char *dir, char *name, size_t size)
-{
-    DIR *d;
-    struct dirent *e;
-    *name = '\0';
-    if (steno_path_readable(dir, "bpe.vocab")) {
-        snprintf(name, size, "bpe.vocab");
-        return;
-    }
-    d = opendir(dir);
-    while (d && (e = readdir(d)))
-        if (strlen(e->d_name) < size && is_model(e->d_name) &&
-            (!*name || strcmp(e->d_name, name) < 0))
-            memcpy(name, e->d_name, strlen(e->d_name) + 1);
-    if (d)
-        closedir(d);
+    const bool model = steno_path_ends(name, "bpe.model") || !strcmp(name, "bpe.model") ||
+                       !strcmp(name, "tokenizer.model") ||
+                       (steno_path_ends(name, ".model") && strstr(name, "unigram"));
+    (void)arg;
+    return strcmp(name, "bpe.vocab") ? model : 2;
 }
 
 static steno_status read_model(struct steno_phrases *p, const char *path, steno_err *err)
@@ -89,25 +72,26 @@ steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tok
 steno_status steno_phrases_open_in(struct steno_phrases *p, const steno_tokens *tokens,
                                    const char *dir, steno_err *err)
 {
-    char name[sizeof p->source];
-    char *path;
-    steno_status st;
-    find_source(dir, name, sizeof name);
-    if (!*name)
-        return steno_phrases_open(p, tokens, err);
+    char *name = NULL, *path;
+    steno_status st = STENO_OK;
+    if (steno_path_is_dir(dir))
+        st = steno_path_find(&name, dir, rank_source, NULL, NULL, err);
+    if (st || !name)
+        return st ? st : steno_phrases_open(p, tokens, err);
     *p = (struct steno_phrases){.tokens = tokens};
     look_at_tokens(p);
-    memcpy(p->source, name, sizeof name);
+    snprintf(p->source, sizeof p->source, "%s", name);
     path = steno_path_join(dir, name);
-    if (!path)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-    if (strcmp(name, "bpe.vocab")) {
+    if (!path) {
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    } else if (strcmp(name, "bpe.vocab")) {
         st = read_model(p, path, err);
     } else {
         st = steno_bpe_vocab_open(&p->bpe, path, tokens, err);
         p->runs = false; /* as in sherpa-onnx */
     }
     free(path);
+    free(name);
     return st;
 }
 

@@ -66,16 +66,10 @@ static void free_listing(struct listing *l)
     free(l->tokens);
 }
 
-/* Keep the file as *to, unless one with an earlier name is there. */
-static void keep_first(char **to, const char *dir, const char *name)
+static int rank_tokens(const char *name, const void *arg)
 {
-    char *path = steno_path_join(dir, name);
-    if (*to && path && strcmp(path, *to) > 0) {
-        free(path);
-        return;
-    }
-    free(*to);
-    *to = path;
+    (void)arg;
+    return !strcmp(name, "tokens.txt") || steno_path_ends(name, "tokens.txt");
 }
 
 /* A file that is no network of this family has role NONE. */
@@ -100,21 +94,19 @@ static void add_network(struct listing *l, const char *dir, const char *name)
 
 static bool list_files(struct listing *l, const char *dir)
 {
-    DIR *d = opendir(dir);
+    char *tokens;
+    DIR *d;
     struct dirent *e;
     *l = (struct listing){0};
-    if (!d)
-        return false;
-    while ((e = readdir(d))) {
-        const char *name = e->d_name;
-        if (!strcmp(name, "tokens.txt") || steno_path_ends(name, "tokens.txt"))
-            keep_first(&l->tokens, dir, name);
-    }
-    rewinddir(d);
-    while (l->tokens && (e = readdir(d))) /* no tokens: the networks are not this family's */
+    if (!steno_path_find(&tokens, dir, rank_tokens, NULL, NULL, NULL) && tokens)
+        l->tokens = steno_path_join(dir, tokens);
+    free(tokens);
+    d = l->tokens ? opendir(dir) : NULL; /* no tokens: the networks are not this family's */
+    while (d && (e = readdir(d)))
         if (steno_path_ends(e->d_name, ".onnx"))
             add_network(l, dir, e->d_name);
-    closedir(d);
+    if (d)
+        closedir(d);
     return l->tokens != NULL;
 }
 

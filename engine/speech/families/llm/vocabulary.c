@@ -1,7 +1,5 @@
 #include "speech/families/llm/vocabulary.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,10 +112,10 @@ steno_status steno_llm_vocabulary_find(const struct steno_llm_vocabulary *v,
     return STENO_OK;
 }
 
-static bool has_tokenizer(const char *dir, const char *folder)
+static int rank_tokenizer(const char *folder, const void *dir)
 {
     char *path = steno_path_join(dir, folder);
-    const bool has = path && steno_path_readable(path, "vocab.json") &&
+    const bool has = path && strcmp(folder, "..") && steno_path_readable(path, "vocab.json") &&
                      (steno_path_readable(path, "tokenizer_config.json") ||
                       steno_path_readable(path, "tokenizer.json"));
     free(path);
@@ -126,25 +124,10 @@ static bool has_tokenizer(const char *dir, const char *folder)
 
 steno_status steno_llm_vocabulary_folder(char **out, const char *dir, steno_err *err)
 {
-    DIR *list = opendir(dir);
-    char *first = NULL;
-    steno_status st = STENO_OK;
-    if (!list)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", dir, strerror(errno));
-    for (const struct dirent *e; !st && (e = readdir(list));) {
-        if (!strcmp(e->d_name, "..") || (first && strcmp(e->d_name, first) > 0) ||
-            !has_tokenizer(dir, e->d_name))
-            continue;
-        free(first);
-        first = strdup(e->d_name);
-        if (!first)
-            st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-    }
-    closedir(list);
-    if (!st && !first)
+    steno_status st = steno_path_find(out, dir, rank_tokenizer, dir, NULL, err);
+    if (!st && !*out)
         st = steno_fail(err, STENO_ERR_IO,
                         "%s: there is no folder with vocab.json and tokenizer.json", dir);
-    *out = first;
     return st;
 }
 
