@@ -54,7 +54,7 @@ void steno_deepgram_default_options(struct steno_options *o);
 
 /* A parameter that no other function takes. *speakers becomes true if it asks for them (diarize,
  * diarize_model) and there are networks, else it is one of the next function. STENO_ERR_INVAL: the
- * value of diarize is neither true nor false. */
+ * value of diarize is neither true nor false, or that of diarize_model no model. */
 STENO_MUST steno_status steno_deepgram_diarize(struct steno_deepgram_wants *w, const char *name,
                                                const char *value, bool *speakers, steno_err *err);
 /* A parameter that nothing takes: remember it for the answer, unless its value is false or it asks

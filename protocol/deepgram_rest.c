@@ -179,9 +179,12 @@ void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char 
 steno_status steno_deepgram_diarize(struct steno_deepgram_wants *w, const char *name,
                                     const char *value, bool *speakers, steno_err *err)
 {
-    bool on = strcmp(name, "diarize_model") == 0 && !is_off(name, value);
-    const steno_status st =
-        strcmp(name, "diarize") ? STENO_OK : steno_query_bool(name, value, &on, err);
+    const bool model = !strcmp(name, "diarize_model") && !is_off(name, value);
+    bool on = model;
+    steno_status st = strcmp(name, "diarize") ? STENO_OK : steno_query_bool(name, value, &on, err);
+    if (model && strcmp(value, "latest") && strcmp(value, "v1") && strcmp(value, "v2"))
+        st = steno_fail(err, STENO_ERR_INVAL, "diarize_model: '%.40s' is not one of latest, v1, v2",
+                        value);
     if (on && !w->no_networks)
         *speakers = true;
     else

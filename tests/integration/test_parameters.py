@@ -55,7 +55,7 @@ IN_URLS = [  # of vosk, sherpa-onnx and WeNet
     ("no_such_name", 1, "unknown field 'no_such_name'")]
 DEEPGRAM = [  # as streams and uploads
     MODEL, ALIGNED, BEAM, ("encoding", "mulaw", "-four two", "x"), ("sample_rate", 2 * RATE, "-four two", 7), ("channels", 2, "-four two", 99), ("alternatives", 3, '},{"transcript"', 0),
-    ("multichannel", "true", DIFFERS, "maybe", {"channels": 2}), ("diarize", "true", '"parameter":"diarize"', "maybe"), ("diarize_model", "latest", '"parameter":"diarize_model"'),
+    ("multichannel", "true", DIFFERS, "maybe", {"channels": 2}), ("diarize", "true", '"parameter":"diarize"', "maybe"), ("diarize_model", "latest", '"parameter":"diarize_model"', "x"),
     ("punctuate", "true", "punctuated_word", "maybe"), ("numerals", "true", "4271903", "maybe"), ("smart_format", "true", "4271903", "maybe"),
     ("dictation", "true", '"parameter":"dictation"', "maybe"), ("measurements", "true", "-two milligrams", "maybe", {"replace": "seven:milligrams"}),
     ("detect_language", "de", "speaks 'en', not 'de'", "klingon"), ("keywords", "four:-1", '"parameter":"keywords"'), *HINTS,

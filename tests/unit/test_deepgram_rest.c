@@ -342,11 +342,10 @@ static void parameters_are_read(void **state)
         const char *name, *value;
         steno_status st;
         bool speakers;
-    } diarize[] = {{"diarize", "true", STENO_OK, true},
-                   {"diarize_model", "latest", STENO_OK, true},
-                   {"diarize_model", "false", STENO_OK, false},
-                   {"diarize", "no", STENO_OK, false},
-                   {"diarize", "maybe", STENO_ERR_INVAL, false}};
+    } diarize[] = {
+        {"diarize", "true", STENO_OK, true},         {"diarize_model", "latest", STENO_OK, true},
+        {"diarize_model", "false", STENO_OK, false}, {"diarize_model", "x", STENO_ERR_INVAL, true},
+        {"diarize", "no", STENO_OK, false},          {"diarize", "maybe", STENO_ERR_INVAL, false}};
     struct steno_deepgram_wants w = {0};
     struct steno_hint_store h = {0};
     struct steno_options o = {0};
