@@ -10,20 +10,17 @@
 #include "speech/features/fbank.h"
 
 #include "tests/support/oggmake.h"
+#include "tests/support/test.h"
 #include "tests/support/wavgen.h"
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
 #include <sndfile.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static long allocations = -1, reads = -1; /* calls until one fails; -1: none fails */
 static bool interrupt;                    /* instead of failing, one read returns EINTR */

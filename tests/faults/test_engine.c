@@ -1,15 +1,11 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 /* The 1st, 2nd, ... nth allocation fails while a model is loaded, planned and run, until
  * everything passes. Each time there is an error and no crash; AddressSanitizer finds leaks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "tests/support/alloc_fail.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,20 +2,15 @@
 /* The 1st, 2nd, ... nth allocation fails in a stream over a streaming directory of espnet_onnx.
  * Each time there is an error and no leak, and the model still works: the next stream gives the
  * same text as one without faults. Needs ../shared. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/audio/file.h"
 #include "steno.h"
 #include "tests/support/alloc_fail.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 /* `said` gets the final's text. */
 static steno_status speak(steno_model *m, const float *pcm, size_t n, char *said, size_t size)

@@ -5,11 +5,6 @@
  * Whatever fails, what was acknowledged is there after the next start, an error is an error of I/O
  * that names the store, and the store works again as soon as the disk does. */
 /* link: server/jobs/job_sqlite.c server/jobs/sqlite.c server/jobs/job_queue.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/jobs/job_sqlite.h"
+#include "tests/support/test.h"
 
 #define T INT64_C(1000000)
 

@@ -1,16 +1,13 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 /* The 1st, 2nd, ... nth allocation of our own code fails while labels are found. Each time there is
  * an error, and nothing is lost or freed twice (AddressSanitizer's build checks). */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/speakers/stable.h"
 #include "tests/support/alloc_fail.h"
+#include "tests/support/test.h"
 
 /* Three windows of two voices. */
 static steno_status label(steno_err *err)

@@ -1,14 +1,11 @@
 /* A worker team that gets no threads or no memory: an error, and nothing is left behind. */
 /* ldflags: -Wl,--wrap=pthread_create,--wrap=malloc,--wrap=calloc */
 #include "base/threads.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static int creations_left = -1, allocations_left = -1; /* -1: no limit */
 

@@ -1,17 +1,14 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 /* The 1st, 2nd, ... nth allocation of our own code fails while samples are kept and features are
  * made. Each time there is an error, and nothing is lost (AddressSanitizer's build checks). */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/turn/features.h"
 #include "speech/turn/recent.h"
 #include "tests/support/alloc_fail.h"
+#include "tests/support/test.h"
 
 static float out[STENO_TURN_BINS * STENO_TURN_FRAMES];
 static float pcm[40000]; /* the memory for samples grows twice */

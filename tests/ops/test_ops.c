@@ -3,17 +3,13 @@
  * level, and all inputs but the first built into the model, so that weights are packed and
  * constants folded. Then the attempts of a hostile model: each case must be refused with a
  * message or give the defined result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/ops/internal.h"
 #include "nn/rare_ops/rare_ops.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,14 +1,9 @@
 #include "tests/support/direct.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "speech/features/fbank.h"
+#include "tests/support/test.h"
 
 void direct_open(struct direct *d, const struct steno_family_open *o,
                  struct steno_family_stream *so)

@@ -1,16 +1,12 @@
 #include "tests/support/itn_recorded.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/gzip.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 bool itn_recorded_file(const char *folder, const char *name)
 {

@@ -1,13 +1,8 @@
 #include "tests/support/write_check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "tools/optimize/save.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

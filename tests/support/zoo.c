@@ -1,20 +1,15 @@
 #include "tests/support/zoo.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "speech/families/moonshine/vocabulary.h"
 #include "formats/json.h"
 #include "speech/audio/file.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "speech/text/tokens.h"
 
 #define RATE 16000

@@ -1,18 +1,14 @@
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/threads.h"
 #include "tests/unit/pool_fake.h"
+#include "tests/support/test.h"
 
 /* ---- the fake recognizer, which counts ------------------------------------------------------ */
 

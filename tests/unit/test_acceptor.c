@@ -5,15 +5,12 @@
 /* link: server/port/head.c server/port/origin.c */
 /* link: server/base/metrics.c server/base/stats.c server/core/config.c server/port/address.c */
 /* link: server/base/log.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "server/core/config.h"
 #include "server/port/acceptor.h"
 #include "server/port/head.h"
 #include "tests/support/read_all.h"
+#include "tests/support/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,17 +2,13 @@
  * score array to the tokens, by the definitions of docs/align.md; and words and characters of
  * texts, by small vocabularies. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/common/phrases.h"
 #include "speech/search/align.h"
+#include "tests/support/test.h"
 
 #define VOCAB 5
 #define DELIMITER 4

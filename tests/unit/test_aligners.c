@@ -1,14 +1,10 @@
 /* Which model aligns a language. */
 /* link: server/core/aligners.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/status.h"
 #include "server/core/aligners.h"
+#include "tests/support/test.h"
 
 static const char *find(const char *list, const char *language)
 {

@@ -2,18 +2,13 @@
  * result is the table's own numbers, past it the formula's. Tables of other contents are left
  * alone. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #define ROWS 32 /* rows of the exported table */
 #define DIM 6

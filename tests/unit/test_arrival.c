@@ -2,16 +2,12 @@
  * in which order, and what silence is; turns of probabilities. The whole loop is compared with an
  * own one in tests/integration/test_sortformer.py. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/speakers/activity.h"
 #include "speech/speakers/arrival.h"
+#include "tests/support/test.h"
 
 #define SPEAKERS 2
 #define CACHE 20 /* 10 for each: 7 of speech, 3 of silence */

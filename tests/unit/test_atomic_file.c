@@ -1,9 +1,6 @@
 /* A file is replaced as a whole or not at all (base/atomic_file.h). */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/file.h"
 #include "base/atomic_file.h"
+#include "tests/support/test.h"
 
 static char dir[] = "/tmp/steno-fresh-XXXXXX";
 static char path[64], temp[64], other[64];

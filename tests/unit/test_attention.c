@@ -1,16 +1,12 @@
 /* Attention at every CPU level, and in networks opened in 16 or 8 bits, against the scalar level
  * in f32: numbers of rows and keys around the tile sizes, masks of every form, positions,
  * batches. The number of threads does not change the bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "nn/network/network.h"
 #include "nn/ops/weights.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,18 +9,15 @@
 #include "speech/features/fbank.h"
 
 #include "tests/support/oggmake.h"
+#include "tests/support/test.h"
 #include "tests/support/wavgen.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #if !defined(STENO_SANITIZE) && defined(__GLIBC__)
 #define COUNTING 1

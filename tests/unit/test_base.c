@@ -1,19 +1,15 @@
 /* Status table, arena, bounded buffer and the other helpers of the lowest layer. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/pages.h"
 #include "base/path.h"
+#include "tests/support/test.h"
 
 static void every_status_has_a_row(void **state)
 {

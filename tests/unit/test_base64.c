@@ -1,13 +1,9 @@
 /* Base64, both ways. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/base64.h"
+#include "tests/support/test.h"
 
 /* RFC 4648, section 10, and the two characters that are no letters or digits. */
 static const struct {

@@ -2,15 +2,10 @@
  * batch. */
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "speech/audio/file.h"
 #include "base/buf.h"
@@ -20,6 +15,7 @@
 #include "speech/recognizer/stream_internal.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define DIGITS "conf/models/digits-en"
 #define TONES "tests/data/models/tones"

@@ -1,12 +1,7 @@
 /* States of a beam: gathered by parent, gathered again, and rewound. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "speech/families/common/beam_states.h"
+#include "tests/support/test.h"
 
 #define FLOATS 20 /* less than the stride */
 

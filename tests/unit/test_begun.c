@@ -1,20 +1,16 @@
 /* Partials whose begin a grammar has written: what is shown is never taken back, in whichever steps
  * the stable words come, and the final begins with it. Reference: the recorded pairs of
  * ../shared/itn and the final itself. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/begun.h"
 #include "tests/support/fst_make.h"
 #include "tests/support/itn_recorded.h"
+#include "tests/support/test.h"
 
 #define MAX_WORDS 256
 

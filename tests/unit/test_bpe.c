@@ -2,16 +2,11 @@
  * ../shared/reference/whisper.md (3.1). The test looks for the vocabularies in
  * $STENO_WHISPER_TINY_EN and $STENO_WHISPER_BASE, or else in build/models/tiny.en and
  * build/models/base. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 #include "base/utf8.h"
 #include "speech/text/bpe.h"

@@ -1,13 +1,9 @@
 /* Words to pieces by scores. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/text/bpe_vocab.h"
+#include "tests/support/test.h"
 
 #define M "\xE2\x96\x81"
 

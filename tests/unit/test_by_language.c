@@ -1,12 +1,7 @@
 /* Which grammar or punctuation network a text of an unknown language may have. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "speech/recognizer/by_language.h"
+#include "tests/support/test.h"
 
 static void a_language_is_guessed_only_where_no_other_fits(void **state)
 {

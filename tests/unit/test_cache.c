@@ -1,10 +1,5 @@
 /* Packed caches. The second load maps the file that the first one packed and computes the same
  * bits. A cache with any fault is made anew. Any number of processes may start at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/onnx/load.h"
@@ -12,6 +7,7 @@
 #include "nn/passes/passes.h"
 #include "nn/rare_ops/rare_ops.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <dirent.h>
 #include <fcntl.h>

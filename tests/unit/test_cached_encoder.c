@@ -8,19 +8,15 @@
  *     y = S + sum of x over the window + 2 * processed_lens
  *
  * S has the batch dimension first, T has it in the middle. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/families/common/cached_encoder.h"
 #include "speech/families/common/cached_encoder_trial.h"
 #include "speech/families/common/metadata.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 enum { WINDOW = 4, BINS = 3, FRAMES = 1, STREAMS = 3, STEPS = 3 };
 

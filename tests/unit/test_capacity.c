@@ -1,14 +1,9 @@
 /* How many live streams a machine carries, by what it shows: exact figures, no threads, no clock.
  * test_capacity_rush.c lets whole machines run. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "speech/pool/capacity.h"
+#include "tests/support/test.h"
 
 #define SOCKETS 150e-6 /* capacity.c */
 

@@ -4,16 +4,11 @@
  * by streams that were too many. Always the same numbers; docs/log/2026-11-30.md has those of the
  * policy before. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/pool/capacity.h"
+#include "tests/support/test.h"
 
 #define TICK 5e-3         /* s */
 #define SECONDS 240       /* of a run */

@@ -1,13 +1,8 @@
 /* Cepstra: the orthonormal cosine transform and Kaldi's lifter. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "speech/features/cepstrum.h"
+#include "tests/support/test.h"
 
 #define BINS 40
 

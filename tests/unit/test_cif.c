@@ -1,14 +1,9 @@
 /* Integrate-and-fire on frames and weights written by hand. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "speech/families/funasr/cif.h"
+#include "tests/support/test.h"
 
 static void near(float a, double b)
 {

@@ -1,12 +1,9 @@
 #include "speech/features/cmvn.h"
+#include "tests/support/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* 1..5 in the first dimension, constant 7 in the second. Mean 3, variance 2 (ddof 0) or 2.5. */
 static void fill(float *x)

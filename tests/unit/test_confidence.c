@@ -2,19 +2,14 @@
  * Regression, area and alignment are compared with plain forms of their definitions. */
 /* link: engine/tools/cli/confidence_fit.c engine/tools/cli/word_match.c */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/english.h"
 #include "tools/cli/confidence_fit.h"
 #include "tools/cli/word_match.h"
+#include "tests/support/test.h"
 
 #define MOST 60
 

@@ -2,14 +2,11 @@
 /* link: server/core/config.c server/core/misspelt.c server/port/proxy.c server/port/address.c */
 /* link: server/base/log.c */
 /* Settings: types, ranges and sources; which values are refused and how the message names them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "server/core/config.h"
 #include "server/port/address.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
 

@@ -5,21 +5,18 @@
 #include "speech/audio/file.h"
 
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define FOLDER "tests/data/containers/"
 #define MAX_SAMPLES 100000

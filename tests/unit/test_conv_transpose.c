@@ -1,12 +1,7 @@
 /* ConvTranspose in f32, a product and a scattered sum, against the loops in f64. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,16 +1,12 @@
 /* 8-bit convolutions of stride 2 by Winograd's method: their distance from f32 is that of
  * rounded patches, for extents of every remainder modulo 3, padding, activations, CPU levels and
  * threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "nn/network/network.h"
 #include "nn/ops/weights.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,6 @@
 /* Measured costs of models, kept in files: round trip, what the file's name depends on, damaged
  * files. */
 /* link: server/core/costs.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +10,7 @@
 #include <unistd.h>
 
 #include "server/core/costs.h"
+#include "tests/support/test.h"
 
 static const struct steno_pool_costs costs = {
     {0.001, 0.0015, 0.0021, 0.004, (double)INFINITY, (double)INFINITY}, 0.0003};

@@ -1,11 +1,8 @@
 #include "base/cpu.h"
+#include "tests/support/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void a_level_never_raises_the_detected_one(void **state)
 {

@@ -1,15 +1,11 @@
 /* The reference is brute force: every path of a small score array, collapsed by the CTC rule
  * (Graves et al. 2006, section 3.1) and summed per token sequence. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/ctc.h"
+#include "tests/support/test.h"
 
 enum { A = 1, B = 2 };
 

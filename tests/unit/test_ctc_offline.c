@@ -1,14 +1,9 @@
 /* CTC models of whole pieces of audio in ../shared/zoo/tiny against sherpa-onnx's results. The
  * networks have random weights, so every difference in their input or search shows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "tests/support/nemo_zoo.h"
+#include "tests/support/test.h"
 #include "tests/support/zoo.h"
 
 static const struct steno_option sherpa[] = {{"frontend", "sherpa"}};

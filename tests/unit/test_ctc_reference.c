@@ -1,17 +1,13 @@
 /* Greedy decoding of recorded scores against the result of sherpa-onnx 2.0.1 for the same
  * recording (tests/data/README.md names the sources): tokens, the frame in which each begins,
  * text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/ctc.h"
 #include "speech/text/words.h"
+#include "tests/support/test.h"
 
 #define V 59
 

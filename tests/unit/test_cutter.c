@@ -1,15 +1,10 @@
 /* Cuts of a recording into chunks: every sample that somebody speaks in is in one chunk, and has
  * its place in time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/common/cutter.h"
+#include "tests/support/test.h"
 
 #define RATE 16000
 #define FRAME 160

@@ -1,13 +1,9 @@
 /* Silence for what a container leaves out. */
 /* link: engine/tools/decode/timeline.c */
 #include "tools/decode/timeline.h"
+#include "tests/support/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #define RATE 1000
 #define HOUR ((int64_t)3600 * RATE)

@@ -1,18 +1,14 @@
 /* Voice prints as files, and the directory that they are in. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/speakers/networks.h"
 #include "speech/speakers/voiceprint.h"
+#include "tests/support/test.h"
 
 #define FLOATS 3
 #define GOOD                                                                                       \

@@ -4,21 +4,16 @@
  * for any order of the beam; no allocation once warm; graphs that cannot be cut are refused by
  * name. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/families/espnet/scorer.h"
 #include "speech/families/common/cached_decoder.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define BEAM 5
 #define STEPS 40

@@ -1,19 +1,15 @@
 /* config.yaml of espnet_onnx: which settings are used, and how the message names each fault. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "formats/zip.h"
 #include "speech/families/espnet/conf.h"
 #include "formats/yaml.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 static const char good[] = "weights: {decoder: 0.7, ctc: 0.3, length_bonus: 0.0, lm: 0.6}\n"
                            "beam_search: {beam_size: 5, pre_beam_ratio: 1.4,\n"

@@ -9,14 +9,10 @@
  * must come from encoder frames that differ in their last bits. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "speech/audio/file.h"
@@ -24,6 +20,7 @@
 #include "formats/zip.h"
 #include "speech/families/espnet/net.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define TOLERANCE 1e-3
 #define ROUNDING 0.1

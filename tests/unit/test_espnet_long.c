@@ -3,20 +3,15 @@
  * and the longest segment (20 s) occurs many times. Work is counted in steps (a block, or the
  * end of a segment); the segment's length bounds the cost of a step. Needs ../shared. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/audio/file.h"
 #include "speech/recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define RATE 16000
 #define MINUTES 8

@@ -2,14 +2,10 @@
  * espnet_onnx's own streaming, and the promises of every family (events do not depend on pushes,
  * nothing is lost). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "speech/audio/file.h"
@@ -20,6 +16,7 @@
 #include "speech/recognizer/stream_internal.h"
 #include "steno.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define TOLERANCE 1e-3
 #define ROUNDING 0.2 /* int8: a few activations per utterance round the other way */

@@ -1,13 +1,10 @@
 #include "speech/features/internal.h"
 #include "speech/features/logmel.h"
+#include "tests/support/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define N 4000
 #define MAX_FRAMES 256

@@ -1,15 +1,12 @@
 #include "speech/audio/feed.h"
 
 #include "tests/support/oggmake.h"
+#include "tests/support/test.h"
 #include "tests/support/wavgen.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MAX_OUT 200000
 

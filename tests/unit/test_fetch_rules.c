@@ -6,15 +6,11 @@
 /* link: server/port/address.c */
 /* link: server/core/keys.c server/port/origin.c */
 /* link: server/base/log.c server/watch/trace.c server/watch/traceparent.c server/core/config.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <arpa/inet.h>
 #include <string.h>
 
 #include "server/http/fetch.h"
+#include "tests/support/test.h"
 
 static bool is_private(const char *text)
 {

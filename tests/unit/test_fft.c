@@ -3,14 +3,11 @@
 #include "nn/kernels/vec4.h"
 #include "speech/features/internal.h"
 #include "speech/features/window.h"
+#include "tests/support/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MAX_N 8192
 

@@ -4,18 +4,15 @@
 
 #include "tests/support/oggmake.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/wavgen.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <sndfile.h>
-
-#include <cmocka.h>
 
 struct clip {
     float *x;

@@ -1,13 +1,9 @@
 /* Words that are taken out of a text or replaced by others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/filters.h"
+#include "tests/support/test.h"
 
 #define MAX_WORDS 64
 

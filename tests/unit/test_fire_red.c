@@ -1,19 +1,14 @@
 /* FireRedASR's attention decoder in ../shared/zoo/tiny against sherpa-onnx's results. The network
  * of random weights repeats one token, so they show the features, the first token and the limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "steno.h"
 #include "tests/support/nemo_zoo.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/zoo.h"
 
 static void rows_are_as_recorded(void **state)

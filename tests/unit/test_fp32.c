@@ -1,14 +1,10 @@
 /* Weights of f32 networks are multiplied as they are: whatever their number, their shape and the
  * level of the CPU. And the bits of an example do not depend on the rest of its batch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,20 +1,15 @@
 /* Networks that were exported for one stream run for several: each stream gets the bits that it
  * gets alone. Networks that would mix streams, and operators of unknown behaviour, are refused
  * by name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/arena.h"
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 enum { STREAMS = 3, ROWS = 4, WIDTH = 6, MAX_IO = 16 };
 

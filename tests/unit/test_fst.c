@@ -1,17 +1,13 @@
 /* Transducers of OpenFst, as files, and their best paths for a text. Reference: a plain reading of
  * the method (all pairs of place and state, depth-first, in memory). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/itn/rewrite.h"
 #include "tests/support/fst_make.h"
+#include "tests/support/test.h"
 
 #define MAX_TEXT 32768
 

@@ -1,13 +1,8 @@
 /* FunASR's models of ../shared/zoo/tiny against sherpa-onnx's results. The networks have random
  * weights, so every difference in their input or search shows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/zoo.h"
 
 static const struct steno_option itn[] = {{"itn", "yes"}}, int8[] = {{"quantized", "yes"}};

@@ -1,17 +1,12 @@
 /* GGUF files: what is in them, and every kind of damage. Blocks of ggml's types. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/gguf.h"
 #include "tests/support/gguf_make.h"
+#include "tests/support/test.h"
 
 static void make(struct steno_buf *b)
 {

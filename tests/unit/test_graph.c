@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "nn/graph/graph.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <string.h>

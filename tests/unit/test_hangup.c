@@ -1,12 +1,9 @@
 /* Connections are watched for a hangup while their requests wait. */
 /* link: server/http/hangup.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "server/http/hangup.h"
+#include "tests/support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,13 +3,10 @@
 /* link: server/base/metrics.c server/base/stats.c */
 /* link: server/core/config.c server/port/proxy.c */
 /* link: server/port/address.c server/base/log.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "server/watch/health.h"
+#include "tests/support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

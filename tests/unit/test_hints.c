@@ -1,13 +1,8 @@
 /* Hints of a request against what a model can use: every error names the field. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "steno.h"
+#include "tests/support/test.h"
 
 static const struct steno_model_info many = {.name = "base",
                                              .languages = "en zh de es jw",

@@ -1,15 +1,11 @@
 /* The automaton of hotwords. The phrases and sums of the first test are those of icefall's own
  * (icefall/context_graph.py, strict_mode=False). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/hotwords.h"
+#include "tests/support/test.h"
 
 static void add(steno_hotwords *h, const char *phrase, float score)
 {

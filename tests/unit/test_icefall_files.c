@@ -1,19 +1,15 @@
 /* Directories of family icefall: which is one, what is missing, how phrases become tokens. The
  * networks are links to ../shared/zoo/tiny. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/families/icefall/internal.h"
 #include "speech/families/registry.h"
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define MODEL "zipformer2-transducer-streaming"
 

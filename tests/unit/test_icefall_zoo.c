@@ -3,16 +3,11 @@
  * The weights are random, so the texts mean nothing, and a wrong state or rule changes them at
  * once. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <dirent.h>
-
-#include <cmocka.h>
 
 #include "speech/audio/file.h"
 #include "base/buf.h"
@@ -21,6 +16,7 @@
 #include "speech/recognizer/stream.h"
 #include "tests/support/direct.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define FRAME 0.04       /* s */
 #define INT8_ERRORS 0.05 /* edit distance per token: int8 sums round otherwise */

@@ -1,16 +1,12 @@
 /* Grammars: texts that transducers rewrite. Reference: the recorded pairs of ../shared/itn, of
  * wetext 0.1.8 over kaldifst 1.8.3. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "speech/itn/fields.h"
@@ -20,6 +16,7 @@
 #include "tests/support/fst_make.h"
 #include "tests/support/itn_recorded.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define MAX_TEXT 32768
 

@@ -5,11 +5,6 @@
 /* link: server/jobs/job_redis.c server/jobs/job_scripts.c server/jobs/job_queue.c */
 /* link: server/jobs/redis.c */
 /* link: server/jobs/redis_url.c server/jobs/redis_call.c server/base/log.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,6 +19,7 @@
 
 #include "server/jobs/job_redis.h"
 #include "server/jobs/redis.h"
+#include "tests/support/test.h"
 
 #define T INT64_C(1800000000000) /* the time of a test's beginning */
 #define KEEP 1000000

@@ -3,11 +3,6 @@
 /* link: server/jobs/job_sqlite.c server/jobs/sqlite.c server/jobs/job_queue.c */
 /* link: server/jobs/job_spool.c */
 /* ldflags: -Wl,--wrap=write,--wrap=fsync */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,6 +17,7 @@
 
 #include "server/jobs/job_spool.h"
 #include "server/jobs/job_sqlite.h"
+#include "tests/support/test.h"
 
 #define T INT64_C(1000000) /* the time of a test's beginning */
 #define LEASE 1000

@@ -1,17 +1,13 @@
 /* Joint search, CTC prefix scores and alignment on hand-written scores, against sums over all
  * paths. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/search/align.h"
 #include "speech/search/aed_beam.h"
 #include "speech/search/ctc_prefix.h"
+#include "tests/support/test.h"
 
 #define V 4 /* blank 0, a 1, b 2, eos 3 */
 #define T 5

@@ -1,17 +1,14 @@
 /* The block-by-block joint search against ESPnet's BatchBeamSearchOnline
  * (tests/data/espnet/block_search.json; tests/espnet/block_search.py defines the decoder). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "speech/search/aed_beam.h"
+#include "tests/support/test.h"
 
 #define V 12
 #define BEAM 8

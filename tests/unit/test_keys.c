@@ -1,15 +1,11 @@
 /* API keys: the key file, lookup, and the limits of each key. The clock is the test's own. */
 /* link: server/core/keys.c server/port/retry_spreader.c server/core/word_list.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/core/keys.h"
+#include "tests/support/test.h"
 
 #define SECOND INT64_C(1000000000)
 #define A "aaaaaaaaaaaaaaaa"

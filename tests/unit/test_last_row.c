@@ -1,12 +1,8 @@
 /* steno_network_options.last_row: of a product whose last row alone is read, that row alone is
  * computed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

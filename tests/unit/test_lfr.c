@@ -1,14 +1,9 @@
 /* Frames side by side, by FunASR's rule (funasr/frontends/wav_frontend.py, apply_lfr) and by that
  * of streaming Paraformer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "speech/features/lfr.h"
+#include "tests/support/test.h"
 
 static const struct steno_lfr centred = {7, 6, true}, complete = {7, 6, false};
 

@@ -1,17 +1,12 @@
 /* Speakers told while the audio comes, with the real networks of ../shared/speakers. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "speech/speakers/live.h"
+#include "tests/support/test.h"
 
 #define RATE 16000
 #ifdef STENO_SANITIZE /* a window takes some 2 s there */

@@ -1,13 +1,8 @@
 /* Texts of language models that go round in circles. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/llm/repetition.h"
+#include "tests/support/test.h"
 
 /* The letters are tokens. */
 static size_t repeated(const char *text)

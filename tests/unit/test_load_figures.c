@@ -2,19 +2,15 @@
  * errors. */
 /* link: loadtest/support/histogram.c loadtest/support/clip.c loadtest/support/recording.c */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/audio/feed.h"
 #include "speech/audio/pcm.h"
 #include "loadtest/support/clip.h"
 #include "loadtest/support/histogram.h"
 #include "loadtest/support/recording.h"
+#include "tests/support/test.h"
 
 #define WAV "tests/data/digits.wav"
 

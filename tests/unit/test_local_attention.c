@@ -1,11 +1,7 @@
 /* LocalAttention: the operator against a plain computation, and its body in a written file. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/write_check.h"
 
 #include <math.h>

@@ -1,9 +1,6 @@
 /* Mapped files that others change (base/map.h). */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/map.h"
+#include "tests/support/test.h"
 
 enum { SIZE = 100000 };
 

@@ -4,14 +4,11 @@
 /* link: server/port/proxy.c */
 /* link: server/port/address.c */
 /* link: server/base/log.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "server/base/stats.h"
 #include "server/core/limits.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/families/ctc/conf.h"
 #include "speech/families/registry.h"
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define GOOD                                                                                       \
     "[model]\nname = m\nfamily = ctc_streaming\n[features]\nsample_rate = 8000\nmel_bins = 40\n"   \

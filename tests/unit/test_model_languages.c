@@ -1,15 +1,11 @@
 /* The languages of a directory are those of the open model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "steno.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 
 /* Each is one that steno_language_code takes, so that results can name it. */

@@ -1,14 +1,9 @@
 /* Moonshine's models of ../shared/zoo/tiny against sherpa-onnx's results, and its tokens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/moonshine/vocabulary.h"
+#include "tests/support/test.h"
 #include "tests/support/zoo.h"
 
 static void v1_gives_every_row(void **state)

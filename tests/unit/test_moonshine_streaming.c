@@ -1,20 +1,15 @@
 /* Moonshine's streaming networks of ../shared/zoo/tiny against the recorded loop over ONNX Runtime:
  * every update of a chunk that grows, and the streams of the engine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/families/entries.h"
 #include "speech/families/moonshine/live.h"
 #include "speech/families/moonshine/vocabulary.h"
 #include "steno.h"
+#include "tests/support/test.h"
 #include "tests/support/zoo.h"
 
 static const char *directory(void)

@@ -1,13 +1,8 @@
 /* Boxes of an MP4 that comes as a stream: what is taken for damage, and where. */
 /* link: engine/tools/decode/boxes.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tools/decode/boxes.h"
+#include "tests/support/test.h"
 
 #define FTYP                                                                                       \
     "\0\0\0\x10"                                                                                   \

@@ -1,20 +1,15 @@
 /* What a directory with a model of NeMo, WeNet or the family ctc_offline says about it: config.json
  * of onnx-asr, and the metadata of networks (heads of the files of ../shared/zoo/tiny, in
  * tests/fuzz/export_meta). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/families/common/metadata.h"
 #include "speech/families/ctc_offline/kinds.h"
 #include "speech/families/nemo/conf.h"
 #include "speech/families/nemo/prompts.h"
 #include "speech/families/wenet/model.h"
+#include "tests/support/test.h"
 
 static void config_json_says_the_kind(void **state)
 {

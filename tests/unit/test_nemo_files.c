@@ -1,22 +1,17 @@
 /* Parakeet from one file: GGUF and whisper.cpp's ggml files. The tiny network of
  * ../shared/zoo/tiny/parakeet-files, of which every format holds the weights, against its ONNX
  * networks (decode.json there); toys in memory against each other, and every kind of damage. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "speech/families/nemo/file.h"
 #include "tests/support/nemo_toy.h"
 #include "tests/support/nemo_zoo.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define DIR "zoo/tiny/parakeet-files/"
 #define FRAME 0.08 /* s */

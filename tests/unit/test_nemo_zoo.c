@@ -4,17 +4,12 @@
  * a wrong feature, state or rule changes them at once.
  * Segments, pieces and batches are in test_nemo_zoo_segments.c. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/nemo_zoo.h"
+#include "tests/support/test.h"
 
 #define INT8_ERRORS 0.05 /* edit distance per token: sums in 8 bits round otherwise */
 

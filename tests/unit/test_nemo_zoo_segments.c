@@ -2,18 +2,13 @@
  * sherpa-onnx's endpoints against what it recorded (decode.json), and recordings in any pieces and
  * in common steps with others against the same recordings whole. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/direct.h"
 #include "tests/support/nemo_zoo.h"
+#include "tests/support/test.h"
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 

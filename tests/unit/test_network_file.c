@@ -1,16 +1,11 @@
 /* Which file of a model directory plays which part (families/common/network_file.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/families/common/network_file.h"
+#include "tests/support/test.h"
 
 static char dir[] = "/tmp/steno-network-file-XXXXXX";
 

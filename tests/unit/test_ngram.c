@@ -1,16 +1,12 @@
 /* ARPA models and KenLM binaries. Reference scores: kenlm 0.3.0 on the same text
  * (tests/espnet/oracle_ngram.py prints them). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/lm/ngram.h"
+#include "tests/support/test.h"
 
 static const char text[] = "\n\\data\\\n"
                            "ngram 1=6\n"

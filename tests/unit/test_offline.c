@@ -1,18 +1,13 @@
 /* Streams of models that recognize a piece of audio at once, with a model that reads the words off
  * the samples: no word is lost or doubled at a cut, and the pieces in which samples arrive do not
  * matter. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/common/join.h"
 #include "speech/families/common/offline.h"
+#include "tests/support/test.h"
 
 #define RATE 16000
 #define FRAME 960

@@ -3,19 +3,14 @@
  * "high", and all else the blank. Streaming networks are compared with recorded rows in
  * test_nemo_zoo.c. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "steno.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #define RATE 16000
 #define BINS 80

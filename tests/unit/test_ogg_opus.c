@@ -2,15 +2,12 @@
 
 #include "tests/support/oggmake.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MAX_OUT (48000 * 10)
 

@@ -1,13 +1,9 @@
 /* Names and metadata of ONNX files: bytes made by hand, and the files of the corpus. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/onnx_head.h"
+#include "tests/support/test.h"
 
 /* graph { node { op_type "MatMulInteger" } input { name "x" } output { name "y" } }
  * metadata_props { key "T" value "45" }, behind a field of each other wire type. */

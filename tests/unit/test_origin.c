@@ -1,12 +1,8 @@
 /* Which hosts name the server, and which requests come from pages of others. */
 /* link: server/port/origin.c server/port/address.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "server/port/origin.h"
+#include "tests/support/test.h"
 
 static void names_that_others_can_own_are_no_hosts_of_the_server(void **state)
 {

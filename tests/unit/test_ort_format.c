@@ -1,17 +1,12 @@
 /* Files in ONNX Runtime's own format, written by ONNX Runtime 1.32 (the small inputs of
  * tests/fuzz/ort_format). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/onnx/ort_format.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 static void run(const char *path, const struct steno_tensor *in, size_t n, const float *want,
                 size_t n_want)

@@ -1,12 +1,8 @@
 /* Entries of a cache for all layers: a Gather of one entry reads it where it is, in an input or in
  * a cache that later nodes go on to change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

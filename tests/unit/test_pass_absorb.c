@@ -2,13 +2,9 @@
  * keys and values move to the query side, and the normalization moves into the attention; the
  * result is compared with the graph without the passes. Masks, batches of one, rows that see no
  * key, precisions, near misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,15 +1,11 @@
 /* Pass attention on attention as exporters write it, against the graph without passes: lengths
  * on both sides of every tile and block, with and without relative positions and masks, at every
  * CPU level. Near misses stay unchanged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/passes/passes.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

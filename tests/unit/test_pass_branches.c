@@ -1,11 +1,6 @@
 /* Branches of If and bodies of Loop get the passes that the main graph gets, whole layers included.
  * What the branches hold alike is held once: constants, packed weights, initializers of a written
  * file, blocks of a packed cache. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/onnx/load.h"
@@ -13,6 +8,7 @@
 #include "tools/optimize/write.h"
 #include "nn/ops/body.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <dirent.h>
 #include <stdio.h>

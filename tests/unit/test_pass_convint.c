@@ -1,12 +1,8 @@
 /* Convolutions of 8-bit numbers in networks that may round by rows: they become products of frames,
  * or f32. The reference is the graph as it is, which rounds over all numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,9 @@
 /* Passes for shape arithmetic, views, attention and 8-bit products. Each runs on a graph with
  * its pattern (fewer nodes, the same outputs as without passes) and on a near miss (nothing
  * changes). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #define w_data pc.w
 

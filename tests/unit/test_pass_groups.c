@@ -1,12 +1,8 @@
 /* Pass groups: heads of keys and values that several queries share are read where they are, not
  * repeated; and near misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,8 @@
 /* Files with very many nodes. Every pass must be linear in their number, and the number has a
  * limit. A pass that visits all nodes for each node it removes would take minutes here. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,13 +1,9 @@
 /* Patterns of language models: attention under a causal Where, Q, K and V by Split, products on
  * flattened rows (GPT-2's Conv1D), and shape arithmetic on past and present lengths. Each with a
  * near miss, against the graph without passes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,8 @@
 /* Passes ones and outer, on masks as exporters write them: lengths computed as sums of ones, and
  * tables of all pairs of rows. And near misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

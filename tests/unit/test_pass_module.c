@@ -1,12 +1,8 @@
 /* The convolution module of conformers as exporters write it, with channels before time, and
  * near misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/zipformer_text.h"
 
 #include <stdlib.h>

@@ -1,15 +1,11 @@
 /* Pass nhwc, and the activations that passes convact and linear fuse after it. Outputs equal
  * those of the graph without passes, and the remaining nodes are the expected ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/passes/passes.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

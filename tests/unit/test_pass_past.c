@@ -1,12 +1,8 @@
 /* Pass past: attention to rows of a cache and to new rows reads both where they are; and near
  * misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

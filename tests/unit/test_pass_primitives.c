@@ -1,11 +1,7 @@
 /* Eliminations and fusions of single operators: each pattern and its near misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 struct graph {
     const char *dims; /* of x */

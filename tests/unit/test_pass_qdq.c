@@ -1,13 +1,9 @@
 /* Products with two factors that the graph dequantizes from 8 bits, as quantizers write them.
  * They become integer products; the reference is the same graph in f32. Each spelling, and near
  * misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,14 +3,10 @@
  *
  * Seeds are fixed, so every run is the same. STENO_PASS_SEEDS=FROM:COUNT selects other seeds or
  * more (100000 take some minutes). A failure prints its seed, graph and passes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/passes/passes.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,16 +1,12 @@
 /* Pass rowtile: two convolutions, of which the first one's result exists only as one tile of
  * rows at a time, give the same bits as one convolution after the other, in every precision and
  * with any number of threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "nn/passes/passes.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,9 @@
 /* Pass window: a streaming encoder's attention to cached rows before its chunk, as exporters
  * write it and as this program's own models have it; near misses; and states that are updated in
  * place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

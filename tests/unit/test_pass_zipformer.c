@@ -1,11 +1,7 @@
 /* The parts of a Zipformer layer as icefall exports them, and near misses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/zipformer_text.h"
 
 #include <stdlib.h>

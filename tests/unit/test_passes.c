@@ -1,14 +1,10 @@
 /* Every pass on a graph with its pattern (fewer nodes, the same outputs) and on near misses
  * (nothing changes). The reference is the same graph with all passes off. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/passes/passes.h"
 #include "nn/rare_ops/rare_ops.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,9 @@
 #include "speech/audio/pcm.h"
+#include "tests/support/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ITU-T G.711 tables 2a and 2b: decoder output values y_n, here on the 16-bit scale (x4 for the
  * 14-bit mu-law, x8 for the 13-bit A-law). mu-law: code 0xFF is +0, 0x80 the largest value, 0x00

@@ -1,18 +1,14 @@
 /* Hot words as pieces: bpe.vocab, a SentencePiece model, or tokens.txt alone. tests/data/pieces has
  * models and how sentencepiece 0.2.3 cuts words by them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "base/file.h"
 #include "speech/families/common/phrases.h"
+#include "tests/support/test.h"
 
 #define DATA "tests/data/pieces/"
 #define M "\xE2\x96\x81"

@@ -1,21 +1,16 @@
 /* Models that recognize a piece of audio at once: streams whose pieces share runs of the encoder
  * get the events that they get alone, partials too, for every number of streams, every family and
  * every precision. Needs ../shared/zoo/tiny. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/audio/file.h"
 #include "base/buf.h"
 #include "speech/recognizer/batcher.h"
 #include "speech/recognizer/stream.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/zoo.h"
 
 #define STREAMS 8

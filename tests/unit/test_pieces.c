@@ -1,13 +1,8 @@
 /* Pieces of clean speech: which of them are one, and which are kept. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/speakers/pieces.h"
+#include "tests/support/test.h"
 
 #define FRAMES 10
 

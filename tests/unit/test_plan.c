@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/arena.h"
 #include "nn/exec/plan.h"
+#include "tests/support/test.h"
 
 #define N 300
 

@@ -1,13 +1,9 @@
 /* What a plan decides in advance: branches whose condition depends on shapes alone, and views
  * that stay in their input's memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

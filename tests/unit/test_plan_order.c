@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 

@@ -2,14 +2,10 @@
  * whose steps are held at a barrier while the queue fills (tests/unit/pool_fake.h). */
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/unit/pool_fake.h"
+#include "tests/support/test.h"
 
 enum { STREAMS = 16 };
 

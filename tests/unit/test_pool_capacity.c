@@ -2,13 +2,9 @@
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/pool_fake.h"
+#include "tests/support/test.h"
 
 /* 8 streams take 4 ms per step of 125 ms. So one stream takes 4 ms of network and 1 ms of the rest
  * per second. */

@@ -3,18 +3,13 @@
  * steps fail from some step on, and of streams that are open when their pool closes. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/pool/pool.h"
 #include "speech/recognizer/batcher.h"
+#include "tests/support/test.h"
 
 enum { RATE = 8000, N = 4 * RATE };
 

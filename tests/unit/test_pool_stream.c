@@ -2,17 +2,13 @@
  * same results alone and among others that other threads push in other pieces. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "speech/pool/pool.h"
+#include "tests/support/test.h"
 
 #define TONES "tests/data/models/tones"
 enum { RATE = 8000, SECONDS = 12, N = RATE * SECONDS, STREAMS = 16 };

@@ -3,14 +3,10 @@
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/unit/pool_fake.h"
+#include "tests/support/test.h"
 
 /* ---- a family whose streams run networks of their own ---- */
 

@@ -1,14 +1,10 @@
 /* Weights in fewer bits than f32: how far results move, what stays in f32, and the report. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "nn/network/network.h"
 #include "nn/ops/weights.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -5,21 +5,16 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/threads.h"
+#include "tests/support/test.h"
 
 /* Pin this thread to the first processor of the set. */
 static void pin_to_one(const cpu_set_t *may)

@@ -1,12 +1,9 @@
 /* link: server/port/proxy.c server/port/address.c */
 /* What proxies tell: PROXY headers, X-Forwarded-For, path prefixes; whom the server believes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "server/port/address.h"
 #include "server/port/proxy.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 

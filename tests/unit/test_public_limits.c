@@ -2,15 +2,10 @@
  * is one past a limit is refused, and the message names it; the limit itself is taken. */
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define TONES "tests/data/models/tones"
 #define DIGITS "tests/data/digits.wav"

@@ -1,14 +1,10 @@
 /* Marks and capitals: rows of the CNN-BiLSTM, tokens and parts of the CT-Transformer, and the
  * answers of sherpa-onnx 2.0.1 that ../shared/punctuation has recorded of both networks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "base/arena.h"
@@ -18,6 +14,7 @@
 #include "speech/punctuation/punctuation.h"
 #include "speech/punctuation/rows.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define M "\xE2\x96\x81"
 

@@ -1,15 +1,10 @@
 /* Recordings through the public header. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define DIGITS "tests/data/digits.wav" /* 8 kHz, mono, 44 bytes of header */
 

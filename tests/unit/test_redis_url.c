@@ -1,14 +1,10 @@
 /* URLs of a Redis server: what they name, and what is refused. */
 /* link: server/jobs/redis_url.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/jobs/redis_url.h"
+#include "tests/support/test.h"
 
 static void urls_name_a_server_its_database_and_a_login(void **state)
 {

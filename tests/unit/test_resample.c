@@ -1,12 +1,9 @@
 #include "speech/audio/resample.h"
+#include "tests/support/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const int rates[][2] = {{16000, 8000},  {48000, 8000},  {44100, 8000},  {11025, 8000},
                                {44100, 16000}, {48000, 16000}, {22050, 16000}, {8000, 16000},

@@ -1,14 +1,10 @@
 /* The ring of a stream's waiting samples: pieces at its head stay where they are while a worker
  * reads them, also when a push makes the ring grow, and samples come out in the order in which they
  * went in, whatever was pushed and dropped in between. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "speech/pool/ring.h"
+#include "tests/support/test.h"
 
 enum { MAX = 10000 };
 

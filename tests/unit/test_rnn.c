@@ -1,15 +1,11 @@
 /* Recurrent networks with weights in fewer bits: how far results move. The number of threads and
  * the rest of the batch do not change the bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "nn/network/network.h"
 #include "nn/ops/weights.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,12 +2,11 @@
 /* link: engine/tools/decode/sandbox.c */
 /* ldflags: -Wl,--no-as-needed -lseccomp -Wl,--as-needed */
 #include "tools/decode/sandbox.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,8 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define GOOD 7 /* exit status of a child that could do what it tried */
 #define REFUSED 8

@@ -1,15 +1,11 @@
 /* Expected texts: SentencePieceProcessor.DecodePieces of sentencepiece 0.2.3 on the same bytes
  * (tests/espnet/oracle_sentencepiece.py prints them). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/text/sentencepiece.h"
+#include "tests/support/test.h"
 
 #define MARK "\xE2\x96\x81"
 

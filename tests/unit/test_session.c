@@ -1,16 +1,12 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/threads.h"
 #include "nn/network/network.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <pthread.h>

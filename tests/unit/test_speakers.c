@@ -1,16 +1,10 @@
 /* Speakers of recordings against what sherpa-onnx 2.0.1 and ONNX Runtime gave
  * (../shared/speakers/refs). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 #include "base/arena.h"
 #include "formats/json.h"
@@ -19,6 +13,7 @@
 #include "speech/speakers/cluster.h"
 #include "speech/speakers/diarize.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define RATE 16000
 #define MAX_SAMPLES (200 * RATE)

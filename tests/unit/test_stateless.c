@@ -1,15 +1,11 @@
 /* The search over a transducer with a stateless prediction network, on a joiner made of a formula.
  * References are a greedy loop, and a beam search written with plain arrays. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/stateless.h"
+#include "tests/support/test.h"
 
 enum { VOCAB = 6, FRAMES = 12, BLANK = 0, UNK = 2, CONTEXT = 2 };
 

@@ -1,12 +1,8 @@
 /* Partials keep what was shown. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/steady.h"
+#include "tests/support/test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define MOST 80

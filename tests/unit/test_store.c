@@ -1,9 +1,4 @@
 /* Models on this machine: catalogue, places, pages of a package index, SHA-256. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +10,7 @@
 #include "speech/store/catalogue.h"
 #include "speech/store/package_index.h"
 #include "speech/store/places.h"
+#include "tests/support/test.h"
 
 /* FIPS 180-4 examples (NIST, "SHA-256 example"), and one that ends at every place of a block. */
 static void sha256_gives_the_published_digests(void **state)

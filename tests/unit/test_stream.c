@@ -1,19 +1,15 @@
 /* Streams over the tone network (tests/data/models/tones): 500 Hz is "one", 1000 Hz "two", 1700
  * Hz the piece "ty", 2800 Hz a token without text. It has one frame of scores per 40 ms. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define TONES "tests/data/models/tones"
 enum { SILENCE = 0, ONE = 500, TWO = 1000, TY = 1700, UNK = 2800 };

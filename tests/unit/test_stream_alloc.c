@@ -4,16 +4,12 @@
  * 1000 network steps with words, partials and finals call no allocator. Opening a stream does
  * not compute again what its model already holds: a server opens a thousand per second. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "speech/features/mel.h"
 #include "steno.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/test.h"
 
 static size_t filters_made;
 steno_status __real_steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sample_rate,

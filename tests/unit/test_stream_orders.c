@@ -4,18 +4,13 @@
  * the endpoint, a finalize and the end, and however the audio is cut, all audio is taken, the
  * stream ends well, and its finals are those of a stream that no pool has. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/pool/internal.h"
 #include "speech/recognizer/stream_internal.h"
+#include "tests/support/test.h"
 
 enum { RATE = 16000, HOP = 160, PARTS = 3, LONGEST = 4 * RATE };
 

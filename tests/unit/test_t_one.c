@@ -1,22 +1,17 @@
 /* T-one of ../shared/zoo/tiny against what onnx-asr 0.12.0 and sherpa-onnx 2.0.1 recorded. The
  * network has random weights and computes in half precision. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "formats/json.h"
 #include "speech/audio/file.h"
 #include "speech/recognizer/batcher.h"
 #include "speech/recognizer/stream.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define RATE 8000
 #define CHUNK 0.3 /* s of a step */

@@ -1,18 +1,13 @@
 /* Products of rows of a table. The network keeps those of the longest input, plans refer to
  * them, and every row has the bits that it has alone. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #define ROWS 64 /* of the table; frame t of T uses row ROWS - T + t */
 #define DIM 6

@@ -1,13 +1,9 @@
 /* Tar archives as Python's tarfile and GNU tar write them (made here, header by header), and
  * damaged ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "formats/gzip.h"
 #include "formats/tar.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,16 +2,11 @@
  * and output are the sequence read so far, as a number in base 10 with the blank as its first
  * digit; the scores of a pair depend on the frame and on the last token. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/tdt.h"
+#include "tests/support/test.h"
 
 enum { A, B, UNK, BLANK, VOCAB };
 #define DURATIONS 3

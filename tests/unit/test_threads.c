@@ -1,12 +1,9 @@
 #include "base/threads.h"
+#include "tests/support/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 struct job {
     atomic_int runs[64];

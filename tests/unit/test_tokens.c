@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/text/bpe.h"
 #include "speech/text/tokens.h"
+#include "tests/support/test.h"
 
 static steno_tokens *parse(const char *text)
 {

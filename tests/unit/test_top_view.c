@@ -1,16 +1,12 @@
 /* The view that steno top computes from two answers of a server. */
 /* link: engine/tools/cli/top_view.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/cli/top_view.h"
+#include "tests/support/test.h"
 
 static json_t *answer(const char *text)
 {

@@ -1,13 +1,9 @@
 /* Checkpoints of torch.save (tests/data/torch: written by torch 2.13.0), and hostile ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "formats/pickle.h"
 #include "formats/torch.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,13 +2,10 @@
 /* link: server/watch/trace.c server/watch/traceparent.c server/base/metrics.c */
 /* link: server/core/config.c server/port/address.c */
 /* link: server/port/proxy.c server/base/log.c engine/curl/libcurl.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "server/watch/trace.h"
+#include "tests/support/test.h"
 
 #include <netinet/in.h>
 #include <stdio.h>

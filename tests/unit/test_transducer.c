@@ -2,15 +2,11 @@
  * networks (tests/espnet/oracle_transducer.py prints the table). */
 #include <malloc.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/search/rnnt.h"
+#include "tests/support/test.h"
 
 #define VOCAB 5
 #define FRAMES 9

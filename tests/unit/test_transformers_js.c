@@ -1,15 +1,10 @@
 /* Prompts of Granite Speech and Voxtral: the numbers that transformers' tokenizers give, of
  * tests/data/hearing (families/transformers_js/kind.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/transformers_js/kind.h"
+#include "tests/support/test.h"
 
 static const char *text_of(const struct steno_json_node *row, const char *key)
 {

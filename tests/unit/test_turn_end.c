@@ -2,15 +2,10 @@
  * the real network of ../shared/turn its recorded probabilities, alone and several turns at once.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "formats/npy.h"
@@ -19,6 +14,7 @@
 #include "speech/turn/recent.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define CELLS (STENO_TURN_BINS * STENO_TURN_FRAMES)
 #define PIECES 64

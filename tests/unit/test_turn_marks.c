@@ -3,19 +3,14 @@
  * weights are random, so what it says means nothing; what ends where is checked against the same
  * network with the token's own name. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/endpoint.h"
 #include "tests/support/nemo_zoo.h"
+#include "tests/support/test.h"
 
 #define MAX_FINALS 256
 

@@ -2,21 +2,16 @@
  * is asked; the real one of ../shared/turn hears real speech, with Whisper tiny.en as the model. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "speech/pool/pool.h"
 #include "speech/recognizer/stream.h"
 #include "speech/recognizer/turn_watch.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 
 #define RATE 8000 /* of digits-en */

@@ -3,20 +3,15 @@
  * fed by windows (digits-en), and one fed by segments (Whisper). */
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/audio/file.h"
 #include "speech/recognizer/sound.h"
 #include "steno.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 
 #define RATE 8000

@@ -1,22 +1,18 @@
 /* Streams with the VAD filter, which removes silence: the same finals for less work. */
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/audio/file.h"
 #include "base/buf.h"
 #include "speech/recognizer/vad_filter.h"
 #include "speech/recognizer/stream.h"
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define RATE 8000
 #define PAUSE (5 * RATE)

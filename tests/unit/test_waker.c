@@ -1,18 +1,15 @@
 /* The waker: calls for what becomes readable or writable, none after a watch was ended. */
 /* link: server/http/waker.c */
 #include "server/http/waker.h"
+#include "tests/support/test.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MAX 3
 

@@ -1,14 +1,11 @@
 #include "speech/audio/wav.h"
 
+#include "tests/support/test.h"
 #include "tests/support/wavgen.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MAX_OUT 4096
 

@@ -1,17 +1,12 @@
 /* The JSON files beside a CTC network over samples: frames, rate, tokens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/common/phrases.h"
 #include "speech/families/wav2vec2/conf.h"
 #include "speech/text/words.h"
+#include "tests/support/test.h"
 
 static steno_json *parse(const char *text)
 {

@@ -6,14 +6,10 @@
 /* link: server/port/address.c server/port/proxy.c */
 /* link: server/core/limits.c server/port/retry_spreader.c server/base/stats.c */
 /* link: server/base/metrics.c server/base/log.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "server/http/webhook.h"
+#include "tests/support/test.h"
 
 static void a_body_is_signed_with_its_time(void **state)
 {

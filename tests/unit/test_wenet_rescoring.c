@@ -4,20 +4,15 @@
  * tests/data/convert, of random weights. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tools/convert/convert.h"
 #include "speech/families/wenet/model.h"
 #include "steno.h"
+#include "tests/support/test.h"
 
 #define RECORDING "tests/data/speech/jfk.wav"
 #define MOST_FINALS 16

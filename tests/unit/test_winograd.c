@@ -1,14 +1,10 @@
 /* A network of one 3x3 convolution with stride 2 and many channels. Winograd's method gives the
  * same results as all multiplications, for every extent, level, precision and number of threads,
  * and from a packed cache. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "nn/network/network.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -1,12 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/text/words.h"
+#include "tests/support/test.h"
 
 static const char pieces[] = "<blk> 0\n▁for 1\nty 2\n▁two 3\n<unk> 4\n中 5\n国 6\n▁ 7\n"
                              "<0xC3> 8\n<0xA9> 9\n▁caf 10\n";

@@ -1,14 +1,10 @@
 /* The ONNX writer: a written file reads back as the same graph. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tools/optimize/save.h"
 #include "nn/onnx/load.h"
 #include "nn/ops/body.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/write_check.h"
 
 #include <stdio.h>

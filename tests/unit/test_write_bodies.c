@@ -1,15 +1,11 @@
 /* Fused operators in written files: they read back as one node, and their function bodies
  * compute what the kernels compute. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tools/optimize/save.h"
 #include "nn/ops/body.h"
 #include "nn/ops/registry.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 #include "tests/support/write_check.h"
 #include "tests/support/zipformer_text.h"
 

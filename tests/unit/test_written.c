@@ -1,18 +1,14 @@
 /* Alternatives that a grammar rewrites and a network marks: texts, words and their times. Grammars
  * are made here: what a rule does not name is copied letter by letter. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/written.h"
 #include "tests/support/fst_make.h"
+#include "tests/support/test.h"
 
 static char folder[] = "/tmp/steno-written-XXXXXX";
 static const char *const rules[][2] = {

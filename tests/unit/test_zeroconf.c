@@ -2,11 +2,6 @@
  * and signatures are those of Avahi's introspection files. Skipped where there is no dbus-daemon.
  */
 /* link: server/watch/zeroconf.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,6 +13,7 @@
 #include <unistd.h>
 
 #include "server/watch/zeroconf.h"
+#include "tests/support/test.h"
 
 struct avahi {
     sd_bus *bus;
