@@ -37,17 +37,17 @@ static steno_status wrong_tensor(const struct reader *r, const char *tensor, con
 static steno_status read_element_type(const struct reader *r, const struct steno_json_node *entry,
                                       struct steno_safetensor *t)
 {
-    const struct steno_json_node *v = steno_json_get(entry, "dtype");
-    if (!v || v->kind != STENO_JSON_STRING)
+    const char *v = steno_json_text(steno_json_get(entry, "dtype"));
+    if (!v)
         return wrong_tensor(r, t->name, "no dtype");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(v->text, types[i].name)) {
+        if (!strcmp(v, types[i].name)) {
             t->dtype = types[i].name;
             t->item = types[i].item;
             return STENO_OK;
         }
     return steno_fail(r->err, STENO_ERR_UNSUPPORTED, "%s: tensor '%.100s': unknown dtype '%.20s'",
-                      r->name, t->name, v->text);
+                      r->name, t->name, v);
 }
 
 static steno_status read_shape(const struct reader *r, const struct steno_json_node *entry,

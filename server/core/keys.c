@@ -4,6 +4,7 @@
 #include "server/port/retry_spreader.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <ini.h>
@@ -562,10 +563,7 @@ const char *steno_key_name(const steno_key *key)
 
 uint64_t steno_key_owner(const steno_key *key)
 {
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a of the name */
-    for (const char *p = steno_key_name(key); *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
-    return key ? h | 1 : 0;
+    return key ? steno_hash_text(STENO_HASH, steno_key_name(key)) | 1 : 0;
 }
 
 /* Lock held. The quota that is used up; NULL when there is none. */

@@ -13,6 +13,7 @@
 #include "server/port/acceptor.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/threads.h"
 #include "server/base/log.h"
 #include "server/port/address.h"
@@ -99,10 +100,10 @@ struct steno_acceptor {
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
+/* Of the host, IPv4 only or IPv6. */
 static unsigned bucket_of(const struct sockaddr_storage *addr)
 {
     unsigned char bytes[16] = {0};
-    uint32_t h = 2166136261u; /* FNV-1a over the host, IPv4 only or IPv6 */
     if (addr->ss_family == AF_INET) {
         const struct sockaddr_in *sin = (const void *)addr;
         memcpy(bytes + 12, &sin->sin_addr, 4);
@@ -112,9 +113,7 @@ static unsigned bucket_of(const struct sockaddr_storage *addr)
         if (IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr))
             memset(bytes, 0, 12);
     }
-    for (size_t i = 0; i < sizeof bytes; i++)
-        h = (h ^ bytes[i]) * 16777619u;
-    return h % BUCKETS;
+    return (unsigned)(steno_hash_bytes(STENO_HASH, bytes, sizeof bytes) % BUCKETS);
 }
 
 /* Lock held. *at: the link that holds the host, or the end of its chain. */

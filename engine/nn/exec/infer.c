@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 const struct steno_node *steno_infer_node(const struct steno_infer *ic)
 {
     return ic->node;
@@ -149,11 +151,6 @@ static void remember(struct steno_graph *g, struct steno_value *v, const struct 
     v->inferred = copy;
 }
 
-static uint64_t mix_hash(uint64_t h, int64_t v)
-{
-    return (h ^ (uint64_t)v) * 1099511628211u; /* FNV-1a by words */
-}
-
 static bool same_elements(const struct steno_known *a, const struct steno_known *b)
 {
     if (a->shape.rank != b->shape.rank || a->part->n != b->part->n)
@@ -186,7 +183,7 @@ static void note_equal(struct steno_infer *ic)
     for (int32_t i = 0; table && i < ic->g->n_nodes; i++) {
         const struct steno_node *n = &ic->g->nodes[i];
         const struct steno_known *k;
-        uint64_t h = 1469598103934665603u;
+        uint64_t h = STENO_HASH;
         size_t at;
         bool whole;
         if (n->dead || n->n_out != 1 || n->out[0] == STENO_NONE || !ic->known[n->out[0]].part)
@@ -194,7 +191,7 @@ static void note_equal(struct steno_infer *ic)
         k = &ic->known[n->out[0]];
         whole = k->part->n > 0 && k->shape.rank >= 0;
         for (int e = 0; e < k->part->n; e++) {
-            h = mix_hash(h, k->part->v[e]);
+            h = steno_hash_add(h, (uint64_t)k->part->v[e]);
             whole = whole && !(k->part->sym[e] && k->part->v[e] == STENO_DIM_ANY);
         }
         at = (size_t)(h ^ h >> 32) & (size - 1);

@@ -1,4 +1,5 @@
 /* First check of untrusted bytes, and the memory limit of the parsed messages. */
+#include "base/hash.h"
 #include "base/pages.h"
 #include "base/protobuf.h"
 #include "nn/onnx/internal.h"
@@ -126,9 +127,7 @@ void steno_onnx_heap_init(struct steno_onnx_heap *h, size_t max)
 
 static size_t hash(const char *s)
 {
-    uint64_t h = 1469598103934665603u; /* FNV-1a */
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 1099511628211u;
+    const uint64_t h = steno_hash_text(STENO_HASH, s);
     return (size_t)(h ^ h >> 32);
 }
 

@@ -3,6 +3,7 @@
  * Before: two ways to compute the same dimensions (steno_value.equals)
  * After:  the first of them
  * Nodes with bodies and impure nodes stay. */
+#include "base/hash.h"
 #include "nn/passes/passes.h"
 
 #include <stdlib.h>
@@ -10,18 +11,10 @@
 
 #define MAX_PROBES 64
 
-static uint64_t mix(uint64_t h, const void *p, size_t n)
-{
-    const unsigned char *s = p;
-    for (size_t i = 0; i < n; i++) /* FNV-1a */
-        h = (h ^ s[i]) * 1099511628211u;
-    return h;
-}
-
 static uint64_t hash(const struct steno_node *n)
 {
-    uint64_t h = mix(1469598103934665603u, n->op_type, strlen(n->op_type));
-    return n->n_in ? mix(h, n->in, (size_t)n->n_in * sizeof *n->in) : h;
+    const uint64_t h = steno_hash_text(STENO_HASH, n->op_type);
+    return n->n_in ? steno_hash_bytes(h, n->in, (size_t)n->n_in * sizeof *n->in) : h;
 }
 
 static bool equal_attr(const struct steno_attr *a, const struct steno_attr *b)

@@ -3,6 +3,7 @@
  * ONNX names no generator, so the numbers are not those of another runtime. The same seed, shape
  * and type give the same numbers in every run and on every machine. Without a seed, the node's name
  * is the seed: two nodes differ, and two runs of a network do not. */
+#include "base/hash.h"
 #include "nn/ops/internal.h"
 #include "nn/rare_ops/families.h"
 
@@ -26,15 +27,12 @@ static double uniform(uint64_t *state)
 static uint64_t seed_of(const struct steno_node *n)
 {
     const struct steno_attr *a = steno_node_attr(n, "seed");
-    uint64_t h = 1469598103934665603u; /* FNV-1a */
     uint32_t bits;
     if (a && a->kind == STENO_ATTR_FLOAT) {
         memcpy(&bits, &a->f, sizeof bits);
         return bits;
     }
-    for (const char *p = n->name; *p; p++)
-        h = (h ^ (uint8_t)*p) * 1099511628211u;
-    return h;
+    return steno_hash_text(1469598103934665603u, n->name);
 }
 
 static void fill_random(const struct steno_node *n, double *y, size_t count)

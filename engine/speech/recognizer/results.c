@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "speech/recognizer/aligned.h"
 #include "speech/recognizer/stream_internal.h"
 #include "speech/recognizer/filters.h"
@@ -202,15 +203,6 @@ steno_status steno_results_start(steno_stream *s, bool voice)
     return steno_events_add(&s->results.events, &ev);
 }
 
-/* Identifies a partial: FNV-1a hash of its text and of the length that is stable. */
-static uint64_t fingerprint(const char *text, size_t stable)
-{
-    uint64_t h = 14695981039346656037u ^ stable;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return h;
-}
-
 /* Make the words of the running best hypothesis, hyps[0]. */
 static steno_status build_best(steno_stream *s)
 {
@@ -335,7 +327,7 @@ steno_status steno_results_partial(steno_stream *s)
     steno_status st = build_best(s);
     if (st)
         return st;
-    print = fingerprint(steno_words_line(w), w->stable_bytes);
+    print = steno_hash_text(STENO_HASH ^ w->stable_bytes, steno_words_line(w));
     if (print == r->shown || (!w->n && !r->shown))
         return STENO_OK;
     r->shown = print;

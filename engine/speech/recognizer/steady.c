@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/hash.h"
 
 #define MOST_WORDS 64 /* that are compared: more of them are shown as they are */
 
@@ -32,15 +33,15 @@ static size_t without_marks(const char *text, size_t n)
     return n;
 }
 
-/* FNV-1a hash of a word without ASCII's marks and capitals, and without marks at its end. */
+/* Hash of a word without ASCII's marks and capitals, and without marks at its end. */
 static uint64_t key_of(const char *word)
 {
     const size_t n = without_marks(word, strlen(word));
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = STENO_HASH;
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)steno_to_small(word[i]);
         if (c >= 0x80 || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
-            h = (h ^ c) * 1099511628211u;
+            h = steno_hash_add(h, c);
     }
     return h;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 
 #define NONE STENO_NO_SEQUENCE
 
@@ -28,7 +29,7 @@ int32_t steno_sequence_extend(struct steno_sequences *s, int32_t before,
                               const struct steno_span *token)
 {
     const int32_t i = s->unused ? s->unused - 1 : s->used;
-    const struct steno_sequence none = {.hash = 14695981039346656037u}; /* FNV-1a over tokens */
+    const struct steno_sequence none = {.hash = STENO_HASH}; /* over tokens */
     struct steno_sequence up;
     if (!s->unused && steno_sequences_reserve(s, 1))
         return NONE;
@@ -40,7 +41,7 @@ int32_t steno_sequence_extend(struct steno_sequences *s, int32_t before,
     up = before == NONE ? none : s->node[before];
     s->node[i] = (struct steno_sequence){
         .span = *token,
-        .hash = (up.hash ^ ((uint64_t)(uint32_t)token->token + 1)) * 1099511628211u,
+        .hash = steno_hash_add(up.hash, (uint64_t)(uint32_t)token->token + 1),
         .before = before,
         .users = 1,
         .length = up.length + 1};

@@ -50,15 +50,14 @@ static steno_status read_added(steno_bpe *b, const struct steno_json_node *list,
     if (!list)
         return STENO_OK;
     for (const struct steno_json_node *n = list->first; n && !st; n = n->next) {
-        const struct steno_json_node *text = steno_json_get(n, "content");
+        const char *text = steno_json_text(steno_json_get(n, "content"));
         int64_t id;
-        if (!text || text->kind != STENO_JSON_STRING ||
-            !steno_json_int(steno_json_get(n, "id"), 0, STENO_BPE_MAX_PIECES - 1, &id))
+        if (!text || !steno_json_int(steno_json_get(n, "id"), 0, STENO_BPE_MAX_PIECES - 1, &id))
             return wrong(name, n, "an added token without content or id", err);
-        if (id < b->n && b->piece[id].n && b->piece[id].n == strlen(text->text) &&
-            !memcmp(b->piece[id].p, text->text, b->piece[id].n))
+        if (id < b->n && b->piece[id].n && b->piece[id].n == strlen(text) &&
+            !memcmp(b->piece[id].p, text, b->piece[id].n))
             continue;
-        st = steno_bpe_put(b, id, text->text, strlen(text->text), name, err);
+        st = steno_bpe_put(b, id, text, strlen(text), name, err);
     }
     return st;
 }

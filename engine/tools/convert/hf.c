@@ -65,7 +65,7 @@ void steno_hf_flag(struct steno_hf_conf *c, const char *key, bool *out)
 void steno_hf_text(struct steno_hf_conf *c, const char *key, const char **out)
 {
     const struct steno_json_node *n = get_key(c, key);
-    if (n && n->kind == STENO_JSON_STRING)
+    if (steno_json_text(n))
         *out = n->text;
     else if (n)
         expected(c, n, key, "a text");

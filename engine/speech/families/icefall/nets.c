@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "nn/network/run.h"
 
 #define CACHED 1024 /* contexts whose output is kept; a power of two */
@@ -151,9 +152,9 @@ void steno_icefall_scorer_close(steno_icefall_scorer *s)
 
 static size_t place_of(const steno_icefall_scorer *s, const int32_t *context)
 {
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = STENO_HASH;
     for (int i = 0; i < s->nets->context; i++)
-        h = (h ^ (uint32_t)context[i]) * 1099511628211u;
+        h = steno_hash_add(h, (uint32_t)context[i]);
     return (size_t)((h ^ h >> 32) & (CACHED - 1));
 }
 

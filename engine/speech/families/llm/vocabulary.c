@@ -26,8 +26,8 @@ static int32_t number_of_added(const struct steno_json_node *token)
 
 static const char *text_of_added(const struct steno_json_node *token)
 {
-    const struct steno_json_node *content = steno_json_get(token, "content");
-    return content && content->kind == STENO_JSON_STRING && *content->text ? content->text : NULL;
+    const char *text = steno_json_text(steno_json_get(token, "content"));
+    return text && *text ? text : NULL;
 }
 
 static steno_status count_added(struct added *a, const struct steno_llm_vocabulary *v,
@@ -76,13 +76,14 @@ static steno_status make_tokens(struct steno_llm_vocabulary *v, const struct add
  * in letters of both cases alone, and count as Qwen's. */
 static enum steno_bpe_pattern pattern_of(const struct steno_json_node *pre)
 {
-    const struct steno_json_node *list = steno_json_get(pre, "pretokenizers"), *regex;
+    const struct steno_json_node *list = steno_json_get(pre, "pretokenizers");
+    const char *regex;
     if (list && list->kind == STENO_JSON_LIST)
         pre = list->first;
-    regex = steno_json_get(steno_json_get(pre, "pattern"), "Regex");
-    if (!regex || regex->kind != STENO_JSON_STRING)
+    regex = steno_json_text(steno_json_get(steno_json_get(pre, "pattern"), "Regex"));
+    if (!regex)
         return STENO_BPE_GPT2;
-    return strstr(regex->text, "\\p{N}{1,3}") ? STENO_BPE_CL100K : STENO_BPE_QWEN;
+    return strstr(regex, "\\p{N}{1,3}") ? STENO_BPE_CL100K : STENO_BPE_QWEN;
 }
 
 steno_status steno_llm_vocabulary_add(struct steno_llm_vocabulary *v, const steno_json *config,

@@ -112,7 +112,7 @@ static steno_status read_type(struct steno_nemo_conf *c, const struct steno_json
                  {"nemo-conformer-tdt", STENO_NEMO_TRANSDUCER},
                  {"nemo-conformer-aed", STENO_NEMO_CANARY}};
     const struct steno_json_node *n = steno_json_get(root, "model_type");
-    if (!n || n->kind != STENO_JSON_STRING)
+    if (!steno_json_text(n))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: model_type is missing", name);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(n->text, types[i].type) == 0) {
@@ -120,9 +120,9 @@ static steno_status read_type(struct steno_nemo_conf *c, const struct steno_json
             return STENO_OK;
         }
     if (read_gigaam_type(c, n->text)) {
-        const struct steno_json_node *version = steno_json_get(root, "version");
-        if (version && version->kind == STENO_JSON_STRING) /* "multilingual" has none in its type */
-            c->version_3 = is_version_3(version->text);
+        const char *version = steno_json_text(steno_json_get(root, "version"));
+        if (version) /* "multilingual" has none in its type */
+            c->version_3 = is_version_3(version);
         return STENO_OK;
     }
     return steno_fail(err, STENO_ERR_UNSUPPORTED,

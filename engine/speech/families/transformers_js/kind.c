@@ -25,9 +25,9 @@ static const struct steno_tjs_kind kinds[] = {
 
 static const struct steno_tjs_kind *named(const steno_json *config)
 {
-    const struct steno_json_node *type = steno_json_get(steno_json_root(config), "model_type");
+    const char *type = steno_json_text(steno_json_get(steno_json_root(config), "model_type"));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (type && type->kind == STENO_JSON_STRING && !strcmp(type->text, kinds[i].type))
+        if (type && !strcmp(type, kinds[i].type))
             return &kinds[i];
     return NULL;
 }

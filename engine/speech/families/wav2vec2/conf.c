@@ -132,9 +132,8 @@ static const char *text_of(const struct steno_json_node *tokenizer, const char *
                            const char *otherwise)
 {
     const struct steno_json_node *n = steno_json_get(tokenizer, key);
-    if (is(n, STENO_JSON_OBJECT))
-        n = steno_json_get(n, "content");
-    return is(n, STENO_JSON_STRING) ? n->text : otherwise;
+    const char *text = steno_json_text(is(n, STENO_JSON_OBJECT) ? steno_json_get(n, "content") : n);
+    return text ? text : otherwise;
 }
 
 /* The vocabulary of one language. */
@@ -244,12 +243,11 @@ static steno_status put_added(struct pieces *p, const struct steno_json_node *to
     const struct steno_json_node *added = steno_json_get(tokenizer, "added_tokens_decoder");
     steno_status st = STENO_OK;
     for (const struct steno_json_node *e = added ? added->first : NULL; e && !st; e = e->next) {
-        const struct steno_json_node *content = steno_json_get(e, "content");
+        const char *content = steno_json_text(steno_json_get(e, "content"));
         char *end = NULL;
         const long id = e->key ? strtol(e->key, &end, 10) : -1;
-        if (end && end != e->key && !*end && id >= 0 && id < STENO_TOKENS_MAX &&
-            is(content, STENO_JSON_STRING))
-            st = put_wav2vec2_conf(p, id, content->text, err);
+        if (end && end != e->key && !*end && id >= 0 && id < STENO_TOKENS_MAX && content)
+            st = put_wav2vec2_conf(p, id, content, err);
     }
     return st;
 }
