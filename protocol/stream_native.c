@@ -172,7 +172,7 @@ steno_status steno_native_query(const char *name, const char *value, struct sten
                                 steno_err *err)
 {
     const struct field *f;
-    char *end;
+    steno_status st;
     double v;
     if (io->hints && steno_hint_known(name))
         return steno_hint_set(io->hints, name, value, err);
@@ -183,19 +183,10 @@ steno_status steno_native_query(const char *name, const char *value, struct sten
         return STENO_ERR_INVAL;
     if (f->kind <= FIELD_ENCODING)
         return set_text(f, io, value, err);
-    if (f->kind == FIELD_BOOL) {
-        bool yes = !strcmp(value, "true") || !strcmp(value, "1");
-        if (!yes && strcmp(value, "false") && strcmp(value, "0"))
-            return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is neither true nor false",
-                              f->name, value);
-        *(bool *)field_at(f, io) = yes;
-        return STENO_OK;
-    }
-    errno = 0;
-    v = strtod(value, &end);
-    if (end == value || *end || errno)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", f->name, value);
-    return set_number(f, io, v, err);
+    if (f->kind == FIELD_BOOL)
+        return steno_query_bool(f->name, value, field_at(f, io), err);
+    st = steno_query_double(f->name, value, f->min, f->max, &v, err);
+    return st ? st : set_number(f, io, v, err);
 }
 
 steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err)

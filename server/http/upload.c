@@ -753,7 +753,7 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
 /* The parameter that a message begins with, if its model or recording does not go with it. */
 static const char *blamed(const char *message)
 {
-    static const char *const others[] = {"beam", "vad", "channel"};
+    static const char *const others[] = {"beam", "n_best", "vad", "channel"};
     const size_t n = strcspn(message, ": ");
     const char *name = steno_options_named_in(message);
     if (!name)

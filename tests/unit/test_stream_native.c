@@ -292,7 +292,9 @@ static void query_parameters_are_the_fields_of_start(void **state)
     assert_true(s.endpoint.longest == 7.5);
     assert_int_equal(steno_native_query("sample_rate", "8k", &s, &err), STENO_ERR_INVAL);
     assert_int_equal(steno_native_query("sample_rate", "nan", &s, &err), STENO_ERR_INVAL);
-    assert_int_equal(steno_native_query("words", "yes", &s, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_native_query("sample_rate", "0x1f40", &s, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_native_query("words", "maybe", &s, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_native_query("words", "no", &s, &err), STENO_OK);
     assert_int_equal(steno_native_query("rate", "8000", &s, &err), STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "unknown field 'rate'"));
 }
