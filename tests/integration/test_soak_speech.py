@@ -276,10 +276,9 @@ def live_streams_with_pauses_end_well_on_idle_and_busy_cores(_):
     if not os.path.exists(TINY):
         raise Skip("set STENO_WHISPER_TINY_EN to a faster-whisper directory of tiny.en")
     jfk = soak_speech.read_recording(JFK)
-    with open(JFK[:-3] + "txt", encoding="utf-8") as f:
-        want = soak_speech.plain(f.read())
-    said = jfk._replace(pcm=jfk.pcm + bytes(2 * jfk.rate * 3) + jfk.pcm[2 * jfk.rate * 8:])  # stream() adds a pause at the end
-    want += " ask what you can do for your country"
+    last = jfk.pcm[2 * jfk.rate * 8:]
+    said = jfk._replace(pcm=last + bytes(2 * jfk.rate * 3) + last)  # stream() adds a pause at the end
+    want = " ".join(2 * ["ask what you can do for your country"])
     bad = []
     for busy in (False, True):
         # the server's clocks have tests of their own

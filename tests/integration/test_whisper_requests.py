@@ -96,9 +96,9 @@ def hold_music(seconds):
 
 @case
 def nothing_is_heard_in_silence_noise_and_music(d):
-    noise = np.random.default_rng(1).normal(0, 1, 16000 * 35)
+    noise = np.random.default_rng(1).normal(0, 1, 16000 * 9)
     sounds = {"silence": 0 * noise, "faint noise": 0.003 * noise, "loud noise": 0.1 * noise, "brown noise": 1e-4 * np.cumsum(noise),
-              "music": hold_music(35), "faint music": 0.02 * hold_music(35), "hum": 0.2 * np.sin(np.arange(16000 * 35) * np.pi / 160)}
+              "music of two windows": hold_music(35), "faint music": 0.02 * hold_music(9), "hum": 0.2 * np.sin(np.arange(16000 * 9) * np.pi / 160)}
     for name, samples in sounds.items():
         pcm16 = (np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
         status, _, body = d.request("POST", "/v1/transcribe", wav(pcm16, 16000))

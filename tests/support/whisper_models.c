@@ -1,7 +1,6 @@
 #include "tests/support/whisper_models.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "speech/audio/file.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 const char *whisper_model(const char *which)
 {
@@ -33,6 +33,40 @@ bool whisper_model_file(const char *which, const char *name, char *path, size_t 
         return true;
     fprintf(stderr, "# %s is not there\n", path);
     return false;
+}
+
+static struct {
+    const char *dir;
+    enum steno_precision precision;
+    steno_model *m;
+} kept[6];
+static size_t n_kept;
+
+steno_model *whisper_model_kept(const char *which, enum steno_precision precision)
+{
+    struct steno_model_options o = steno_model_options_default();
+    const char *dir = whisper_model(which);
+    steno_err err = {0};
+    for (size_t i = 0; dir && i < n_kept; i++)
+        if (!strcmp(kept[i].dir, dir) && kept[i].precision == precision)
+            return kept[i].m;
+    if (!dir)
+        return NULL;
+    assert_true(n_kept < sizeof kept / sizeof *kept);
+    o.precision = precision;
+    if (steno_model_open(&kept[n_kept].m, dir, &o, &err))
+        fail_msg("%s", err.msg);
+    kept[n_kept].dir = dir;
+    kept[n_kept].precision = precision;
+    return kept[n_kept++].m;
+}
+
+int whisper_models_close(void **state)
+{
+    (void)state;
+    while (n_kept > 0)
+        steno_model_close(kept[--n_kept].m);
+    return 0;
 }
 
 static float *made(bool noise, size_t *n)

@@ -5,12 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "steno.h"
+
 /* The directory of "tiny.en" or "base": $STENO_WHISPER_TINY_EN, $STENO_WHISPER_BASE, or
  * build/models/NAME. NULL after printing on standard error what is missing; the caller then
  * skips. */
 const char *whisper_model(const char *which);
 /* The path of a file in it. False as above. */
 bool whisper_model_file(const char *which, const char *name, char *path, size_t size);
+/* It is opened once in a program, without other options, and closed by whisper_models_close, a
+ * group's teardown. NULL as above; fails the test if it cannot be opened. */
+steno_model *whisper_model_kept(const char *which, enum steno_precision precision);
+int whisper_models_close(void **state);
 
 /* The samples of a recording at 16 kHz below ../shared, malloc'd. NULL after printing the
  * reason. "noise10" and "silence10" are generated: ten seconds of noise as in

@@ -1,4 +1,5 @@
-/* ldflags: -Wl,--wrap=steno_whisper_encode,--wrap=steno_whisper_step */
+/* ldflags: -Wl,--wrap=steno_whisper_encode,--wrap=steno_session_run,--wrap=steno_session_get */
+/* ldflags: -Wl,--wrap=steno_whisper_step */
 /* Finals of live streams that are begun before their endpoint: what is left to do at the endpoint,
  * and that they are the same. */
 #include <setjmp.h>
@@ -16,21 +17,20 @@
 #include "speech/features/activity.h"
 #include "speech/recognizer/stream.h"
 #include "steno.h"
+#define MEMO_OWN_ENCODE
+#include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 
 #define HOP 160
 #define RATE 16000
 #define JFK "zoo/whisper/audio/jfk_16k.flac"
 #define CITIES "audio/speech/two_cities_16k.wav"
+#define SPANISH "audio/real/es-mx_en-us.wav"
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
 static size_t windows, runs; /* windows of 30 s that were encoded; all runs of a network */
 
-steno_status __real_steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *s,
-                                         const struct steno_whisper_window *w, steno_err *err);
-steno_status __wrap_steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *s,
-                                         const struct steno_whisper_window *w, steno_err *err);
 steno_status __real_steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_ask *ask,
                                        size_t n, steno_err *err);
 steno_status __wrap_steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_ask *ask,
@@ -41,7 +41,7 @@ steno_status __wrap_steno_whisper_encode(steno_whisper_runner *r, steno_whisper_
 {
     windows += w->rows == 1500;
     runs++;
-    return __real_steno_whisper_encode(r, s, w, err);
+    return memo_encode(r, s, w, err);
 }
 
 steno_status __wrap_steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_ask *ask,
@@ -173,13 +173,15 @@ static void run_in_steps(steno_model *m, const struct steno_stream_options *o, c
     steno_batcher_close(b);
 }
 
-/* A recording and silence behind it. */
-static float *spoken(const char *name, double silence, size_t *n)
+/* The first seconds of a recording (0: all), and silence behind them. */
+static float *spoken(const char *name, size_t seconds, double silence, size_t *n)
 {
     const size_t more = (size_t)(silence * RATE);
     float *pcm = whisper_recording(name, n), *all;
     if (!pcm)
         return NULL;
+    if (seconds && *n > seconds * RATE)
+        *n = seconds * RATE;
     all = calloc(*n + more, sizeof *all);
     assert_non_null(all);
     memcpy(all, pcm, *n * sizeof *pcm);
@@ -188,48 +190,29 @@ static float *spoken(const char *name, double silence, size_t *n)
     return all;
 }
 
-static steno_model *open_model(const char *which)
-{
-    const char *dir = whisper_model(which);
-    struct steno_model_options o = steno_model_options_default();
-    steno_model *m = NULL;
-    steno_err err = {0};
-    o.precision = STENO_INT8_WEIGHTS;
-    if (dir && steno_model_open(&m, dir, &o, &err))
-        fail_msg("%s", err.msg);
-    return m;
-}
-
 struct fixture {
     steno_model *m;
     float *pcm;
     size_t n;
 };
 
-static struct fixture prepare(const char *which, const char *recording, double silence)
+static struct fixture prepare(const char *which, const char *recording, size_t seconds,
+                              double silence)
 {
-    struct fixture f = {.pcm = spoken(recording, silence, &f.n)};
+    struct fixture f = {.m = whisper_model_kept(which, STENO_INT8_WEIGHTS)};
     early = true;
     queued = 0;
-    f.m = f.pcm ? open_model(which) : NULL;
-    if (!f.m) {
-        free(f.pcm);
+    f.pcm = f.m ? spoken(recording, seconds, silence, &f.n) : NULL;
+    if (!f.pcm)
         skip();
-    }
     return f;
-}
-
-static void done(struct fixture *f)
-{
-    steno_model_close(f->m);
-    free(f->pcm);
 }
 
 /* ---- what is left to do ---------------------------------------------------------------------- */
 
 static void at_the_endpoint_no_network_runs(void **state)
 {
-    struct fixture f = prepare("tiny.en", JFK, 2);
+    struct fixture f = prepare("tiny.en", JFK, 0, 2);
     static struct said on, off;
     struct steno_stream_options o = {.sample_rate = RATE};
     (void)state;
@@ -244,13 +227,13 @@ static void at_the_endpoint_no_network_runs(void **state)
         assert_true(off.late > 20);
         assert_string_equal(on.finals, off.finals);
     }
-    done(&f);
+    free(f.pcm);
 }
 
 /* Silence of 0.6 s, then a finalize or the end: what is left is a final without work. */
 static void a_request_takes_the_final_that_was_begun(void **state)
 {
-    struct fixture f = prepare("tiny.en", JFK, 0.6);
+    struct fixture f = prepare("tiny.en", JFK, 0, 0.6);
     static struct said by[4];
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -272,14 +255,14 @@ static void a_request_takes_the_final_that_was_begun(void **state)
             fail_msg("%zu runs of networks behind request %d", runs - before, i);
         steno_stream_close(s);
     }
-    done(&f);
+    free(f.pcm);
 }
 
 /* With as much audio at a time as the stream asks for, it tells of speech within 0.1 s, and its
  * text comes half a second before its endpoint, after that silence. */
 static void speech_and_the_text_are_told_at_once(void **state)
 {
-    struct fixture f = prepare("tiny.en", JFK, 2);
+    struct fixture f = prepare("tiny.en", JFK, 0, 2);
     const struct steno_stream_options o = {.sample_rate = RATE};
     steno_stream *s = open_stream(f.m, &o);
     static struct said out;
@@ -298,7 +281,7 @@ static void speech_and_the_text_are_told_at_once(void **state)
     assert_true(fabs(final - shown - 0.5) < 0.03);
     assert_true(out.heard > 0 && heard - out.heard < 0.11);
     steno_stream_close(s);
-    done(&f);
+    free(f.pcm);
 }
 
 /* Thirteen pauses of half a second and more; each final that is begun encodes one window. Where
@@ -306,7 +289,7 @@ static void speech_and_the_text_are_told_at_once(void **state)
  * utterance when the pause between two of them grows by 0.8 s each time. */
 static void slow_speech_costs_few_finals_more(void **state)
 {
-    struct fixture f = prepare("tiny.en", CITIES, 2);
+    struct fixture f = prepare("tiny.en", CITIES, 24, 2);
     static struct said idle, busy, off;
     const double seconds = (double)f.n / RATE;
     const struct steno_stream_options o = {.sample_rate = RATE};
@@ -326,13 +309,13 @@ static void slow_speech_costs_few_finals_more(void **state)
     assert_in_range(with[0], with[1] + 1, with[1] + off.n_finals * (size_t)sqrt(2 * seconds / 0.8));
     assert_string_equal(idle.finals, off.finals);
     assert_string_equal(busy.finals, off.finals);
-    done(&f);
+    free(f.pcm);
 }
 
 /* Streams that are late, or whose work waits for workers, do what is due first. */
 static void under_load_no_final_is_begun(void **state)
 {
-    struct fixture f = prepare("tiny.en", JFK, 2);
+    struct fixture f = prepare("tiny.en", JFK, 0, 2);
     static struct said by[3];
     size_t needed[3];
     (void)state;
@@ -355,17 +338,18 @@ static void under_load_no_final_is_begun(void **state)
     }
     assert_int_equal(needed[0], 0);
     assert_true(needed[1] > 20 && needed[2] > 20);
-    done(&f);
+    free(f.pcm);
 }
 
 /* ---- the same finals ------------------------------------------------------------------------- */
 
 /* Finals with early ones and without; utterances of more than one window, texts that go before the
  * next utterance, alternatives. other: samples of a piece that must change nothing, or 0. */
-static void check_same(const char *which, const char *recording, double silence_after, size_t other)
+static void check_same(const char *which, const char *recording, size_t seconds,
+                       double silence_after, size_t other)
 {
     static const struct steno_option carry = {"carry_context", "yes"};
-    struct fixture f = prepare(which, recording, 2);
+    struct fixture f = prepare(which, recording, seconds, 2);
     static struct said first, l;
     struct steno_stream_options o = {.sample_rate = RATE,
                                      .n_best = 3,
@@ -385,25 +369,25 @@ static void check_same(const char *which, const char *recording, double silence_
     assert_true(begun > windows); /* some were dropped */
     assert_true(first.n_partials > l.n_partials);
     assert_string_equal(l.finals, first.finals);
-    done(&f);
+    free(f.pcm);
 }
 
 static void finals_of_a_long_utterance_are_the_same(void **state)
 {
     (void)state;
-    check_same("tiny.en", CITIES, 1, 77777);
+    check_same("tiny.en", CITIES, 33, 1, 0);
 }
 
 static void finals_of_short_utterances_are_the_same(void **state)
 {
     (void)state;
-    check_same("tiny.en", CITIES, 0.6, 0);
+    check_same("tiny.en", CITIES, 15, 0.6, 77777);
 }
 
 static void finals_whose_language_is_detected_are_the_same(void **state)
 {
     (void)state;
-    check_same("base", "audio/real/es-mx_en-us.wav", 1, 0);
+    check_same("base", SPANISH, 12, 0.4, 0);
 }
 
 /* The end of the segment's audio, if its endpoint is at this sample: 0.06 s behind the last sound,
@@ -422,14 +406,19 @@ static size_t end_of_audio(const float *pcm, size_t endpoint)
 /* Sound between any two steps of an early final drops it; an endpoint and the end of the audio make
  * it the final. */
 static void finals_are_the_same_wherever_sound_drops_early_ones(const char *which,
-                                                                const char *recording)
+                                                                const char *recording,
+                                                                size_t seconds)
 {
-    static const size_t steps[] = {0, 1, 3};
+    static const size_t steps[] = {0, 1, 2};
     static const struct steno_option carry = {"carry_context", "yes"};
-    struct fixture f = prepare(which, recording, 2);
+    struct fixture f = prepare(which, recording, seconds, 2);
     static struct said whole, l;
-    struct steno_stream_options o = {
-        .sample_rate = RATE, .no_partials = true, .n_best = 3, .options = &carry, .n_options = 1};
+    struct steno_stream_options o = {.sample_rate = RATE,
+                                     .no_partials = true,
+                                     .n_best = 3,
+                                     .options = &carry,
+                                     .n_options = 1,
+                                     .endpoint = {.silence_after = 0.5}};
     size_t all, none;
     run(f.m, &o, f.pcm, f.n, HOP, &whole);
     all = runs;
@@ -445,19 +434,19 @@ static void finals_are_the_same_wherever_sound_drops_early_ones(const char *whic
             fail_msg("%zu runs of networks with %zu steps a hop, %zu to %zu expected", runs,
                      steps[i], none, all);
     }
-    done(&f);
+    free(f.pcm);
 }
 
 static void sound_stops_an_early_final(void **state)
 {
     (void)state;
-    finals_are_the_same_wherever_sound_drops_early_ones("tiny.en", CITIES);
+    finals_are_the_same_wherever_sound_drops_early_ones("tiny.en", CITIES, 15);
 }
 
 static void sound_stops_an_early_final_while_its_language_is_detected(void **state)
 {
     (void)state;
-    finals_are_the_same_wherever_sound_drops_early_ones("base", "audio/real/es-mx_en-us.wav");
+    finals_are_the_same_wherever_sound_drops_early_ones("base", SPANISH, 12);
 }
 
 static void a_final_is_what_an_upload_of_its_segment_gives(void **state)
@@ -465,7 +454,7 @@ static void a_final_is_what_an_upload_of_its_segment_gives(void **state)
     static const char *const recordings[] = {JFK, "audio/speech/beckett.wav"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct fixture f = prepare("tiny.en", recordings[i], 2);
+        struct fixture f = prepare("tiny.en", recordings[i], 0, 2);
         static struct said live, upload;
         struct steno_stream_options o = {.sample_rate = RATE, .no_partials = true};
         size_t from, to;
@@ -476,7 +465,7 @@ static void a_final_is_what_an_upload_of_its_segment_gives(void **state)
         run(f.m, &o, f.pcm + from, to - from, 1600, &upload);
         assert_true(strlen(upload.finals) > 100 || live.n_finals > 1);
         assert_non_null(strstr(live.finals, upload.finals));
-        done(&f);
+        free(f.pcm);
     }
 }
 
@@ -494,5 +483,5 @@ int main(void)
         cmocka_unit_test(sound_stops_an_early_final),
         cmocka_unit_test(sound_stops_an_early_final_while_its_language_is_detected),
         cmocka_unit_test(a_final_is_what_an_upload_of_its_segment_gives)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, whisper_models_close);
 }

@@ -1,3 +1,4 @@
+/* ldflags: -Wl,--wrap=steno_whisper_encode,--wrap=steno_session_run,--wrap=steno_session_get */
 /* Language, translation, prefix and decoding options of a stream against faster-whisper 1.2.1 in
  * float32 with the same settings: the same text, and the same language. */
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 
 #include "speech/recognizer/stream.h"
 #include "steno.h"
+#include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 
 #define SPANISH "audio/real/es-mx_en-us.wav"
@@ -65,15 +67,9 @@ static steno_status hear(steno_model *m, const char *file, const struct steno_st
 
 static steno_model *open_model(const char *which)
 {
-    struct steno_model_options o = steno_model_options_default();
-    const char *dir = whisper_model(which);
-    steno_model *m;
-    steno_err err;
-    if (!dir)
+    steno_model *m = whisper_model_kept(which, STENO_FP32);
+    if (!m)
         skip();
-    o.precision = STENO_FP32;
-    if (steno_model_open(&m, dir, &o, &err))
-        fail_msg("%s", err.msg);
     return m;
 }
 
@@ -106,7 +102,6 @@ static void check_cases(const char *which, const struct a_case *c, size_t n)
         assert_true(h.probability > c[i].probability - 0.004f &&
                     h.probability < c[i].probability + 0.004f);
     }
-    steno_model_close(m);
 }
 
 /* clang-format off */
@@ -207,7 +202,6 @@ static void a_prefix_begins_the_first_utterance_alone(void **state)
     }
     assert_true(finals > 1);
     steno_stream_close(s);
-    steno_model_close(m);
     free(pcm);
 }
 
@@ -232,7 +226,6 @@ static void prompt_and_hotwords_reach_the_decoder(void **state)
     assert_int_equal(hear_knowing(m, JFK, &so, "\nCOUNTRY :2.5 \r\n:3\n\nASK NOT", &known, &err),
                      STENO_OK);
     assert_string_equal(known.text, hot.text);
-    steno_model_close(m);
 }
 
 /* 3399 is " Americans". */
@@ -254,7 +247,6 @@ static void suppressed_tokens_are_not_written(void **state)
     option.value = "-1";
     assert_int_equal(hear(m, JFK, &so, &back, &err), STENO_OK);
     assert_string_equal(plain.text, back.text);
-    steno_model_close(m);
     option.value = "-1,11,3399";
     mo.precision = STENO_FP32;
     mo.options = &option;
@@ -293,7 +285,6 @@ static void faults_of_a_stream_name_the_field(void **state)
         if (strncmp(err.msg, bad[i].message, strlen(bad[i].message)))
             fail_msg("'%s' does not begin with '%s'", err.msg, bad[i].message);
     }
-    steno_model_close(m);
 }
 
 /* One temperature samples, always in the same way. */
@@ -311,12 +302,12 @@ static void a_temperature_samples_and_repeats(void **state)
     assert_int_equal(hear(m, JFK, &so, &two, &err), STENO_OK);
     assert_string_equal(one.text, two.text);
     assert_string_not_equal(one.text, greedy.text);
-    steno_model_close(m);
 }
 
 static void a_beam_gives_its_other_texts(void **state)
 {
-    const struct steno_stream_options so = {.n_best = 5, .no_endpointing = true};
+    const struct steno_stream_options so = {
+        .n_best = 5, .no_endpointing = true, .no_partials = true};
     steno_model *m = open_model("tiny.en");
     size_t n, found = 0;
     float *pcm = whisper_recording(JFK, &n);
@@ -342,7 +333,6 @@ static void a_beam_gives_its_other_texts(void **state)
     }
     assert_true(found > 1 && found <= 5);
     steno_stream_close(s);
-    steno_model_close(m);
     free(pcm);
 }
 
@@ -351,7 +341,8 @@ static void a_recording_of_several_windows_has_alternatives_of_the_whole(void **
 {
     static const char *const said[] = {"best of times", "season of light",      "winter of despair",
                                        "other way",     "noisiest authorities", "comparison only"};
-    const struct steno_stream_options so = {.n_best = 3, .no_endpointing = true};
+    const struct steno_stream_options so = {
+        .n_best = 3, .no_endpointing = true, .no_partials = true};
     steno_model *m = open_model("tiny.en");
     size_t n, found = 0;
     float *pcm = whisper_recording("audio/speech/two_cities_16k.wav", &n);
@@ -384,7 +375,6 @@ static void a_recording_of_several_windows_has_alternatives_of_the_whole(void **
     }
     assert_true(found > 1);
     steno_stream_close(s);
-    steno_model_close(m);
     free(pcm);
 }
 
@@ -401,5 +391,5 @@ int main(void)
         cmocka_unit_test(a_beam_gives_its_other_texts),
         cmocka_unit_test(a_recording_of_several_windows_has_alternatives_of_the_whole),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, whisper_models_close);
 }

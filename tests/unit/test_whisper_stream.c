@@ -1,3 +1,4 @@
+/* ldflags: -Wl,--wrap=steno_whisper_encode,--wrap=steno_session_run,--wrap=steno_session_get */
 /* Whisper as any model: events of a stream, whatever the pieces that the samples come in. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include "speech/recognizer/batcher.h"
 #include "speech/recognizer/stream.h"
 #include "steno.h"
+#include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 
 #define WANT                                                                                       \
@@ -58,24 +60,17 @@ static void run(steno_model *m, const float *pcm, size_t n, size_t piece, char *
 static void pieces_of_any_length_give_the_text(void **state)
 {
     static const size_t pieces[] = {160000, 1600, 777};
-    const char *dir = whisper_model("tiny.en");
-    struct steno_model_options o = steno_model_options_default();
-    steno_model *m;
-    steno_err err = {0};
+    steno_model *m = whisper_model_kept("tiny.en", STENO_FP32);
     char text[1000];
     size_t n;
-    float *pcm = dir ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
+    float *pcm = m ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
     (void)state;
     if (!pcm)
         skip();
-    o.precision = STENO_FP32;
-    if (steno_model_open(&m, dir, &o, &err))
-        fail_msg("%s", err.msg);
     for (size_t i = 0; i < 3; i++) {
         run(m, pcm, n, pieces[i], text, sizeof text);
         assert_string_equal(text, WANT);
     }
-    steno_model_close(m);
     free(pcm);
 }
 
@@ -143,15 +138,17 @@ static void run_live(steno_model *m, const float *pcm, size_t n, size_t piece, b
     run_options(m, pcm, n, piece, &o, l);
 }
 
-/* Partials and finals, however the audio comes. */
-static void check_live(steno_model *m, const char *recording, size_t runs)
+/* Partials and finals of the first seconds, however the audio comes. */
+static void check_live(const char *which, const char *recording, size_t seconds, size_t runs)
 {
     static const size_t pieces[] = {1600, 160000, 777};
     static struct live first, l;
+    steno_model *m = whisper_model_kept(which, STENO_INT8_WEIGHTS);
     size_t n;
-    float *pcm = whisper_recording(recording, &n);
+    float *pcm = m ? whisper_recording(recording, &n) : NULL;
     if (!pcm)
         skip();
+    n = n < 16000 * seconds ? n : 16000 * seconds;
     for (size_t i = 0; i < runs; i++) {
         run_live(m, pcm, n, pieces[i], true, i ? &l : &first);
         assert_true(first.n_partials >= 8 && first.n_stable > 2);
@@ -165,37 +162,23 @@ static void check_live(steno_model *m, const char *recording, size_t runs)
     free(pcm);
 }
 
-static void check_model(const char *which, const char *recording, size_t runs)
-{
-    const char *dir = whisper_model(which);
-    struct steno_model_options o = steno_model_options_default();
-    steno_model *m;
-    steno_err err = {0};
-    if (!dir)
-        skip();
-    o.precision = STENO_INT8_WEIGHTS;
-    if (steno_model_open(&m, dir, &o, &err))
-        fail_msg("%s", err.msg);
-    check_live(m, recording, runs);
-    steno_model_close(m);
-}
-
 static void partials_of_tiny_en_keep_what_is_stable(void **state)
 {
     (void)state;
-    check_model("tiny.en", "zoo/whisper/audio/jfk_16k.flac", 3);
+    check_live("tiny.en", "zoo/whisper/audio/jfk_16k.flac", 11, 3);
 }
 
 static void partials_of_a_long_utterance_keep_what_is_stable(void **state)
 {
     (void)state;
-    check_model("tiny.en", "audio/speech/two_cities_16k.wav", 1);
+    check_live("tiny.en", "audio/speech/two_cities_16k.wav", 35, 1);
 }
 
 static void partials_of_base_keep_what_is_stable(void **state)
 {
+    const bool all = getenv("STENO_WHISPER_ALL") != NULL;
     (void)state;
-    check_model("base", "audio/real/es-mx_en-us.wav", getenv("STENO_WHISPER_ALL") ? 3 : 1);
+    check_live("base", "audio/real/es-mx_en-us.wav", all ? 30 : 12, all ? 3 : 1);
 }
 
 /* Words of partials that a later partial, or the final, has no more in their place, of all that
@@ -230,16 +213,13 @@ static void steady_partials_change_no_final(void **state)
 {
     static const struct steno_option guesses = {"stabilize_partials", "no"};
     static struct live steady, every;
-    const char *dir = whisper_model("tiny.en");
-    struct steno_model_options o = steno_model_options_default();
     struct steno_stream_options all = {.sample_rate = 16000, .options = &guesses, .n_options = 1};
-    steno_model *m;
+    steno_model *m = whisper_model_kept("tiny.en", STENO_INT8_WEIGHTS);
     size_t n;
-    float *pcm = dir ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
+    float *pcm = m ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
     (void)state;
     if (!pcm)
         skip();
-    assert_int_equal(steno_model_open(&m, dir, &o, NULL), STENO_OK);
     run_live(m, pcm, n, 1600, true, &steady);
     run_options(m, pcm, n, 1600, &all, &every);
     assert_string_equal(steady.finals, every.finals);
@@ -247,7 +227,6 @@ static void steady_partials_change_no_final(void **state)
     print_message("taken back: %.1f %%, of every guess %.1f %%\n", taken_back(&steady),
                   taken_back(&every));
     assert_true(taken_back(&steady) <= 10 && taken_back(&every) >= 2 * taken_back(&steady));
-    steno_model_close(m);
     free(pcm);
 }
 
@@ -271,21 +250,17 @@ static void run_queued(steno_model *m, const float *pcm, size_t n, double wait, 
 
 static void partials_that_wait_for_a_worker_become_rarer(void **state)
 {
-    const char *dir = whisper_model("tiny.en");
-    struct steno_model_options o = steno_model_options_default();
     static struct live alone, busy;
-    steno_model *m;
+    steno_model *m = whisper_model_kept("tiny.en", STENO_INT8_WEIGHTS);
     size_t n;
-    float *pcm = dir ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
+    float *pcm = m ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n) : NULL;
     (void)state;
-    if (!dir || !pcm)
+    if (!pcm)
         skip();
-    assert_int_equal(steno_model_open(&m, dir, &o, NULL), STENO_OK);
     run_queued(m, pcm, n, 0, &alone);
     run_queued(m, pcm, n, 0.05, &busy);
     assert_true(alone.n_partials >= 8 && busy.n_partials >= 2);
     assert_true(2 * busy.n_partials <= alone.n_partials);
-    steno_model_close(m);
     free(pcm);
 }
 
@@ -481,5 +456,5 @@ int main(void)
         cmocka_unit_test(side_by_side_no_word_is_lost_or_doubled),
         cmocka_unit_test(side_by_side_no_text_is_skipped),
         cmocka_unit_test(a_long_recording_takes_no_steps_from_a_short_one)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, whisper_models_close);
 }

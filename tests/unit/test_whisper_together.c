@@ -25,12 +25,12 @@ struct client {
 };
 
 static const struct client clients[STREAMS] = {
-    {"zoo/whisper/audio/jfk_16k.flac", 5, false, 30},
-    {"audio/librispeech/61-70968-0000.flac", 1, true, 30},
     {"audio/librispeech/61-70968-0002.flac", 5, false, 30},
-    {"zoo/whisper/audio/endgame_16k.flac", 1, true, 9},
-    {"zoo/whisper/audio/jfk_16k.flac", 1, true, 7},
-    {"audio/librispeech/61-70968-0001.flac", 3, false, 30}};
+    {"audio/librispeech/61-70968-0000.flac", 1, true, 4},
+    {"audio/librispeech/61-70968-0001.flac", 3, false, 30},
+    {"zoo/whisper/audio/endgame_16k.flac", 1, true, 5},
+    {"zoo/whisper/audio/jfk_16k.flac", 1, true, 3},
+    {"zoo/whisper/audio/jfk_16k.flac", 5, false, 30}};
 
 static float *pcm[STREAMS];
 static size_t length[STREAMS];
@@ -152,7 +152,8 @@ static bool read_recordings(void)
     return true;
 }
 
-static void check_model(const char *which, enum steno_precision precision)
+/* Of the first `streams` clients. */
+static void check_model(const char *which, enum steno_precision precision, size_t streams)
 {
     struct steno_model_options o = steno_model_options_default();
     const char *dir = whisper_model(which);
@@ -165,34 +166,35 @@ static void check_model(const char *which, enum steno_precision precision)
     o.precision = precision;
     if (steno_model_open(&m, dir, &o, &err))
         fail_msg("%s", err.msg);
-    for (size_t i = 0; i < STREAMS; i++)
+    for (size_t i = 0; i < streams; i++)
         assert_int_equal(run_all(m, &(size_t){i}, 1, alone), 1);
-    for (size_t i = 0; i < STREAMS; i++)
+    for (size_t i = 0; i < streams; i++)
         order[i] = i;
-    assert_in_range(run_all(m, order, STREAMS, f), 2, STREAMS);
-    for (size_t i = 0; i < STREAMS; i++) {
+    assert_in_range(run_all(m, order, streams, f), 2, streams);
+    for (size_t i = 0; i < streams; i++) {
         assert_string_equal(f[i].events, alone[i].events);
         assert_non_null(strstr(f[i].events, "final"));
         steno_stream_close(f[i].s);
         steno_stream_close(alone[i].s);
         free(f[i].events);
         free(alone[i].events);
-        free(pcm[i]);
     }
+    for (size_t i = 0; i < STREAMS; i++)
+        free(pcm[i]);
     steno_model_close(m);
 }
 
 static void streams_of_tiny_en_say_together_what_each_says_alone(void **state)
 {
     (void)state;
-    check_model("tiny.en", STENO_FP32);
-    check_model("tiny.en", STENO_AUTO_WEIGHTS);
+    check_model("tiny.en", STENO_FP32, STREAMS);
+    check_model("tiny.en", STENO_AUTO_WEIGHTS, STREAMS);
 }
 
 static void streams_of_base_say_together_what_each_says_alone(void **state)
 {
     (void)state;
-    check_model("base", STENO_AUTO_WEIGHTS);
+    check_model("base", STENO_AUTO_WEIGHTS, 3);
 }
 
 int main(void)

@@ -1,3 +1,4 @@
+/* ldflags: -Wl,--wrap=steno_whisper_encode,--wrap=steno_session_run,--wrap=steno_session_get */
 /* Whole recordings against faster-whisper 1.2.1 in float32 at temperature 0 (../shared/zoo/whisper:
  * README.md there says how they were made): the same pieces in every window, the same segment
  * times, word times within 0.04 s. STENO_WHISPER_ALL=1: every recording, else the short ones. */
@@ -14,6 +15,7 @@
 
 #include "formats/json.h"
 #include "tests/support/shared.h"
+#include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"
 #include "speech/text/language.h"
