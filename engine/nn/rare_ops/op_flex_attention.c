@@ -123,23 +123,6 @@ struct flex {
 PRODUCTS(float, f32)
 PRODUCTS(double, f64)
 
-/* Run body `attr`, if there is one, on *t, of the same shape before and after. */
-static steno_status modify(struct steno_op_ctx *ctx, const char *attr,
-                           const struct steno_tensor **t, steno_err *err)
-{
-    const struct steno_tensor *out;
-    steno_status st;
-    if (!steno_node_graph(steno_op_node(ctx), attr))
-        return STENO_OK;
-    st = steno_op_subgraph(ctx, attr, t, 1, &out, 1, err);
-    if (st)
-        return st;
-    if (out->dtype != (*t)->dtype || !steno_shape_equal(&out->shape, &(*t)->shape))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s changes type or shape", attr);
-    *t = out;
-    return STENO_OK;
-}
-
 /* The elements of t in f64 (wide) or f32. Not t's own memory where softmax writes over them. */
 static void *elements(struct steno_op_ctx *ctx, const struct steno_tensor *t, bool wide)
 {
@@ -164,6 +147,25 @@ static bool as_tensor(struct steno_op_ctx *ctx, const void *from, bool wide, str
     return t->data != NULL;
 }
 
+/* Run body `attr`, if there is one, on t's shape and type with the numbers *x, which become those
+ * of its result. */
+static steno_status modify(struct steno_op_ctx *ctx, const char *attr, struct steno_tensor t,
+                           bool wide, void **x, steno_err *err)
+{
+    const struct steno_tensor *in = &t, *out = in;
+    steno_status st = STENO_OK;
+    if (!as_tensor(ctx, *x, wide, &t))
+        return steno_ops_nomem(ctx, err);
+    if (steno_node_graph(steno_op_node(ctx), attr))
+        st = steno_op_subgraph(ctx, attr, &in, 1, &out, 1, err);
+    if (st)
+        return st;
+    if (out->dtype != t.dtype || !steno_shape_equal(&out->shape, &t.shape))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s changes type or shape", attr);
+    *x = elements(ctx, out, wide);
+    return *x ? STENO_OK : steno_ops_nomem(ctx, err);
+}
+
 static steno_status flex_attend(struct steno_op_ctx *ctx, const struct flex *f,
                                 steno_dtype precision, struct steno_tensor *y, steno_err *err)
 {
@@ -172,11 +174,9 @@ static steno_status flex_attend(struct steno_op_ctx *ctx, const struct flex *f,
     void *q = elements(ctx, steno_op_in(ctx, 0), wide),
          *k = elements(ctx, steno_op_in(ctx, 1), wide),
          *v = elements(ctx, steno_op_in(ctx, 2), wide), *s, *out;
-    struct steno_tensor scores = {.dtype = precision, .shape = y->shape}, probabilities;
-    const struct steno_tensor *t = &scores;
+    struct steno_tensor scores = {.dtype = precision, .shape = y->shape};
     steno_status st;
     scores.shape.dim[3] = (int64_t)f->keys;
-    probabilities = scores;
     s = steno_op_scratch(ctx, (all + 1) * (wide ? sizeof(double) : sizeof(float)));
     out = steno_op_scratch(ctx, (rows * f->v_size + 1) * (wide ? sizeof(double) : sizeof(float)));
     if (!q || !k || !v || !s || !out)
@@ -185,27 +185,16 @@ static steno_status flex_attend(struct steno_op_ctx *ctx, const struct flex *f,
         scores_f64(f, q, k, s);
     else
         scores_f32(f, q, k, s);
-    if (!as_tensor(ctx, s, wide, &scores))
-        return steno_ops_nomem(ctx, err);
-    st = modify(ctx, "score_mod", &t, err);
+    st = modify(ctx, "score_mod", scores, wide, &s, err);
     if (st)
         return st;
-    s = elements(ctx, t, wide);
-    if (!s)
-        return steno_ops_nomem(ctx, err);
     if (wide)
         softmax_f64(s, f->keys ? rows : 0, f->keys);
     else
         softmax_f32(s, f->keys ? rows : 0, f->keys);
-    if (!as_tensor(ctx, s, wide, &probabilities))
-        return steno_ops_nomem(ctx, err);
-    t = &probabilities;
-    st = modify(ctx, "prob_mod", &t, err);
+    st = modify(ctx, "prob_mod", scores, wide, &s, err);
     if (st)
         return st;
-    s = elements(ctx, t, wide);
-    if (!s)
-        return steno_ops_nomem(ctx, err);
     if (wide)
         values_f64(f, s, v, out);
     else

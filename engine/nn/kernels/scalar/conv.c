@@ -25,9 +25,10 @@ static size_t conv_f32_work__scalar(const struct steno_conv *s, size_t n_parts)
     return 0;
 }
 
-/* Sum over the window of one input channel. A tap outside the image counts as zero. */
-static float window(const struct steno_conv *s, const float *x, const float *w, size_t o0,
-                    size_t o1)
+/* Sum over the window of one input channel, whose pixels are `step` numbers apart. A tap outside
+ * the image counts as zero. */
+static float window(const struct steno_conv *s, const float *x, size_t step, const float *w,
+                    size_t o0, size_t o1)
 {
     float sum = 0;
     for (size_t k0 = 0; k0 < s->kernel[0]; k0++) {
@@ -35,7 +36,7 @@ static float window(const struct steno_conv *s, const float *x, const float *w, 
         for (size_t k1 = 0; k1 < s->kernel[1] && i0 < s->in[0]; k1++) {
             size_t i1 = o1 * s->stride[1] + k1 * s->dilation[1] - s->pad[1];
             if (i1 < s->in[1])
-                sum += x[i0 * s->in[1] + i1] * w[k0 * s->kernel[1] + k1];
+                sum += x[(i0 * s->in[1] + i1) * step] * w[k0 * s->kernel[1] + k1];
         }
     }
     return sum;
@@ -51,7 +52,7 @@ static void channel(const struct steno_conv *s, const float *x, const float *w, 
     for (size_t p = 0; p < pixels; p++) {
         float sum = 0;
         for (size_t c = 0; c < per; c++)
-            sum += window(s, x + c * image, w + c * taps, p / s->out[1], p % s->out[1]);
+            sum += window(s, x + c * image, 1, w + c * taps, p / s->out[1], p % s->out[1]);
         y[o * pixels + p] = epilogue_scalar(sum, o, p, ep);
     }
 }
@@ -67,21 +68,6 @@ static void conv_f32__scalar(const struct steno_conv *s, const float *x, const v
 
 /* ---- channels last ---- */
 
-static float window_nhwc(const struct steno_conv *s, const float *x, const float *w, size_t c,
-                         size_t o0, size_t o1)
-{
-    float sum = 0;
-    for (size_t k0 = 0; k0 < s->kernel[0]; k0++) {
-        size_t i0 = o0 * s->stride[0] + k0 * s->dilation[0] - s->pad[0]; /* wraps below zero */
-        for (size_t k1 = 0; k1 < s->kernel[1] && i0 < s->in[0]; k1++) {
-            size_t i1 = o1 * s->stride[1] + k1 * s->dilation[1] - s->pad[1];
-            if (i1 < s->in[1])
-                sum += x[(i0 * s->in[1] + i1) * s->c_in + c] * w[k0 * s->kernel[1] + k1];
-        }
-    }
-    return sum;
-}
-
 static void conv_nhwc_f32__scalar(const struct steno_conv *s, const float *x, const void *packed,
                                   float *y, const struct steno_gemm_epilogue *ep, size_t part,
                                   size_t n_parts)
@@ -90,11 +76,11 @@ static void conv_nhwc_f32__scalar(const struct steno_conv *s, const float *x, co
     const float *w = packed;
     for (size_t p = 0; p < s->out[0] * s->out[1]; p++)
         for (size_t o = s->c_out * part / n_parts; o < s->c_out * (part + 1) / n_parts; o++) {
+            const float *from = x + o / (s->c_out / s->group) * per;
             float sum = 0;
             for (size_t c = 0; c < per; c++)
-                sum +=
-                    window_nhwc(s, x, w + (o * per + c) * taps, o / (s->c_out / s->group) * per + c,
-                                p / s->out[1], p % s->out[1]);
+                sum += window(s, from + c, s->c_in, w + (o * per + c) * taps, p / s->out[1],
+                              p % s->out[1]);
             y[p * s->c_out + o] = epilogue_scalar(sum, p, o, ep);
         }
 }
