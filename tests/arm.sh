@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The kernels of AArch64 (engine/nn/kernels/arm) on this machine: cross-compiled, and checked under qemu-user by the
-# same kcheck as the others at every level (scalar, neon, dotprod). TAP; skipped if the compiler or the emulator is
-# absent (tests/deps.sh arm installs both).
+# same kcheck as the others. TAP; skipped if the compiler or the emulator is absent (tests/deps.sh arm installs both).
+# Levels: neon (with the scalar kernels that it takes over) and dotprod. The others of level scalar, which no AArch64 runs by itself,
+# are the same C that kcheck compares on x86-64: `make check-long` has them, and any option (--level scalar).
 #   tests/arm.sh [KCHECK OPTION]...
 set -u
 cd "$(dirname "$0")/.." || exit 70
@@ -24,4 +25,5 @@ sources() {
     kcheck_sources
 }
 build_kcheck "$(sources)" -static
+[ "$#${STENO_TEST_LONG:-0}" != 00 ] || set -- --level neon,dotprod
 exec qemu-aarch64 -cpu max "$out/kcheck" "$@"

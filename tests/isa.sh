@@ -44,7 +44,7 @@ for run in qemu64,-pni,-cx16:fp32 Nehalem:fp32 Nehalem:bf16 Nehalem:int8 Haswell
 done
 # Large products go to OpenBLAS on CPUs without AVX2. Its kernels for the K8 that qemu64 claims to be use 3DNow!.
 model=conf/models/digits-en/encoder.onnx
-shapes=$("$B/steno" model info $model | sed -nE 's/^input +([a-z0-9_]+) +[a-z0-9]+ +\[N, ([0-9, ]+)\].*/--shape \1=32x\2/p' | sed 's/, /x/g')
+shapes=$("$B/steno" model info $model | sed -nE 's/^input +([a-z0-9_]+) +[a-z0-9]+ +\[N, ([0-9, ]+)\].*/--shape \1=8x\2/p' | sed 's/, /x/g')
 for cpu in qemu64 Nehalem; do
     # shellcheck disable=SC2086 # a list of options
     got=$(timeout 1200 qemu-x86_64 -cpu $cpu "$B/steno" bench $model --precision fp32 --runs 1 $shapes 2>&1)

@@ -283,7 +283,7 @@ def every_setting_has_a_test():
 def stenod(*args, env=()):
     """(status, what it printed)"""
     r = subprocess.run([os.path.join(BUILD, "stenod"), *args], capture_output=True, text=True, cwd=ROOT, timeout=120 * SLOW,
-                       env={**{k: v for k, v in os.environ.items() if not k.startswith("STENO_")}, **dict(env)})
+                       env={**{k: v for k, v in os.environ.items() if not k.startswith("STENO_") or k == "STENO_DATA"}, **dict(env)})
     return r.returncode, r.stdout + r.stderr
 
 
