@@ -3,6 +3,7 @@ value, what the answer then has ("-...": has not) and without it has not, and a 
 the sources: one that no row tries is a failure. What needs other networks or servers is in ELSEWHERE, with the program that fails without it."""
 import base64
 import contextlib
+import glob
 import json
 import os
 import re
@@ -165,6 +166,18 @@ ELSEWHERE = {
     "unit/test_calls.c": "event start media stop dtmf digit callSid streamSid tracks track outbound customParameters mediaFormat encoding sampleRate channels payload timestamp "
                          "MEDIA_START DTMF_END format ulaw alaw connection_id channel_id channel finalize end",
     "unit/test_stream_native.c": "silence_alone",
+}
+HEADERS = {  # as ELSEWHERE
+    "integration/test_dialects.py": "OpenAI-Beta Sec-WebSocket-Key Sec-WebSocket-Version Upgrade",
+    "integration/test_forwarded.py": "X-Forwarded-For X-Forwarded-Prefix Access-Control-Request-Method Access-Control-Request-Headers",
+    "integration/test_http.py": "Content-Encoding Content-Length Content-Type Transfer-Encoding X-Request-Id",
+    "integration/test_jobs.py": "Idempotency-Key",
+    "integration/test_keys.py": "Authorization X-API-Key",
+    "integration/test_monitoring.py": "Accept",
+    "integration/test_openai.py": "api-key",
+    "integration/test_origins.py": "Origin Host Sec-Fetch-Site X-Forwarded-Host",
+    "integration/test_tracing.py": "traceparent tracestate",
+    "integration/test_ws.py": "Sec-WebSocket-Protocol",
 }
 REALTIME = ("session.update transcription_session.update input_audio_buffer.append input_audio_buffer.clear input_audio_buffer.commit "
             "input rate server_vad semantic_vad low medium high auto")
@@ -430,10 +443,26 @@ def every_name_of_the_sources_has_a_test(_):
     assert not any(missing.values()), {p: m for p, m in missing.items() if m}
     readers = {"protocol/" + f for f in os.listdir(os.path.join(ROOT, "protocol")) if f.endswith(".c") and names_in("protocol/" + f)}
     assert readers - set(SOURCES) == {f"protocol/{f}.c" for f in VALUES.split()}, readers - set(SOURCES)
-    for program, names in ELSEWHERE.items():
+    named_by_them(ELSEWHERE)
+
+
+def named_by_them(tests):
+    for program, names in tests.items():
         with open(os.path.join(ROOT, "tests", program), encoding="utf-8") as f:
-            text = f.read()
-        assert not [n for n in names.split() if n not in text], (program, [n for n in names.split() if n not in text])
+            text = f.read().lower()
+        missing = [n for n in names.split() if n.lower() not in text]
+        assert not missing, (program, missing)
+
+
+@case
+def every_header_that_the_server_reads_has_a_test(_):
+    known = set()
+    for path in glob.glob(os.path.join(ROOT, "server", "*", "*.c")):
+        with open(path, encoding="utf-8") as f:
+            known |= set(re.findall(r'(?:steno_request_header\(rq, |last_header\([^,"]*, |strcasecmp\(name, |\{)"([A-Za-z-]+)"(?:\)|, &h->)', f.read()))
+    tested = {n for names in HEADERS.values() for n in names.split()}
+    assert known == tested, known ^ tested
+    named_by_them(HEADERS)
 
 
 if __name__ == "__main__":
