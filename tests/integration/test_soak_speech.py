@@ -182,7 +182,7 @@ class Whisper:
 
     def __init__(self, d, out):
         with tempfile.TemporaryDirectory() as empty:
-            self.speech = Speech(types.SimpleNamespace(host="127.0.0.1", port=d.port), TINY, BUILD, out, folder=empty, long_seconds=30)
+            self.speech = Speech(types.SimpleNamespace(host="127.0.0.1", port=d.port), TINY, BUILD, out, folder=empty, long_seconds=12)
         self.kinds = [*LIVE, *UPLOADS]
         s = self.speech
         for kind in self.kinds:

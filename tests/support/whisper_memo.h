@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "nn/exec/session.h"
 #include "speech/families/whisper/net.h"
 
@@ -59,7 +60,7 @@ static steno_status memo_encode(steno_whisper_runner *r, steno_whisper_state *s,
     struct memo_window key = {m->dims.vocab,
                               m->dims.audio_state,
                               m->opt.precision,
-                              14695981039346656037u,
+                              STENO_HASH,
                               w->n,
                               w->rows,
                               w->floor,
@@ -67,7 +68,7 @@ static steno_status memo_encode(steno_whisper_runner *r, steno_whisper_state *s,
     const uint32_t *bits = (const uint32_t *)(const void *)w->mel;
     steno_status st;
     for (size_t i = 0; i < w->n * (size_t)m->dims.mels; i++)
-        key.mel = (key.mel ^ bits[i]) * 1099511628211u;
+        key.mel = steno_hash_add(key.mel, bits[i]);
     memo_session = NULL;
     memo_now = memo_find(&key);
     memo_hit = memo_now != NULL;
