@@ -6,6 +6,7 @@
 #   KIND: unit fuzz kernels scripts integration faults; REGEX: programs whose names it matches, slow or not
 #   --san: all programs, built with sanitizers: address, undefined, thread
 # STENO_AT_ONCE: how many programs run at once (two for each processor and one)
+# STENO_LATER: a KIND that another run has, with sanitizers
 # STENO_PASSED: a file to which integration tests add cases that passed, and which later runs leave out
 # Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
 set -u
@@ -131,7 +132,7 @@ slow_programs="arm emulated isa integration/test_faults integration/test_jobs_re
     integration/test_whisper_parity integration/test_whisper_requests unit/test_whisper_early unit/test_whisper_transcribe"
 limit=3600 # s: only a hanging program takes this long, even on a busy machine (test_optimize with sanitizers: 46 s, and 370 s at a load of 25)
 queue=()
-want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+want() { { [ -z "$only" ] || [ "$only" = "$1" ]; } && [ "${STENO_LATER:-}" != "$1" ]; }
 programs() { # KIND FOLDER...: the programs that are built, and whose source is still there
     local p
     for p in $(printf "$B/tests/%s/* " "${@:2}"); do

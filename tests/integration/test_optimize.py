@@ -99,12 +99,12 @@ def first(path, sess=None):
 
 
 def run_alone(path, out, native):
-    """Our engine on the optimized file. test_models runs these networks at level 0."""
+    """Our engine on the optimized file, which it packs, and on what it packed. test_models runs these networks at level 0."""
     feed, graph = first(path)(0, None), onnx.load(out).graph
     short = {i.name for i in graph.input if i.type.tensor_type.elem_type == onnx.TensorProto.INT32}
     feed = {k: v.astype("i4") if k in short else v for k, v in feed.items()}
     if native:
-        steno(out, feed, len(graph.output), "3", "native")
+        packed(out, feed, len(graph.output), os.path.dirname(out))
     return 0.0
 
 
@@ -234,7 +234,10 @@ def twice(path, d):
 def cached(path, d):
     """With --cache the second run maps the file that the first one packed: the same bits as without a cache, and no
     file is written again."""
-    feed, count = first(path)(0, None), len(onnx.load(path).graph.output)
+    return packed(path, first(path)(0, None), len(onnx.load(path).graph.output), d)
+
+
+def packed(path, feed, count, d):
     plain = None if SAN else steno(path, feed, count, "3", "native")
     for turn in range(2):
         got = steno(path, feed, count, "3", "native", "--cache", f"{d}/packed")
@@ -372,7 +375,8 @@ def tests():
             yield name, directory, (os.path.join(ZOO, name),)
     for path in zoo():
         yield os.path.relpath(path, ZOO), whole, (path,)
-        yield f"{os.path.relpath(path, ZOO)} packed", cached, (path,)
+        if not SAN:  # there `whole` runs what it wrote so
+            yield f"{os.path.relpath(path, ZOO)} packed", cached, (path,)
     conformer = os.path.join(ZOO, "espnet-conformer-op13", "full", "default_encoder.onnx")
     if not os.path.exists(conformer):
         yield "the zoo", None, (ZOO,)

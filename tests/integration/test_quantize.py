@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import ort_exact
+from daemon import SAN
 from onnx import helper, numpy_helper
 from test_models import ROOT, SHARED, STENO, difference, feeds, steno
 from test_optimize import DIGITS, all_graphs, nodes, optimize, session, written
@@ -42,7 +43,7 @@ def agree(path, feed, limit, open_in=written):
     """Run onnxruntime and our engine on one file that we wrote. Returns the outputs of onnxruntime."""
     s = open_in(path)
     outs = s.run(None, feed)
-    for level in ("0", "3"):
+    for level in ("3",) if SAN else ("0", "3"):
         for w, g in zip(outs, steno(path, feed, len(outs), level, "native")):
             d = np.max(np.abs(w - g)) / max(1, np.max(np.abs(w)))
             assert d <= limit, f"--opt-level {level}: {d}"
