@@ -232,12 +232,12 @@ def twice(path, d):
 
 
 def cached(path, d):
-    """With --cache the second run maps the file that the first one packed: the same bits as without a cache, and no
-    file is written again."""
     return packed(path, first(path)(0, None), len(onnx.load(path).graph.output), d)
 
 
 def packed(path, feed, count, d):
+    """With --cache the second run maps the file that the first one packed: the same bits as without a cache, and no
+    file is written again. count: outputs; d: a folder for the file."""
     plain = None if SAN else steno(path, feed, count, "3", "native")
     for turn in range(2):
         got = steno(path, feed, count, "3", "native", "--cache", f"{d}/packed")
