@@ -293,7 +293,7 @@ def whispers_options_change_its_text_and_their_defaults_do_not():
 
 @case
 def whispers_options_of_several_windows_change_its_text():
-    compare_texts(LONG, os.path.join(SHARED, "speakers", "recordings", "three.flac"))
+    compare_texts(LONG, os.path.join(SHARED, "speakers", "recordings", "phone.flac"))
 
 
 # ---- what is written -------------------------------------------------------------------------------------------------
