@@ -24,6 +24,8 @@ done
 [ -z "$missing" ]; check $? "every file arrives" "missing: $missing"
 got=$(cd / && "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/digits.wav" 2>&1)
 [ "$got" = "$(cat tests/data/digits.txt)" ]; check $? "the installed command transcribes the sample" "$got"
+got=$(cd / && STENO_DATA=$root "$root/usr/bin/steno" transcribe "$OLDPWD/tests/data/digits.wav" 2>&1)
+[ "$got" = "$(cat tests/data/digits.txt)" ]; check $? "it finds the model beside it, though it was built for another prefix" "$got"
 got=$(cd / && env -u STENO_DECODE "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/containers/chirp.webm" 2>&1)
 check $? "the installed command finds steno-decode" "$got"
 

@@ -15,26 +15,30 @@ static bool join_path(char out[STENO_PLACE_MAX], const char *a, const char *b, c
     return n > 0 && n < STENO_PLACE_MAX;
 }
 
-/* False if the executable is not below a directory named build. */
-static bool in_tree(char out[STENO_PLACE_MAX], const char *name)
+/* What ships lies in conf/ of the source that the executable was built in, or with the prefix that
+ * it is installed with, whatever prefix it was built for. */
+static bool near_executable(char out[STENO_PLACE_MAX], const char *name)
 {
     char exe[STENO_PLACE_MAX];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *build = NULL;
-    if (n <= 0)
-        return false;
-    exe[n] = '\0';
+    char *build = NULL, *slash;
+    exe[n > 0 ? n : 0] = '\0';
     for (char *p = strstr(exe, "/build/"); p; p = strstr(p + 1, "/build/"))
         build = p;
-    if (!build)
-        return false;
-    *build = '\0';
-    return join_path(out, exe, "/conf/", name);
+    if (build) {
+        *build = '\0';
+        if (join_path(out, exe, "/conf/", name) && !access(out, R_OK))
+            return true;
+        *build = '/';
+    }
+    for (int i = 0; i < 2 && (slash = strrchr(exe, '/')); i++)
+        *slash = '\0';
+    return join_path(out, exe, "/share/steno/", name) && !access(out, R_OK);
 }
 
 void steno_place_shipped(char out[STENO_PLACE_MAX], const char *name)
 {
-    if (!in_tree(out, name) || access(out, R_OK))
+    if (!near_executable(out, name))
         snprintf(out, STENO_PLACE_MAX, "%s%s", STENO_DATADIR "/steno/", name);
 }
 
