@@ -4,6 +4,13 @@
 
 #include <stdlib.h>
 
+/* mx held. Whether audio that comes now may belong to a segment that has begun. */
+static bool segment_is_open(const steno_ws_session *s)
+{
+    return (s->stream.by_client && s->stream.fed) ||
+           (s->dialect->is_busy && s->dialect->is_busy(&s->d));
+}
+
 void steno_ws_session_try_swap(steno_ws_session *s)
 {
     bool may, finalizing;
@@ -12,9 +19,7 @@ void steno_ws_session_try_swap(steno_ws_session *s)
         return;
     pthread_mutex_lock(&s->mx);
     finalizing = s->notes.finalizing;
-    may = !finalizing &&
-          (s->stream.clears || (!(s->stream.by_client && s->stream.fed) &&
-                                (!s->dialect->is_busy || !s->dialect->is_busy(&s->d))));
+    may = !finalizing && (s->stream.clears || !segment_is_open(s));
     s->notes.swap_waits = !may;
     s->notes.swapping = may;
     s->notes.swapped = false;

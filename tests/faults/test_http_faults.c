@@ -10,10 +10,6 @@
 /* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, metrics,
  * the port. Each time there is an error with a message and no leak (AddressSanitizer's build
  * checks), and at last success. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
@@ -23,6 +19,7 @@
 #include "server/core/limits.h"
 #include "server/http/hangup.h"
 #include "server/port/acceptor.h"
+#include "tests/support/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

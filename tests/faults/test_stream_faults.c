@@ -6,19 +6,15 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/pool/pool.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "steno.h"
 #include "tests/support/alloc_fail.h"
+#include "tests/support/test.h"
 
 #define TONES "tests/data/models/tones"
 

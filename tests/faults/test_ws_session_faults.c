@@ -7,11 +7,6 @@
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +15,7 @@
 #include "server/live/ws_session.h"
 #include "tests/support/free_room.h"
 #include "tests/support/alloc_fail.h"
+#include "tests/support/test.h"
 
 static bool jansson_too;
 

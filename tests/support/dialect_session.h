@@ -4,17 +4,13 @@
 #ifndef STENO_TESTS_SUPPORT_DIALECT_SESSION_H
 #define STENO_TESTS_SUPPORT_DIALECT_SESSION_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "protocol/dialect.h"
+#include "tests/support/test.h"
 
 #define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
 

@@ -1,11 +1,5 @@
+#include "tests/support/test.h"
 #include "tests/support/whisper_run.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 void whisper_net_open(struct whisper_net *net, const char *path, enum steno_precision precision)
 {

@@ -1,10 +1,5 @@
+#include "tests/support/test.h"
 #include "tests/support/whisper_toy.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>

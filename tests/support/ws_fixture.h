@@ -4,15 +4,11 @@
 #ifndef STENO_TESTS_SUPPORT_WS_FIXTURE_H
 #define STENO_TESTS_SUPPORT_WS_FIXTURE_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "server/live/ws_session.h"
 #include "tests/support/free_room.h"
+#include "tests/support/test.h"
 
 #define START "{\"type\":\"start\",\"resumable\":true}"
 

@@ -7,16 +7,13 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "speech/recognizer/batcher.h"
+#include "tests/support/test.h"
 
 #define TONES "tests/data/models/tones"
 enum { RATE = 8000, SECONDS = 6, N = RATE * SECONDS, MOST = 8 };

@@ -1,15 +1,11 @@
 /* Deepgram's REST answer: what a request wants of it. Its members are those of Deepgram's OpenAPI
  * (2026-07). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "protocol/deepgram.h"
+#include "tests/support/test.h"
 
 static const struct steno_word words[] = {{"Ich,", 0, 0.5, 1},
                                           {"Über.", 0.5, 1, 1},

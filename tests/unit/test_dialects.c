@@ -2,17 +2,13 @@
  * becomes. tests/integration/test_dialects.py tests whole sessions. The message formats are
  * those of the servers' own documents, which docs/dialects.md names. Deepgram's dialects are in
  * test_dialects_deepgram.c. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/dialect_session.h"
+#include "tests/support/test.h"
 
 /* ---- vosk ------------------------------------------------------------------------------------ */
 

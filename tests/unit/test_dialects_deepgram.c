@@ -1,10 +1,5 @@
 /* The dialects of Deepgram, function by function: parameters, messages, results and close codes of
  * /v1/listen and of Flux. tests/integration/test_dialects.py tests whole sessions. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +7,7 @@
 #include <string.h>
 
 #include "tests/support/dialect_session.h"
+#include "tests/support/test.h"
 
 static void deepgram_parameters(void **state)
 {

@@ -1,15 +1,10 @@
 /* Marks and units that are said, as signs: Deepgram's dictation and measurements. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/dictated.h"
+#include "tests/support/test.h"
 
 #define MOST 64
 

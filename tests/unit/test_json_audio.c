@@ -1,13 +1,9 @@
 /* The audio in a JSON message, taken out while the message arrives. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/json_audio.h"
+#include "tests/support/test.h"
 
 struct taken {
     struct steno_json_audio a;

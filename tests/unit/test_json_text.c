@@ -1,10 +1,7 @@
 /* JSON as it is written: texts and numbers of a format. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "protocol/json_text.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 

@@ -1,11 +1,8 @@
 /* multipart/form-data: RFC 7578 and RFC 2046, section 5.1. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "protocol/multipart.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

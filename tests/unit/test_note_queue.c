@@ -1,13 +1,9 @@
 /* Notes that wait behind a final. */
 /* link: server/live/note_queue.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "server/live/note_queue.h"
+#include "tests/support/test.h"
 
 static void put(struct steno_note_queue *q, unsigned channel, enum steno_event_kind kind,
                 const char *text)

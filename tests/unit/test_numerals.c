@@ -1,16 +1,11 @@
 /* Numbers of an English text as digits. What is expected is what an English reader writes; where
  * both ways are common (a lone "one", "a second"), the header says which one it is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/numerals.h"
+#include "tests/support/test.h"
 
 #define MOST 64
 

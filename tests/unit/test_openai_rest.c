@@ -1,10 +1,7 @@
 /* OpenAI's transcription form, field by field as in openai/openai-openapi 2.3.0. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "protocol/openai_rest.h"
+#include "tests/support/test.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,16 +1,12 @@
 /* Options of model families by name: kinds, ranges, lists, which values complete others,
  * variants of models. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "protocol/options.h"
+#include "tests/support/test.h"
 
 #define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
 

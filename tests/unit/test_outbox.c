@@ -1,14 +1,10 @@
 /* Messages waiting for a slow client. */
 /* link: server/live/outbox.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/live/outbox.h"
+#include "tests/support/test.h"
 
 static steno_status put(struct steno_outbox *o, const char *text, bool partial)
 {

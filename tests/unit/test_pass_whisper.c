@@ -1,12 +1,8 @@
 /* Patterns of Whisper's exports: keys that are scaled as queries are, a softmax whose NaN become 0,
  * logits as embeddings times transposed rows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

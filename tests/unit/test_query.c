@@ -1,11 +1,8 @@
 /* Request targets: RFC 3986 and application/x-www-form-urlencoded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "protocol/query.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 

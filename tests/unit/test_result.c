@@ -1,17 +1,14 @@
 /* Transcripts, subtitles, JSON. The subtitle forms follow the WebVTT standard (section 4) and
  * the SubRip files of VLC and FFmpeg. The cases are written by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
+#include "tests/support/test.h"
 
 static struct steno_word hello[] = {
     {"one", 0.5, 0.8, 0.9f}, {"two", 1.0, 1.25, 0.4f}, {"three", 3.5, 3.9996, 1.0f}};

@@ -8,21 +8,17 @@
  * live session, and of an upload in memory, costs so many bytes of copies. All samples have one
  * value that no other data have, and each function that may write samples counts those it wrote. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "server/live/ws_session.h"
 #include "speech/audio/file.h"
 #include "speech/audio/pcm.h"
 #include "speech/pool/pool.h"
+#include "tests/support/test.h"
 #include "tests/support/wavgen.h"
 
 #define SAMPLE 12345 /* 0x3039; as f32 0x3EC0E400 */

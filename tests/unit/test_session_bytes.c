@@ -11,19 +11,15 @@
  * more than docs/capacity.md says. */
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "server/live/ws_internal.h"
 #include "server/live/ws_session.h"
+#include "tests/support/test.h"
 
 #define MOST 65536
 #define LWS_SOCKET                                                                                 \

@@ -1,20 +1,15 @@
 /* Parts of telling speakers apart, on small inputs made by hand: classes of a segmentation network,
  * clusters, turns, and their forms as text. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "protocol/rttm.h"
 #include "speech/speakers/cluster.h"
 #include "speech/speakers/group.h"
 #include "speech/speakers/powerset.h"
 #include "speech/speakers/turns.h"
+#include "tests/support/test.h"
 
 /* ---- powerset -------------------------------------------------------------------------------- */
 

@@ -1,15 +1,11 @@
 /* The native WebSocket dialect against docs/protocol.md, message by message. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "protocol/json_text.h"
 #include "protocol/stream_native.h"
+#include "tests/support/test.h"
 
 #define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
 

@@ -4,17 +4,13 @@
  * beside those of other programs. */
 #include <ctype.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/cues.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 
 #define COLUMNS 42
 #define LINES 2

@@ -1,17 +1,12 @@
 /* Words get speakers: transcripts with the turns of a recording. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "protocol/voices.h"
+#include "tests/support/test.h"
 
 #define MOST 32
 

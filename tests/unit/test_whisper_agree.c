@@ -1,15 +1,10 @@
 /* Which text consecutive hypotheses agree on, without a model: pieces 0 to 99 begin words, others
  * below 1000 go on with them, and timestamps begin at 1000. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/whisper/agree.h"
+#include "tests/support/test.h"
 
 #define T(steps) (1000 + (steps))
 

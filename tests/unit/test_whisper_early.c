@@ -2,22 +2,17 @@
 /* ldflags: -Wl,--wrap=steno_whisper_step */
 /* Finals of live streams that are begun before their endpoint: what is left to do at the endpoint,
  * and that they are the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <math.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "speech/families/whisper/net.h"
 #include "speech/features/activity.h"
 #include "speech/recognizer/stream.h"
 #include "steno.h"
 #define MEMO_OWN_ENCODE
+#include "tests/support/test.h"
 #include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 

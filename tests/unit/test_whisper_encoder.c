@@ -1,21 +1,16 @@
 /* The encoder against CTranslate2's in float32, recorded in ../shared/zoo/whisper (its README.md
  * describes the files). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
-
-#include <cmocka.h>
 
 #include "base/arena.h"
 #include "speech/families/whisper/mel.h"
 #include "speech/families/whisper/net.h"
 #include "formats/npy.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"
 

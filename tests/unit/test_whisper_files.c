@@ -1,16 +1,11 @@
 /* Directories of Whisper models: which files are found, and the messages about missing ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/families/whisper/model.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_toy.h"
 
 static char dir[64];

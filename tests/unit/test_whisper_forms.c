@@ -2,13 +2,10 @@
  * those of examples/server/server.cpp and examples/server-common.cpp (ggml-org/whisper.cpp), and of
  * app/webservice.py (ahmetoner/whisper-asr-webservice 1.8) with the writers of openai/whisper
  * (whisper/utils.py), which that service uses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
+#include "tests/support/test.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,18 +1,13 @@
 /* Whisper from GGUF: the tiny model of ../shared/zoo/tiny/whisper-gguf against what transformers
  * and transcribe.cpp made of it (decode.json there). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/json.h"
 #include "speech/text/language.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_run.h"
 #include "tests/support/zoo.h"
 

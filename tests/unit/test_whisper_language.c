@@ -1,12 +1,7 @@
 /* Which language a window has, with one detected in each. No model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "speech/families/whisper/recording_internal.h"
+#include "tests/support/test.h"
 
 /* Languages are numbers; `spoken` is that of the text before, -1: there is none; `before` its
  * probability. */

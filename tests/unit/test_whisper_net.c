@@ -1,20 +1,15 @@
 /* The decoder's step on the toy of tests/support: however a text is put together, its scores are
  * the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
 
-#include <cmocka.h>
-
 #include "base/arena.h"
 #include "speech/families/whisper/build.h"
 #include "speech/families/whisper/net.h"
 #include "speech/families/whisper/weights_internal.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_toy.h"
 
 #define V WHISPER_TOY_VOCAB

@@ -1,19 +1,14 @@
 /* Whisper's weights in exported networks: the toy as sherpa-onnx and optimum would export it, the
  * export of a real program with random weights, and real models where they are there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "speech/families/whisper/weights_internal.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"
 #include "tests/support/whisper_toy_onnx.h"

@@ -1,12 +1,8 @@
 /* OpenAI's Whisper checkpoints: tests/data/torch/whisper.pt, written by torch 2.13.0. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "speech/families/whisper/weights_internal.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_toy.h"
 
 #include <stdlib.h>

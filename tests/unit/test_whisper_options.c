@@ -1,18 +1,13 @@
 /* ldflags: -Wl,--wrap=steno_whisper_encode,--wrap=steno_session_run,--wrap=steno_session_get */
 /* Language, translation, prefix and decoding options of a stream against faster-whisper 1.2.1 in
  * float32 with the same settings: the same text, and the same language. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/stream.h"
 #include "steno.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 

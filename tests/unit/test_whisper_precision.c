@@ -1,18 +1,13 @@
 /* Weights in 16 and 8 bits, and in the formats that quantize them: how many words differ from what
  * faster-whisper writes in float32 with a beam of 5 (../shared/zoo/whisper). Its own int8 differs
  * in 0.5 % of the words with tiny.en, 2.9 % with base (../shared/reference/whisper.md, 6.5). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/json.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"
 

@@ -1,16 +1,11 @@
 /* Which tokens may be sampled, and searches over hand-written scores. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
 
-#include <cmocka.h>
-
 #include "speech/families/whisper/decode.h"
+#include "tests/support/test.h"
 
 #define V 51864
 #define NO (-INFINITY)

@@ -1,17 +1,12 @@
 /* Streams of Whisper that share steps, as the pool lets them: each has the events that it has
  * alone, to the last bit, in f32 and with the weights that the processor multiplies best. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/recognizer/stream.h"
 #include "steno.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_models.h"
 
 #define STREAMS 6

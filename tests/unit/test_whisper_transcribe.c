@@ -2,19 +2,14 @@
 /* Whole recordings against faster-whisper 1.2.1 in float32 at temperature 0 (../shared/zoo/whisper:
  * README.md there says how they were made): the same pieces in every window, the same segment
  * times, word times within 0.04 s. STENO_WHISPER_ALL=1: every recording, else the short ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
 
-#include <cmocka.h>
-
 #include "formats/json.h"
 #include "tests/support/shared.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_memo.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"

@@ -1,17 +1,12 @@
 /* Readers of Whisper's weights: one toy model in every format, and damaged files. ggml blocks
  * are compared with numbers computed by hand from ggml-quants.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
 
-#include <cmocka.h>
-
 #include "speech/families/whisper/weights_internal.h"
+#include "tests/support/test.h"
 #include "tests/support/whisper_toy.h"
 
 static struct steno_buf toy(enum whisper_toy_format f)

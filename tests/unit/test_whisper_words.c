@@ -1,16 +1,11 @@
 /* Words and their times from an alignment, without a model. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "speech/families/whisper/recording_internal.h"
 #include "speech/families/whisper/words.h"
+#include "tests/support/test.h"
 
 static uint32_t seed = 1;
 

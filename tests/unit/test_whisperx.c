@@ -1,15 +1,11 @@
 /* whisperX's JSON, and the lines of a text. The members and their order are those of whisperX's
  * alignment.py and of its writer: a word that was not aligned has no times and no score. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/text_lines.h"
 #include "protocol/whisperx.h"
+#include "tests/support/test.h"
 
 static const struct steno_word words[] = {
     {"Call", 0.5, 0.75, 0.9F}, {"-", 0.75, 0.75, 0}, {"$20", 1, 1.5, 0.25F}, {"\"ok\"", 2, 2.5, 1}};

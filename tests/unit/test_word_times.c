@@ -1,12 +1,8 @@
 /* Times of a transcript's words from an alignment of its text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "protocol/word_times.h"
+#include "tests/support/test.h"
 
 static void add_segment(steno_transcript *t, const char *text, const struct steno_word *w, size_t n)
 {

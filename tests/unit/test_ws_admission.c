@@ -10,14 +10,11 @@
 /* link: server/watch/trace.c server/watch/traceparent.c engine/curl/libcurl.c */
 /* link: server/base/metrics.c server/base/stats.c server/core/config.c server/port/address.c */
 /* link: server/base/log.c */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "server/live/ws_admission.h"
 #include "server/port/acceptor.h"
 #include "tests/support/read_all.h"
+#include "tests/support/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,15 +1,11 @@
 /* WebSocket framing against the examples of RFC 6455 (5.7) and its rules, for every split of the
  * input. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "protocol/ws_frame.h"
+#include "tests/support/test.h"
 
 #define MAX_TEXT 300
 #define MAX_BINARY 70000

@@ -4,16 +4,12 @@
 /* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/live/history.h"
+#include "tests/support/test.h"
 #include "tests/support/ws_fixture.h"
 
 static void make(struct fixture *f, size_t send_bytes, size_t resume_bytes)

@@ -4,11 +4,6 @@
 /* link: server/live/ws_session_swap.c server/live/ws_session_end.c */
 /* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 /* link: server/live/ws_session_store.c */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
@@ -18,6 +13,7 @@
 
 #include "server/live/ws_session.h"
 #include "tests/support/free_room.h"
+#include "tests/support/test.h"
 
 /* Stands in for the pool: counts calls, sums up samples, takes at most `room` samples at a time. */
 struct fake {
@@ -455,6 +451,11 @@ static void a_finalize_the_recogniser_cannot_take_yet_waits(void **state)
 
 #define APPEND "{\"type\":\"input_audio_buffer.append\",\"audio\":\"AAAAAAAAAAA=\"}"
 
+#define COMMIT "{\"type\":\"input_audio_buffer.commit\"}"
+#define UPDATE(prompt)                                                                             \
+    "{\"type\":\"session.update\",\"session\":{\"type\":\"transcription\",\"audio\":{\"input\":{"  \
+    "\"turn_detection\":null,\"transcription\":{\"prompt\":\"" prompt "\"}}}}}"
+
 /* A Realtime client changes the settings while an item is open, and sends the audio of the next
  * item before the first one is done, or before the network's thread knows that it is. */
 static void audio_of_the_next_item_waits_for_the_new_settings(void **state)
@@ -468,10 +469,9 @@ static void audio_of_the_next_item_waits_for_the_new_settings(void **state)
         text(&f, APPEND);
         assert_int_equal(f.fake.opens, 1);
         note_text(&f, STENO_SPEECH_START, "");
-        text(&f, "{\"type\":\"session.update\",\"session\":{\"type\":\"transcription\",\"audio\":{"
-                 "\"input\":{\"turn_detection\":null}}}}");
+        text(&f, UPDATE("one"));
         assert_true(steno_ws_session_readable(f.s));
-        text(&f, "{\"type\":\"input_audio_buffer.commit\"}");
+        text(&f, COMMIT);
         assert_int_equal(f.fake.finalizes, 1);
         before = f.fake.taken;
         if (!late) /* audio may come at any time; it must not reach the old stream */
@@ -494,11 +494,6 @@ static void audio_of_the_next_item_waits_for_the_new_settings(void **state)
         steno_ws_session_free(f.s);
     }
 }
-
-#define COMMIT "{\"type\":\"input_audio_buffer.commit\"}"
-#define UPDATE(prompt)                                                                             \
-    "{\"type\":\"session.update\",\"session\":{\"type\":\"transcription\",\"audio\":{\"input\":{"  \
-    "\"turn_detection\":null,\"transcription\":{\"prompt\":\"" prompt "\"}}}}}"
 
 /* The recognizer has committed what it has. */
 static void finish_item(struct fixture *f)
